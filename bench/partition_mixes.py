@@ -29,13 +29,13 @@ from typing import Any
 
 from bench.bars import bar, progress
 from bench.partition_models import NETWORKS, Card
-from tandemd.core.exchange import Ease, least, on_offer, resized
-from tandemd.core.interference import Features, Interference, Neighbour, Trial
-from tandemd.core.latency import Latency
-from tandemd.core.planner import Planner, best
-from tandemd.core.plans import Gpu, Part, Plan, Scene, Worker
-from tandemd.core.scaling import Curve
-from tandemd.core.tuner import Settings, Sizes, Tuner
+from tandemd.core.planner.exchange import Ease, least, on_offer, resized
+from tandemd.core.planner.planner import Planner, best
+from tandemd.core.planner.plans import Gpu, Part, Plan, Scene, Worker
+from tandemd.core.space.scaling import Curve
+from tandemd.core.tuner.latency import Latency
+from tandemd.core.tuner.tuner import Settings, Sizes, Tuner
+from tandemd.core.turns.interference import Features, Interference, Neighbour, Trial
 
 CARD = Card()
 MOST_BATCH = 32

@@ -23,7 +23,7 @@ from bench.bars import Bar, bar, progress
 from bench.scaling_client import WORKLOADS
 from bench.stage import HERE, NotMeasuredError, Stage, stage
 from tandem import Client, _results, softgpu
-from tandemd.core.scaling import Curve
+from tandemd.core.space.scaling import Curve
 from tandemd.window_scaling import Recorded, tell_scaling
 
 PROFILE, SMS = "h200", 132

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tandem import _native
-from tandemd.core.curves import Curve
+from tandemd.core.curves.curves import Curve
 from tandemd.core.events import CurveRecorded
 from tandemd.core.model import Process
 

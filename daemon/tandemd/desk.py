@@ -18,26 +18,26 @@ from typing import TypeVar
 from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
 from tandemd.config import Privacy
-from tandemd.core.claims import part_sms_of
-from tandemd.core.divisions import InForce
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobCancelled, JobPaused, JobResumed, JobUpdated, PolicyChanged
-from tandemd.core.explain import explain
-from tandemd.core.explain_lanes import place_in_line
-from tandemd.core.explain_memory import first_in_line
-from tandemd.core.explain_scaling import scaling_lines
-from tandemd.core.explain_space import space_lines
-from tandemd.core.layouts import parse_layout
-from tandemd.core.minima import gpus_of, share_bytes
+from tandemd.core.explain.explain import explain
+from tandemd.core.explain.lanes import place_in_line
+from tandemd.core.explain.memory import first_in_line
+from tandemd.core.explain.scaling import scaling_lines
+from tandemd.core.explain.space import space_lines
+from tandemd.core.memory.minima import gpus_of, share_bytes
 from tandemd.core.model import Job, JobClass, JobSpec, JobState, Options
-from tandemd.core.mps_clients import beside_mps
-from tandemd.core.partition import parts_of
-from tandemd.core.planning import Outlook, outlook
+from tandemd.core.planner.divisions import InForce
+from tandemd.core.planner.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.sm_counts import given_sms
-from tandemd.core.space import owed_share, unfit
+from tandemd.core.space.asked import owed_share, unfit
+from tandemd.core.space.claims import part_sms_of
+from tandemd.core.space.layouts import parse_layout
+from tandemd.core.space.mps_clients import beside_mps
+from tandemd.core.space.partition import parts_of
+from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts

@@ -5,7 +5,7 @@ memory changed, at least once a second while the job computes, and when it begin
 its newest points, so that its size is bounded and a quiet job remembers hours.
 
 SMs are counted by what was submitted: its predicted GPU time, times the SMs that kernels held on
-average when an iteration was recorded (core/scaling.py). Of whom none was recorded, none are.
+average when an iteration was recorded (core/space/scaling.py). Of whom none was recorded, none are.
 """
 
 from __future__ import annotations

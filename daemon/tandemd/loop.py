@@ -39,10 +39,10 @@ from tandemd.core.events import (
     WakeAt,
 )
 from tandemd.core.model import Job
-from tandemd.core.planner import alternatives
-from tandemd.core.plans import Valued
+from tandemd.core.planner.planner import alternatives
+from tandemd.core.planner.plans import Valued
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.sm_counts import given_sms, has_own_sms
+from tandemd.core.space.sm_counts import given_sms, has_own_sms
 from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.curves import Curves
 from tandemd.edges.attach import AttachServer

@@ -18,9 +18,9 @@ from typing import assert_never
 import msgspec
 import structlog
 
-from tandemd.core.interference import Trial
 from tandemd.core.model import Job, JobSpec, Split
 from tandemd.core.spec_ranges import objection
+from tandemd.core.turns.interference import Trial
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import (
     MOST_TRIALS,

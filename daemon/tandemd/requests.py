@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from tandem import _native
 from tandemd.core.events import RequestsServed
-from tandemd.core.latency import RequestKind
 from tandemd.core.model import Job, JobClass
+from tandemd.core.tuner.latency import RequestKind
 
 IDLE_NS = 1_000_000  # who asks nothing of the GPU for so long has ended a burst (idle_grace_ns)
 

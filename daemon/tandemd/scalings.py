@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from tandem import _native
 from tandemd.core.events import ScalingTold
 from tandemd.core.model import Bound, Process
-from tandemd.core.scaling import SHARED, Curve
+from tandemd.core.space.scaling import SHARED, Curve
 from tandemd.edges.worker import Worker
 from tandemd.window_scaling import UntoldError, is_same_work, recorded_of, tell_scaling
 

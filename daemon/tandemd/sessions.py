@@ -19,7 +19,6 @@ from typing import Protocol, assert_never
 import structlog
 
 from tandem import _native
-from tandemd.core import minima
 from tandemd.core.effects import memory_without_effect, no_release
 from tandemd.core.events import (
     Event,
@@ -34,9 +33,10 @@ from tandemd.core.events import (
     SignalJob,
     UsageSampled,
 )
+from tandemd.core.memory import minima
 from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space import MODES, never_fits, not_yet, unfit, variables
+from tandemd.core.space.asked import MODES, never_fits, not_yet, unfit, variables
 from tandemd.core.spec_ranges import MOST_NS
 from tandemd.edges.attach import (
     REFUSED_MALFORMED,

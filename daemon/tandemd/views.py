@@ -6,12 +6,12 @@ import hashlib
 from dataclasses import dataclass, field, replace
 
 from tandem import _native
-from tandemd.core.divisions import InForce
-from tandemd.core.layouts import Cut
 from tandemd.core.model import JobSpec, JobState, Split
-from tandemd.core.partition import Part
-from tandemd.core.planning import Outlook
-from tandemd.core.plans import Valued
+from tandemd.core.planner.divisions import InForce
+from tandemd.core.planner.planning import Outlook
+from tandemd.core.planner.plans import Valued
+from tandemd.core.space.layouts import Cut
+from tandemd.core.space.partition import Part
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
 from tandemd.history import Point

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tandem import _native
-from tandemd.core.scaling import Curve, curve_of, points_of
+from tandemd.core.space.scaling import Curve, curve_of, points_of
 
 MOST_GRIDLESS = 0.5  # of the time of its kernels: of graphs it is not known what they consist of
 MOST_UNTIMED = 0.1  # of its operations on the GPU

@@ -7,7 +7,7 @@ back. At the end it gives everything back.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tandemd.core.lanes import Lanes, Need
+from tandemd.core.lanes.lanes import Lanes, Need
 
 
 @dataclass(frozen=True)

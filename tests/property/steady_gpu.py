@@ -16,11 +16,11 @@ from tandemd.core.events import (
     ScalingTold,
     Ticked,
 )
-from tandemd.core.latency import RequestKind
 from tandemd.core.model import JobSpec, Options, Split
-from tandemd.core.planner import alternatives
-from tandemd.core.scaling import Curve
+from tandemd.core.planner.planner import alternatives
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.space.scaling import Curve
+from tandemd.core.tuner.latency import RequestKind
 
 MS, SECOND = 1_000_000, 1_000_000_000
 GROUPS, SMS = 8, 16

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemd.core.curves import Curve, flat, smallest_shift
+from tandemd.core.curves.curves import Curve, flat, smallest_shift
 
 LONGEST = 12
 

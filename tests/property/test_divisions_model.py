@@ -15,11 +15,11 @@ from tandemd.core.events import (
     Ticked,
     UsageSampled,
 )
-from tandemd.core.latency import RequestKind
 from tandemd.core.model import JobClass, JobSpec, Options, Split, Usage
-from tandemd.core.planner import alternatives
-from tandemd.core.scaling import Curve
+from tandemd.core.planner.planner import alternatives
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.space.scaling import Curve
+from tandemd.core.tuner.latency import RequestKind
 
 MS = 1_000_000
 HERE = frozenset({0})

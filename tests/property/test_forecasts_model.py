@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from tandemd.core.interference import Interference
-from tandemd.core.latency import percentile_ns
-from tandemd.core.plans import Gpu, Part, Scene, Worker
+from tandemd.core.planner.plans import Gpu, Part, Scene, Worker
+from tandemd.core.tuner.latency import percentile_ns
+from tandemd.core.turns.interference import Interference
 
 MS, SPAN_S = 1_000_000, 400
 QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # nobody slows anybody down

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tandemd.core.interference import Features, Neighbour, Trial
+from tandemd.core.turns.interference import Features, Neighbour, Trial
 from tandemd.edges import journal
 from tandemd.edges.journal import APPLICATION_ID, MIGRATIONS, GoneJob, Journal, KeptJob, KeptTrial
 

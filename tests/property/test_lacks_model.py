@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemd.core.homes import PIECE, UNIT, Home
-from tandemd.core.lacks import Lack, Lacks, lacks_bytes, least_bytes
+from tandemd.core.memory.homes import PIECE, UNIT, Home
+from tandemd.core.memory.lacks import Lack, Lacks, lacks_bytes, least_bytes
+from tandemd.core.memory.swap_places import Place
 from tandemd.core.model import Job, JobSpec, Process, Usage
-from tandemd.core.swap_places import Place
 
 MANY = 40 * UNIT
 PARTS = st.builds(

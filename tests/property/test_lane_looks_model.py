@@ -23,7 +23,7 @@ from tandemd.core.events import (
     Ticked,
     UsageSampled,
 )
-from tandemd.core.lanes import ORDERS
+from tandemd.core.lanes.lanes import ORDERS
 from tandemd.core.model import JobSpec, Options, Usage, WaitReason
 from tandemd.core.scheduler import Scheduler
 

@@ -8,7 +8,7 @@ from lane_jobs import InLanes, ItFitsNow, Plan
 from lane_ranks import Ranks
 
 from tandemd.core.errors import NeverFitsError
-from tandemd.core.lanes import ORDERS, Lanes, Need
+from tandemd.core.lanes.lanes import ORDERS, Lanes, Need
 
 CAPACITY = 12
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from tandemd.core.leases import Claim, lend
+from tandemd.core.curves.leases import Claim, lend
 
 CAPACITY = 12
 

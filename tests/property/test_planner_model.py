@@ -4,9 +4,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tandemd.core.interference import PRIOR, Interference
-from tandemd.core.planner import BAND, BETTER, WINDOWS, Planner, best
-from tandemd.core.plans import Gpu, Scene, Worker
+from tandemd.core.planner.planner import BAND, BETTER, WINDOWS, Planner, best
+from tandemd.core.planner.plans import Gpu, Scene, Worker
+from tandemd.core.turns.interference import PRIOR, Interference
 
 MS = 1_000_000
 GROUPS, SMS = 6, 8

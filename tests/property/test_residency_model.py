@@ -27,9 +27,9 @@ from tandemd.core.events import (
     Ticked,
     UsageSampled,
 )
+from tandemd.core.memory.residency import Residency
 from tandemd.core.model import JobClass, JobSpec, Options
 from tandemd.core.policy import POLICIES
-from tandemd.core.residency import Residency
 from tandemd.core.scheduler import Scheduler
 
 INSTANCES = (128, 129)  # of one GPU: they have one memory

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from whole_turns import WholeTurns
 
-from tandemd.core.companions import Pace
 from tandemd.core.events import (
     CloseGates,
     JobPaused,
@@ -35,6 +34,7 @@ from tandemd.core.model import (
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.settings import Views
+from tandemd.core.turns.companions import Pace
 
 MS = 1_000_000
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tandemd.core.foresight import Foresight
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
-from tandemd.core.quantum import is_over, left_ns
-from tandemd.core.shares import Debt
+from tandemd.core.turns.foresight import Foresight
+from tandemd.core.turns.quantum import is_over, left_ns
+from tandemd.core.turns.shares import Debt
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
 UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for

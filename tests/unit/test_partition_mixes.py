@@ -4,7 +4,7 @@ import pytest
 from bench import partition_mixes as mixes
 from bench.partition_models import NETWORKS, Layer
 
-from tandemd.core.plans import Part
+from tandemd.core.planner.plans import Part
 
 # Multiply-adds of an input, 10^9: VGG-16 and ResNet-50 as their papers and others count them.
 PUBLISHED = {"vgg16": 15.5, "resnet50": 3.86, "googlenet": 1.58}

@@ -86,14 +86,17 @@ BELIEFS = (
     Belief(
         question="What NVML sees of an allocation over what was asked for, by allocator",
         believed="1 but for rounding to pages of 2 MiB",
-        used_by=("daemon/tandemd/core/audit.py", "csrc/softgpu/driver/memory/memory.cpp"),
+        used_by=("daemon/tandemd/core/memory/audit.py", "csrc/softgpu/driver/memory/memory.cpp"),
         answers=tuple(f"accounting.bare.{kind}.nvml_vs_asked" for kind in KINDS),
     ),
     Belief(
         question="How often memory counts that one process has made and another one has opened, "
         "by CUDA IPC or from a descriptor: for the device, and in NVML's list for both together",
         believed="once; in the list with the process that made it",
-        used_by=("daemon/tandemd/core/audit.py", "csrc/softgpu/driver/memory/ipc_memory.cpp"),
+        used_by=(
+            "daemon/tandemd/core/memory/audit.py",
+            "csrc/softgpu/driver/memory/ipc_memory.cpp",
+        ),
         answers=tuple(
             f"sharing.bare.{kind}.opened.{who}"
             for kind in sharing.KINDS
@@ -118,13 +121,13 @@ BELIEFS = (
     Belief(
         question="What a context takes, with a small module, in bytes: bare, and under Tandem",
         believed="1/64 of the GPU's memory, 640 MiB at most; Tandem makes nothing on the GPU",
-        used_by=("docs/swap.md", "shim/handlers/contexts.h", "daemon/tandemd/core/audit.py"),
+        used_by=("docs/swap.md", "shim/handlers/contexts.h", "daemon/tandemd/core/memory/audit.py"),
         answers=("accounting.bare.context_bytes", "accounting.tandem.context_bytes"),
     ),
     Belief(
         question="Whether NVML lists a process by the pid that it has here, with its memory",
         believed="yes; in a container it may list none, or others' pids",
-        used_by=("daemon/tandemd/edges/gpus.py", "daemon/tandemd/core/audit.py"),
+        used_by=("daemon/tandemd/edges/gpus.py", "daemon/tandemd/core/memory/audit.py"),
         answers=(
             "accounting.bare.is_listed",
             "accounting.bare.listed_bytes_known",

@@ -64,7 +64,7 @@ BELIEFS = (
         question="Time on 64 SMs over time on all: compute-bound, memory-bound, a small grid, "
         "latency-bound, a matrix product",
         believed="2, less than 2, 1, 1, 2",
-        used_by=("daemon/tandemd/core/scaling.py", "docs/partitions.md"),
+        used_by=("daemon/tandemd/core/space/scaling.py", "docs/partitions.md"),
         answers=tuple(
             f"scaling.{name}.sms_64" for name in ("compute", "copy", "small", "chase", "matmul")
         ),

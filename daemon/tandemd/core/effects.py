@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tandemd.core.explain_sets import why_no_set
-from tandemd.core.minima import gpus_of, no_limit
+from tandemd.core.explain.sets import why_no_set
+from tandemd.core.memory.minima import gpus_of, no_limit
 from tandemd.core.model import Job, JobSpec
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space import said, why_no_share
+from tandemd.core.space.asked import said, why_no_share
 from tandemd.core.substrate import divides_space
 from tandemd.core.words import size_of
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tandemd.core.curves import Curve
-from tandemd.core.interference import Trial
-from tandemd.core.latency import RequestKind
+from tandemd.core.curves.curves import Curve
 from tandemd.core.model import Cancel, JobClass, JobSpec, Mix, SmSet, Usage
-from tandemd.core.plans import Scene, Valued
-from tandemd.core.scaling import Curve as ScalingCurve
+from tandemd.core.planner.plans import Scene, Valued
+from tandemd.core.space.scaling import Curve as ScalingCurve
+from tandemd.core.tuner.latency import RequestKind
+from tandemd.core.turns.interference import Trial
 from tandemd.core.watchdog.finding import Finding
 
 # --------------------------------------------------------------------------------- events

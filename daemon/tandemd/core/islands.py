@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tandemd.core.model import Group, Options
 from tandemd.core.policy import Policy
-from tandemd.core.turns import Turns
+from tandemd.core.turns.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

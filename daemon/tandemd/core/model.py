@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
-from tandemd.core.curves import Curve
-from tandemd.core.latency import Latency, Rhythm
-from tandemd.core.memories import memory_of
-from tandemd.core.scaling import Curve as ScalingCurve
-from tandemd.core.sets import Span
+from tandemd.core.curves.curves import Curve
+from tandemd.core.memory.memories import memory_of
+from tandemd.core.space.scaling import Curve as ScalingCurve
+from tandemd.core.space.sets import Span
 from tandemd.core.story import Story
 from tandemd.core.sums import total, totals
+from tandemd.core.tuner.latency import Latency, Rhythm
 
 NO_LIMIT = 2**64 - 1
 MPS_MISSES = 2  # a list may be older than what is known of a process; the next one is not

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tandemd.core.companions import Companions
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.model import Group, Options
 from tandemd.core.policies.curves import curves
@@ -18,6 +17,7 @@ from tandemd.core.policies.lanes import ByLanes
 from tandemd.core.policies.pair import Pair
 from tandemd.core.policies.phases import phases
 from tandemd.core.policies.priority import Priority
+from tandemd.core.turns.companions import Companions
 
 
 class Policy(Protocol):

@@ -15,12 +15,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import assert_never
 
-from tandemd.core import finished, lane_places
-from tandemd.core.audit import take_audit
+from tandemd.core import finished
 from tandemd.core.cancels import KILL, Cancels
-from tandemd.core.checkpoints import Checkpoints
-from tandemd.core.companions import Pace
-from tandemd.core.divisions import Divisions, Ring, rings_of
+from tandemd.core.curves.shifts import Shifts
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
@@ -61,12 +58,16 @@ from tandemd.core.events import (
     WakeAt,
     WorkClassified,
 )
-from tandemd.core.forecast import has_short_gaps
 from tandemd.core.islands import Island, islands_of
-from tandemd.core.lane_places import LanePlaces
-from tandemd.core.memories import equal_parts, sharing
-from tandemd.core.memory_places import MemoryPlaces
-from tandemd.core.minima import Minima, gpus_of, objection
+from tandemd.core.lanes import places as lane_places
+from tandemd.core.lanes.places import LanePlaces
+from tandemd.core.memory.audit import take_audit
+from tandemd.core.memory.checkpoints import Checkpoints
+from tandemd.core.memory.line_places import MemoryPlaces
+from tandemd.core.memory.memories import equal_parts, sharing
+from tandemd.core.memory.minima import Minima, gpus_of, objection
+from tandemd.core.memory.refusals import refusals_since
+from tandemd.core.memory.residency import Residency
 from tandemd.core.model import (
     NO_LIMIT,
     Bound,
@@ -79,25 +80,25 @@ from tandemd.core.model import (
     Process,
     Usage,
 )
-from tandemd.core.mps_clients import take_clients, tell_of_mps
-from tandemd.core.pauses import note_rhythm
-from tandemd.core.phase_gate import PhaseGate
+from tandemd.core.planner.divisions import Divisions, Ring, rings_of
 from tandemd.core.policy import policy_named
-from tandemd.core.probes import Probes
-from tandemd.core.refusals import refusals_since
-from tandemd.core.residency import Residency
-from tandemd.core.set_places import SetPlaces, groups_asked
 from tandemd.core.settings import Settings, Views, settings_for
-from tandemd.core.shifts import Shifts
-from tandemd.core.sized_sets import SizedSets
-from tandemd.core.sm_counts import take_scaling
-from tandemd.core.space import said, unfit, weigh
+from tandemd.core.space.asked import said, unfit, weigh
+from tandemd.core.space.mps_clients import take_clients, tell_of_mps
+from tandemd.core.space.probes import Probes
+from tandemd.core.space.set_places import SetPlaces, groups_asked
+from tandemd.core.space.sized_sets import SizedSets
+from tandemd.core.space.sm_counts import take_scaling
 from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.ties import Ties
-from tandemd.core.tuning import Tuning
-from tandemd.core.turns import Turns, Verdict
+from tandemd.core.tuner.pauses import note_rhythm
+from tandemd.core.tuner.tuning import Tuning
+from tandemd.core.turns.companions import Pace
+from tandemd.core.turns.forecast import has_short_gaps
+from tandemd.core.turns.phase_gate import PhaseGate
+from tandemd.core.turns.turns import Turns, Verdict
 
 
 class Scheduler:

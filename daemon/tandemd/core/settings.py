@@ -18,9 +18,9 @@ from tandemd.core.events import (
     SetPresence,
     SetWindow,
 )
-from tandemd.core.forecast import NARROW, narrowed_by
 from tandemd.core.model import NO_LIMIT, Group, JobClass, Options, Process
 from tandemd.core.policy import Policy
+from tandemd.core.turns.forecast import NARROW, narrowed_by
 
 PRESENCE_MAX = 64  # shm::kPresenceMax: how many others a process can look at
 

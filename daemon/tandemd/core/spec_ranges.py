@@ -6,7 +6,7 @@ They go into shared pages and messages whose words are 32 and 64 bits wide, some
 from __future__ import annotations
 
 from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, JobSpec
-from tandemd.core.space import MODES
+from tandemd.core.space.asked import MODES
 
 MOST_WAIT_NS = (2**16 - 1) * 10**9  # as long as wire::Request can say
 MOST_NS = NEVER_IDLE_NS  # of all other durations: 100 years

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tandemd.core import space
 from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, JobSpec
+from tandemd.core.space import asked
 from tandemd.core.words import size_of, span_of
 
 
@@ -60,7 +60,7 @@ _WORDS: dict[str, tuple[tuple[str, ...], Callable[[JobSpec], str]]] = {
     "idle_release": (("idle_release_ns",), _idle_release),
     "persistent": (("persistent_bytes",), lambda spec: _size(spec.persistent_bytes)),
     "ephemeral": (("ephemeral_bytes",), lambda spec: _size(spec.ephemeral_bytes)),
-    "sm": (("sm_percent", "sm_count"), lambda spec: space.said(spec) or "none"),
+    "sm": (("sm_percent", "sm_count"), lambda spec: asked.said(spec) or "none"),
     "slo": (("slo_p99_ns",), lambda spec: _span(spec.slo_p99_ns)),
     "preemptible": (("preemptible",), _preemptible),
 }

@@ -34,7 +34,7 @@ from tandemd.core.events import (
     SetWindow,
     TakeBack,
 )
-from tandemd.core.homes import HomeAction
+from tandemd.core.memory.homes import HomeAction
 from tandemd.core.model import JobClass, SmSet
 
 STALE_NS = 2_000_000_000  # a daemon that has not ticked for so long counts as hung

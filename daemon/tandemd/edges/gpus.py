@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from tandemd.core.memories import COMPUTE_INSTANCES, MOST_GPUS
+from tandemd.core.memory.memories import COMPUTE_INSTANCES, MOST_GPUS
 
 SOFTWARE_NAME = "Tandem Software GPU"
 INSTANCE_MARK = ":"  # between the numbers of an instance

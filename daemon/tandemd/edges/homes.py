@@ -21,7 +21,7 @@ from tandemd.core.events import (
     PoolRefused,
     TakeBack,
 )
-from tandemd.core.homes import HomeAction
+from tandemd.core.memory.homes import HomeAction
 
 HomeEvent = PoolCopied | PoolRefused
 

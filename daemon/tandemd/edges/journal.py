@@ -21,8 +21,8 @@ from typing import assert_never
 
 import msgspec
 
-from tandemd.core.interference import Trial
 from tandemd.core.model import Cancel, Split
+from tandemd.core.turns.interference import Trial
 
 APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

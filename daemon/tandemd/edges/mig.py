@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
-from tandemd.core.layouts import Cut, Layout, Part, Place, arranged, fitting
+from tandemd.core.space.layouts import Cut, Layout, Part, Place, arranged, fitting
 
 _NAME_PREFIX = "MIG "  # of profiles
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tandem._wire import tandem_pb2 as pb
-from tandemd.core.partition import Part
-from tandemd.core.scaling import Curve
+from tandemd.core.space.partition import Part
+from tandemd.core.space.scaling import Curve
 from tandemd.edges.messages import gpu_message, int64
 from tandemd.views import PartitionView
 

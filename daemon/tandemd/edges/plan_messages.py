@@ -8,10 +8,10 @@ from math import isfinite
 from google.protobuf.duration_pb2 import Duration
 
 from tandem._wire import tandem_pb2 as pb
-from tandemd.core.divisions import InForce
-from tandemd.core.kept_plans import Measured
-from tandemd.core.planning import Outlook, how_to
-from tandemd.core.plans import Forecast, Part, Valued
+from tandemd.core.planner.divisions import InForce
+from tandemd.core.planner.kept_plans import Measured
+from tandemd.core.planner.planning import Outlook, how_to
+from tandemd.core.planner.plans import Forecast, Part, Valued
 from tandemd.core.words import span_of
 from tandemd.edges.messages import gpu_message, int64
 from tandemd.views import PlansView

@@ -23,7 +23,7 @@ from tandem import _native, errors
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandemd import __version__
-from tandemd.core.layouts import Part
+from tandemd.core.space.layouts import Part
 from tandemd.desk import Desk, Whom
 from tandemd.edges.messages import (
     cancel_of,

@@ -12,7 +12,7 @@ import pytest
 from running_job import HERE
 
 from tandem import softgpu
-from tandemd.core.latency import SPAN_NS
+from tandemd.core.tuner.latency import SPAN_NS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # of real time, of a busy machine
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from talk import Talk
 
-from tandemd.core.explain import explain
-from tandemd.core.memory_line import held_bytes
+from tandemd.core.explain.explain import explain
+from tandemd.core.memory.line import held_bytes
 
 GIB = 1 << 30
 UNSEEN = "process 1 holds memory that its shim has not seen: 6144 MiB by the driver's count"

@@ -3,7 +3,7 @@ from talk import MS, Talk
 
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import AnnounceJob, OpenGates, SignalJob
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Cancel, JobState
 
 TERM, KILL = SignalJob(job_id=7, signal="TERM"), SignalJob(job_id=7, signal="KILL")

@@ -2,9 +2,9 @@
 
 from talk import Talk
 
-from tandemd.core.checkpoints import MOST_RETURNS, MOST_SAVES
 from tandemd.core.events import CheckpointProcess, ProcessCheckpointed
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
+from tandemd.core.memory.checkpoints import MOST_RETURNS, MOST_SAVES
 from tandemd.core.model import JobState
 
 MIB = 1 << 20

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from talk import LATENCY, MS, NORMAL, Talk
 
-from tandemd.core.claims import claim_of
 from tandemd.core.events import RequestsServed, ScalingTold
-from tandemd.core.latency import RequestKind
 from tandemd.core.model import Options, SmSet, Split
-from tandemd.core.scaling import Curve
-from tandemd.core.sizing import sizes
+from tandemd.core.space.claims import claim_of
+from tandemd.core.space.scaling import Curve
+from tandemd.core.space.sizing import sizes
+from tandemd.core.tuner.latency import RequestKind
 
 # Half of an iteration on all SMs is work for them, half of it the host's.
 CURVE = Curve(sm_counts=(33, 66, 132), iteration_ns=(25 * MS, 15 * MS, 10 * MS))

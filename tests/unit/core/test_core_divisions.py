@@ -6,14 +6,14 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import FindPlan, PlanFound, RequestsServed, ScalingTold
-from tandemd.core.explain import explain
-from tandemd.core.kept_plans import Tally
-from tandemd.core.latency import MOST, RequestKind
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Options, Split
-from tandemd.core.planner import WINDOWS, alternatives
-from tandemd.core.plans import Worker
-from tandemd.core.scaling import Curve
-from tandemd.core.sets import Span
+from tandemd.core.planner.kept_plans import Tally
+from tandemd.core.planner.planner import WINDOWS, alternatives
+from tandemd.core.planner.plans import Worker
+from tandemd.core.space.scaling import Curve
+from tandemd.core.space.sets import Span
+from tandemd.core.tuner.latency import MOST, RequestKind
 
 WINDOW_MS = 1000
 HERE = frozenset({0})

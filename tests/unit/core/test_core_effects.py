@@ -6,10 +6,10 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.effects import without_effect
-from tandemd.core.explain import explain
-from tandemd.core.minima import share_bytes
+from tandemd.core.explain.explain import explain
+from tandemd.core.memory.minima import share_bytes
 from tandemd.core.model import JobSpec, Options, Split
-from tandemd.core.sm_counts import given_sms
+from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.spec_words import changes_of
 
 GIB = 1 << 30

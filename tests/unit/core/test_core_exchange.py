@@ -2,8 +2,8 @@
 
 import pytest
 
-from tandemd.core.exchange import Ease, least, on_offer, resized
-from tandemd.core.plans import Part
+from tandemd.core.planner.exchange import Ease, least, on_offer, resized
+from tandemd.core.planner.plans import Part
 
 SERVED, OTHER, TRAINED = Part(4, ("s",)), Part(6, ("o", "p")), Part(2, ("t",))
 PLAN = (SERVED, OTHER, TRAINED)

@@ -4,7 +4,7 @@ import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk
 
 from tandemd.core.events import SetWindow
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Options, WaitReason
 
 US = 1_000

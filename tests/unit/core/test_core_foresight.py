@@ -4,10 +4,10 @@ import pytest
 from talk import MS, NORMAL, Talk
 
 from tandemd.core.events import KeepTrials, RequestsServed, WorkClassified
-from tandemd.core.explain import explain
-from tandemd.core.latency import RequestKind
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Bound, Mix, Options
-from tandemd.core.trials import ALONE_STEPS, TRIAL_STEPS, Measured
+from tandemd.core.tuner.latency import RequestKind
+from tandemd.core.turns.trials import ALONE_STEPS, TRIAL_STEPS, Measured
 
 FIRST, SECOND, THIRD = (1000, "j:1"), (1000, "j:2"), (1000, "j:3")
 STEP_MS = 10

@@ -6,7 +6,7 @@ import pytest
 from talk import Talk
 
 from tandemd.core.events import CopyPool, DropFile, DropPool, MoveMemory, OfferFile, TakeBack
-from tandemd.core.homes import PIECE, UNIT
+from tandemd.core.memory.homes import PIECE, UNIT
 from tandemd.core.model import Options, SwapOutcome
 
 MIB = 1 << 20

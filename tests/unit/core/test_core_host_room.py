@@ -5,8 +5,8 @@ from test_core_homes import SIZE, Hosts, only
 from test_core_tick_tock import GIB, Tock, both, second_turn
 
 from tandemd.core.events import CopyPool, DropPool, MoveMemory, OfferFile, TakeBack
-from tandemd.core.homes import PIECE, UNIT, Home
-from tandemd.core.host_room import STEP
+from tandemd.core.memory.homes import PIECE, UNIT, Home
+from tandemd.core.memory.host_room import STEP
 from tandemd.core.model import Process, SwapOutcome, Usage
 
 MIB = 1 << 20

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemd.core.interference import (
+from tandemd.core.model import Bound, Mix
+from tandemd.core.turns.interference import (
     LEAST_FACTOR,
     MOST_FACTOR,
     PRIOR,
@@ -19,7 +20,6 @@ from tandemd.core.interference import (
     solve,
     terms,
 )
-from tandemd.core.model import Bound, Mix
 
 COMPUTE = Neighbour(Features(sm=0.9, memory=0.1))
 MEMORY = Neighbour(Features(sm=0.9, memory=0.9))

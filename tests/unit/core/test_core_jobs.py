@@ -5,7 +5,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.errors import IllegalTransitionError, UnknownJobError
 from tandemd.core.events import AnnounceJob, ForgetProcess, SetClass, SetLinger, SetMemoryLimit
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.finished import MOST, MOST_OF_UID
 from tandemd.core.model import (
     NO_LIMIT,

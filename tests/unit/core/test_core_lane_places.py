@@ -6,7 +6,7 @@ import pytest
 from talk import MS, Talk
 
 from tandemd.core.events import CloseGates, OpenGates, SetLane, SetMemoryLimit
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import JobSpec, Options, WaitReason
 
 MIB = 1 << 20

@@ -3,7 +3,7 @@
 import pytest
 
 from tandemd.core.errors import NeverFitsError
-from tandemd.core.lanes import Lanes, Need, Outcome
+from tandemd.core.lanes.lanes import Lanes, Need, Outcome
 
 A, B, C, D = ((0, f"j:{number}") for number in range(4))
 

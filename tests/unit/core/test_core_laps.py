@@ -2,8 +2,8 @@
 
 import pytest
 
-from tandemd.core.curves import Curve
-from tandemd.core.laps import Laps, progress_in
+from tandemd.core.curves.curves import Curve
+from tandemd.core.curves.laps import Laps, progress_in
 
 LOW_AT_3 = Curve((0, 2, 3, 5), (50, 40, 10, 60), 8)
 LOW_AT_0 = Curve((0, 4), (10, 60), 8)

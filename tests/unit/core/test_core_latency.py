@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from talk import BATCH, LATENCY, MS, Talk
 
-from tandemd.core import latency as latency_module
 from tandemd.core.events import RequestsServed
-from tandemd.core.explain import explain
-from tandemd.core.latency import MOST, SPAN_NS, Latency, RequestKind, percentile_ns
+from tandemd.core.explain.explain import explain
+from tandemd.core.tuner import latency as latency_module
+from tandemd.core.tuner.latency import MOST, SPAN_NS, Latency, RequestKind, percentile_ns
 
 
 def serve(talk, process_id, *durations_ms, kind=RequestKind.BURST):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tandemd.core.layouts import Layout, parse_layout
+from tandemd.core.space.layouts import Layout, parse_layout
 
 
 @pytest.mark.parametrize(

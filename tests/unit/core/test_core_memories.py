@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from talk import Talk
 
-from tandemd.core.memories import equal_parts, memory_of, sharing
+from tandemd.core.memory.memories import equal_parts, memory_of, sharing
 from tandemd.core.model import JobSpec, MemoryWait, Options
 from tandemd.edges.gpus import Instance
 

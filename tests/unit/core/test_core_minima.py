@@ -4,8 +4,8 @@ import pytest
 from talk import Talk
 
 from tandemd.core.events import JobExited, JobRegistered
-from tandemd.core.explain import explain
-from tandemd.core.minima import LAPSE_NS
+from tandemd.core.explain.explain import explain
+from tandemd.core.memory.minima import LAPSE_NS
 from tandemd.core.model import JobSpec
 
 GIB = 1 << 30

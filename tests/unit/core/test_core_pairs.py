@@ -2,7 +2,7 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import WorkClassified
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Bound, Mix, Options
 
 COMPUTE, MEMORY, COPY, SMALL, UNKNOWN = (

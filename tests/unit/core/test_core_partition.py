@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from talk import Talk
 
-from tandemd.core.explain_scaling import scaling_lines
-from tandemd.core.explain_sets import why_no_set
+from tandemd.core.explain.scaling import scaling_lines
+from tandemd.core.explain.sets import why_no_set
 from tandemd.core.model import Options, Split
-from tandemd.core.partition import parts_of
-from tandemd.core.scaling import Curve
+from tandemd.core.space.partition import parts_of
+from tandemd.core.space.scaling import Curve
 
 MPS = Options(sm_counts={0: 132}, mps_gpus=frozenset({0}))
 GREEN = replace(MPS, splits={0: Split(16, 8)})

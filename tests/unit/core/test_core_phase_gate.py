@@ -4,7 +4,7 @@ import pytest
 from talk import BATCH, LATENCY, MS, Talk
 
 from tandemd.core.events import SetPhaseLimit, SetStepLimit
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Options, WaitReason
 from tandemd.core.words import fnv1a
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandemd.core import candidates as of_candidates
-from tandemd.core import climb, planner
-from tandemd.core.candidates import SPARES, candidates
-from tandemd.core.interference import Features, Interference
-from tandemd.core.planner import (
+from tandemd.core.planner import candidates as of_candidates
+from tandemd.core.planner import climb, planner
+from tandemd.core.planner.candidates import SPARES, candidates
+from tandemd.core.planner.planner import (
     BETTER,
     NEAR,
     WINDOWS,
@@ -20,7 +19,8 @@ from tandemd.core.planner import (
     alternatives,
     best,
 )
-from tandemd.core.plans import Gpu, Part, Scene, Worker
+from tandemd.core.planner.plans import Gpu, Part, Scene, Worker
+from tandemd.core.turns.interference import Features, Interference
 
 MS, SECOND = 1_000_000, 1_000_000_000
 GROUPS, SMS = 8, 16

@@ -4,12 +4,12 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
-from tandemd.core.explain_scaling import scaling_lines
-from tandemd.core.interference import Features, Interference, Neighbour, Trial
-from tandemd.core.latency import SPAN_NS, RequestKind
+from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.model import Bound, Mix, Options, SmSet, Split
-from tandemd.core.planning import how_to, outlook
-from tandemd.core.scaling import Curve
+from tandemd.core.planner.planning import how_to, outlook
+from tandemd.core.space.scaling import Curve
+from tandemd.core.tuner.latency import SPAN_NS, RequestKind
+from tandemd.core.turns.interference import Features, Interference, Neighbour, Trial
 
 HERE = frozenset({0})
 CURVE = Curve(sm_counts=(33, 66, 132), iteration_ns=(20 * MS, 12 * MS, 10 * MS))

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from tandemd.core.events import ScalingTold
-from tandemd.core.explain_scaling import scaling_lines
+from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.model import Job, JobClass, JobSpec, Options, Process, SmSet, Split, Usage
-from tandemd.core.probes import ITERATIONS, PATIENCE_NS, REMEMBER_NS, RETRY_NS, Probes
-from tandemd.core.scaling import SHARED, Curve
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.sets import Span
-from tandemd.core.sized_sets import SizedSets
-from tandemd.core.sm_counts import given_sms, has_own_sms, take_scaling
+from tandemd.core.space.probes import ITERATIONS, PATIENCE_NS, REMEMBER_NS, RETRY_NS, Probes
+from tandemd.core.space.scaling import SHARED, Curve
+from tandemd.core.space.sets import Span
+from tandemd.core.space.sized_sets import SizedSets
+from tandemd.core.space.sm_counts import given_sms, has_own_sms, take_scaling
 
 GROUPS, GROUP_SMS = 16, 8
 OPTIONS = Options(

@@ -4,7 +4,7 @@ import pytest
 from talk import MS, Talk
 
 from tandemd.core.events import CloseGates, MoveMemory, OpenGates
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import NO_LIMIT, JobState, Options, SwapOutcome, WaitReason
 
 MIB = 1 << 20

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemd.core.scaling import Curve, curve_of, points_of
+from tandemd.core.space.scaling import Curve, curve_of, points_of
 
 EVEN = Curve(sm_counts=(10, 20, 40, 80), iteration_ns=(800, 400, 200, 100))
 BENT = Curve(sm_counts=(10, 20, 40, 80), iteration_ns=(800, 400, 390, 380))

@@ -6,9 +6,9 @@ import pytest
 from talk import LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.events import ProcessAttached, SetSms
-from tandemd.core.explain_space import space_lines
+from tandemd.core.explain.space import space_lines
 from tandemd.core.model import JobSpec, Options, SmSet, Split
-from tandemd.core.sets import Span
+from tandemd.core.space.sets import Span
 
 DRAIN_NS = 250 * MS
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tandemd.core.sets import Span, are_apart, fit, place
+from tandemd.core.space.sets import Span, are_apart, fit, place
 
 
 def test_everybody_gets_groups_side_by_side() -> None:

@@ -1,7 +1,7 @@
 """What a tier is owed while it wants the GPU, and between two iterations."""
 
 from tandemd.core.model import Options
-from tandemd.core.shares import Debt
+from tandemd.core.turns.shares import Debt
 
 OPTIONS = Options(min_share=0.05, share_period_ns=1_000_000_000)
 MS = 1_000_000

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
-from tandemd.core.curves import Curve
+from tandemd.core.curves.curves import Curve
 from tandemd.core.events import (
     CloseGates,
     CurveRecorded,
@@ -15,7 +15,7 @@ from tandemd.core.events import (
     SetMemoryWait,
     SetStepLimit,
 )
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import NO_LIMIT, MemoryWait, Options, WaitReason
 
 CAPACITY, REST, PEAK = 100, 10, 70

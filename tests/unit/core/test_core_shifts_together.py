@@ -5,7 +5,7 @@ import random
 import pytest
 from talk import MS, Talk
 
-from tandemd.core.curves import Curve
+from tandemd.core.curves.curves import Curve
 from tandemd.core.events import CurveRecorded
 from tandemd.core.model import MemoryWait, Options, WaitReason
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tandemd.core.model import JobClass
-from tandemd.core.scaling import Curve
-from tandemd.core.sizing import Claim, sizes
+from tandemd.core.space.scaling import Curve
+from tandemd.core.space.sizing import Claim, sizes
 
 PARTS, SMS = 16, 8
 COUNTS = tuple(range(SMS, SMS * PARTS + 1, SMS))

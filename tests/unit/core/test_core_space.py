@@ -4,12 +4,12 @@ import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk, run
 
 from tandemd.core.events import JobExited, MpsClientsListed, SubstrateFailed
-from tandemd.core.explain import explain
-from tandemd.core.explain_space import space_lines
+from tandemd.core.explain.explain import explain
+from tandemd.core.explain.space import space_lines
 from tandemd.core.model import JobSpec, Options
-from tandemd.core.mps_clients import beside_mps
-from tandemd.core.sm_counts import given_sms
-from tandemd.core.space import not_yet, owed_share, unfit, variables
+from tandemd.core.space.asked import not_yet, owed_share, unfit, variables
+from tandemd.core.space.mps_clients import beside_mps
+from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.watchdog.rivalry import rivalry_on
 
 SMS = {0: 132, 1: 8}

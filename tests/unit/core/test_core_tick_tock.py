@@ -6,7 +6,7 @@ import pytest
 from talk import BATCH, LATENCY, MS, Talk
 
 from tandemd.core.events import MoveMemory, SetMemoryPlace, UsageSampled
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, MemoryWait, Options, SwapOutcome, WaitReason
 
 MIB = 1 << 20

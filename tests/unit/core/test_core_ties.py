@@ -2,7 +2,7 @@ import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk
 
 from tandemd.core.events import ChargeGroup
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Options
 from tandemd.core.ties import MAX_KEYS
 

@@ -4,9 +4,9 @@ import pytest
 from talk import BATCH, MS, Talk
 
 from tandemd.core.events import WorkClassified
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Bound, Mix, Options
-from tandemd.core.trials import ANEW_NS, REMEMBER_NS, TRIAL_STEPS
+from tandemd.core.turns.trials import ANEW_NS, REMEMBER_NS, TRIAL_STEPS
 
 ALONE_MS = 10  # an iteration of either
 

@@ -4,10 +4,10 @@ import pytest
 from talk import MS, NORMAL, Talk
 
 from tandemd.core.events import KeepTrials, RequestsServed, WorkClassified
-from tandemd.core.explain import explain
-from tandemd.core.latency import RequestKind
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Bound, Mix, Options
-from tandemd.core.trials import ANEW_NS, TRIAL_STEPS, Measured
+from tandemd.core.tuner.latency import RequestKind
+from tandemd.core.turns.trials import ANEW_NS, TRIAL_STEPS, Measured
 
 BOUNDS = {1: Bound.COMPUTE, 2: Bound.MEMORY, 3: Bound.COPY}
 KEYS = {number: (1000, f"j:{number}") for number in BOUNDS}

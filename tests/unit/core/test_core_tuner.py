@@ -6,7 +6,14 @@ from random import Random
 
 import pytest
 
-from tandemd.core.tuner import CALM_WINDOWS, LEAST_REQUESTS, MOST_PHASES, Settings, Sizes, Tuner
+from tandemd.core.tuner.tuner import (
+    CALM_WINDOWS,
+    LEAST_REQUESTS,
+    MOST_PHASES,
+    Settings,
+    Sizes,
+    Tuner,
+)
 
 MS, SECOND = 1_000_000, 1_000_000_000
 SLO_NS = 100 * MS

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
-from tandemd.core import tuning
 from tandemd.core.events import RequestsServed, ScalingTold, SetSms
-from tandemd.core.explain import explain
-from tandemd.core.interference import Features, Neighbour, Trial
-from tandemd.core.latency import RequestKind, percentile_ns
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Options, Split
-from tandemd.core.scaling import Curve
-from tandemd.core.sets import Span
-from tandemd.core.tuning import sizes_on
+from tandemd.core.space.scaling import Curve
+from tandemd.core.space.sets import Span
+from tandemd.core.tuner import tuning
+from tandemd.core.tuner.latency import RequestKind, percentile_ns
+from tandemd.core.tuner.tuning import sizes_on
+from tandemd.core.turns.interference import Features, Neighbour, Trial
 
 SLO_MS, WINDOW_MS = 60, 250
 SERVER, OTHERS = 1, (2, 3)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tandemd import curves
-from tandemd.core.curves import Curve
+from tandemd.core.curves.curves import Curve
 from tandemd.core.model import Process, Usage
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tandemd.core.model import MemoryWait, Usage
-from tandemd.core.scaling import Curve as ScalingCurve
+from tandemd.core.space.scaling import Curve as ScalingCurve
 from tandemd.core.sums import MOST
 from tandemd.history import MOST_POINTS, STEP_NS, WORK_NS, Curve, Histories, Point
 

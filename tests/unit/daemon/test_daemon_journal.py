@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tandemd import remembered, state_file
-from tandemd.core.interference import Features, Neighbour, Trial
 from tandemd.core.model import Split
+from tandemd.core.turns.interference import Features, Neighbour, Trial
 from tandemd.edges import journal
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import APPLICATION_ID, MIGRATIONS, Journal, KeptTrial

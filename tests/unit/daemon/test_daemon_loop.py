@@ -15,7 +15,7 @@ from tandemd.core.events import (
     ProcessExited,
     SetMemoryWait,
 )
-from tandemd.core.explain import explain
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.edges.clock import MonotonicClock

@@ -6,7 +6,7 @@ import pytest
 from fake_nvml import FakeNvml
 
 from tandem.errors import AccessError, CapacityError, StateError
-from tandemd.core.layouts import parse_layout
+from tandemd.core.space.layouts import parse_layout
 from tandemd.edges.mig import MigLayouts
 
 TOO_MUCH = "0=3g.71gb,3g.71gb,1g.18gb"

@@ -6,9 +6,9 @@ When an iteration may begin, and what each may hold meanwhile, is decided by the
 
 from __future__ import annotations
 
-from tandemd.core.companions import Judgement, Pace
 from tandemd.core.model import Group, JobClass, Options
 from tandemd.core.policies.pair import Pair
+from tandemd.core.turns.companions import Judgement, Pace
 
 
 class SideBySide:

@@ -7,9 +7,9 @@ the holder has another class. But work of unknown class, which Orion lets in, wa
 
 from __future__ import annotations
 
-from tandemd.core.companions import Companions, Judgement, Pace
 from tandemd.core.model import Bound, Group, JobClass, Options
 from tandemd.core.policies.priority import Priority
+from tandemd.core.turns.companions import Companions, Judgement, Pace
 
 _COMPLEMENTS = {
     Bound.UNKNOWN: frozenset[Bound](),

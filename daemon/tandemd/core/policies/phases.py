@@ -5,9 +5,9 @@ When a phase may begin is decided before (phase_gate.py); whoever is in one may 
 
 from __future__ import annotations
 
-from tandemd.core.companions import Pace
 from tandemd.core.policies.curves import SideBySide
 from tandemd.core.policies.pair import Pair
+from tandemd.core.turns.companions import Pace
 
 DESCRIPTION = "as priority; under mps, equals run side by side, but never in the same phase"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import FindingBegan, FindingEnded
-from tandemd.core.memories import sharing
+from tandemd.core.memory.memories import sharing
 from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.watchdog.finding import Finding

@@ -1,0 +1,1 @@
+"""Iterations whose memory goes up and down, begun so that it fits together."""

@@ -1,0 +1,182 @@
+"""What a job may hold of device memory, what it waits for, and behind whom, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tandemd.core.memory.checkpoints import RETRY_NS, Move
+from tandemd.core.memory.line import Waiter
+from tandemd.core.memory.memories import memory_of
+from tandemd.core.memory.minima import gpus_of, no_limit
+from tandemd.core.memory.refusals import refusals
+from tandemd.core.memory.releases import is_released
+from tandemd.core.model import NO_LIMIT, Group, Job, Options
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.words import size_of, span_of
+
+
+def first_in_line(scheduler: Scheduler, job: Job) -> Waiter | None:
+    """The first of the job's requests in the line for memory."""
+    waiters = (scheduler.memory.line.waiters.get(process_id) for process_id in job.processes)
+    standing = [waiter for waiter in waiters if waiter is not None and not waiter.is_refused]
+    return min(standing, key=lambda waiter: waiter.order, default=None)
+
+
+def explain_wait(waiter: Waiter, scheduler: Scheduler, now_ns: int) -> str:
+    """What is waited for, where in line, and how long; one sentence."""
+    waited_ns, most_ns = now_ns - waiter.since_ns, waiter.job.spec.wait_memory_ns
+    most = f", at most {span_of(max(0, most_ns - waited_ns))} more" if most_ns else ""
+    return f"{_place_in_line(waiter, scheduler)}; waits {span_of(waited_ns)} so far{most}"
+
+
+def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
+    size = size_of(waiter.wait.size_bytes)
+    if waiter.is_leased and waiter.wait.is_quota:
+        what = f"waits for {size} beyond the {size_of(waiter.process.lease_bytes)} lent to it"
+    elif waiter.wait.is_quota:
+        what = f"waits for {size} of its own limit of {size_of(waiter.job.spec.memory_bytes)}"
+    else:
+        what = f"waits for {size} of device memory"
+    group = scheduler.group_of(waiter.job)
+    if scheduler.memory.line.is_asleep(waiter) and group is not None and group.needs_memory:
+        return f"{what}, which it gets with its turn"
+    if not waiter.ahead:
+        others = (
+            "" if waiter.wait.is_quota else _holders(waiter.process.memories, waiter.job, scheduler)
+        )
+        return f"{what}, 1st in line{others}"
+    behind = waiter.ahead[-1].job.display_name
+    return f"{what}, {ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
+
+
+def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) -> list[str]:
+    """The limit and what is used of it, what may be moved, and what happens when it is short."""
+    spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
+    lines = []
+    if job.paused and used_bytes and not (spec.swappable or spec.checkpoint):
+        lines.append("its memory stays on the gpu: it was not started with --swappable")
+    if spec.memory_bytes < NO_LIMIT:
+        over = ": it is over it, keeps what it has and gets no more" * (
+            used_bytes > spec.memory_bytes
+        )
+        limit = f"holds {size_of(used_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
+        lines.append(limit)
+    if why := no_limit(spec, gpus_of(job), capacity_bytes):
+        lines.append(f"its limit of memory limits nothing: {why}")
+    if spec.memory_min_bytes:
+        why_not = "others came first" if job.processes else "it has no process"
+        kept = "is promised" if job.is_minimum_kept else f"is not promised: {why_not}"
+        lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
+    if spec.wait_memory_ns:
+        lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
+    if spec.checkpoint:
+        lines.append("is saved to the host as a whole while it is paused (--checkpoint)")
+    return [*lines, *_swap_facts(job, options), *refusals(job)]
+
+
+def _swap_facts(job: Job, options: Options) -> list[str]:
+    """What of its memory may be moved to the host, and when."""
+    usages = [process.usage for process in job.processes.values()]
+    lines = []
+    if job.spec.swappable:
+        lines.append("swappable: its memory may be moved to the host while others need the room")
+    if filed_bytes := sum(usage.filed_bytes for usage in usages):
+        lines.append(f"{size_of(filed_bytes)} of its memory on the host are in files of swap_dir")
+    fixed_bytes = sum(usage.device_bytes - usage.swappable_bytes for usage in usages)
+    if job.spec.swappable and fixed_bytes > 0:
+        what = "pools, arrays, or shared with other processes"
+        lines.append(f"{size_of(fixed_bytes)} of its memory cannot be moved: {what}")
+    if job.spec.swappable and (idle_ns := options.idle_release_of(job.spec)):
+        idle = f"{idle_ns / 1e9:g} s"
+        lines.append(f"gives its memory up when idle for {idle}, until its next call")
+    return lines
+
+
+def swapped_bytes(job: Job) -> int:
+    """What of its memory is on the host, files included."""
+    return sum(process.usage.swapped_bytes for process in job.processes.values())
+
+
+def paused_memory(scheduler: Scheduler, job: Job) -> str:
+    """Where the memory of a paused job is: a part of a sentence; "" if all is on the GPU."""
+    away_bytes = swapped_bytes(job)
+    here_bytes = sum(process.usage.resident_bytes for process in job.processes.values())
+    if (move := scheduler.checkpoints.move_of(job)) and move.away:
+        return f", {_saving(move)}"
+    problem = scheduler.checkpoints.problem_of(job) or scheduler.residency.why_it_stays(job)
+    if not away_bytes:
+        return f", its memory stays on the gpu: {problem}" if problem else ""
+    if not here_bytes:
+        return f", its memory is on the host: {size_of(away_bytes)}"
+    told = f", {size_of(away_bytes)} of its memory on the host and {size_of(here_bytes)} on the gpu"
+    return f"{told}: {problem}" if problem else told
+
+
+def _saving(move: Move) -> str:
+    if move.ahead:
+        return f"the driver is to save it to the host, {_others(move.ahead)} before it"
+    return "the driver is saving it to the host"
+
+
+def _returning(move: Move) -> str:
+    if move.ahead:
+        return f"the driver is to bring it back to the gpu, {_others(move.ahead)} before it,"
+    return "the driver is bringing it back to the gpu"
+
+
+def _others(count: int) -> str:
+    return f"{count} other{'s' * (count > 1)}"
+
+
+def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:
+    """Why memory of a job that is not paused is on the host; None if nothing of it is."""
+    move = scheduler.checkpoints.move_of(job)
+    if move and move.away:
+        return f"{_saving(move)}, and brings it back once that is done"
+    away_bytes = swapped_bytes(job)
+    if not away_bytes:
+        return None
+    others = _holders(frozenset(map(memory_of, group.gpus)), job, scheduler)
+    if problem := scheduler.checkpoints.problem_of(job):
+        again = span_of(RETRY_NS)
+        return (
+            f"waits to come back to the gpu with {size_of(away_bytes)} of memory: {problem}; "
+            f"it is tried every {again}{others}"
+        )
+    if move:
+        return f"{_returning(move)} with {size_of(away_bytes)} of memory"
+    if group.calls or not _stays_away(scheduler, job, group, now_ns):
+        return f"waits for {size_of(away_bytes)} of its memory to come back to the gpu{others}"
+    since_ns = min(p.away_since_ns for p in job.processes.values() if p.usage.swapped_bytes)
+    return (
+        f"idle for {span_of(now_ns - group.last_wanted_ns)}: {size_of(away_bytes)} of its memory "
+        f"went to the host {span_of(now_ns - since_ns)} ago and comes back at its next call"
+    )
+
+
+def _stays_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> bool:
+    """It gave its memory up: for being idle so long, or because others need the room."""
+    if job.spec.checkpoint:
+        return False  # the driver brings it back as soon as nobody pauses it
+    if any(group.gpus <= gpus for gpus in scheduler.residency.crowds):
+        return True
+    return is_released(group, scheduler.options, now_ns)
+
+
+def _holders(memories: frozenset[int], job: Job, scheduler: Scheduler) -> str:
+    """The others who hold memory there, most first."""
+    held: dict[int, int] = {}
+    for process in scheduler.processes.values():
+        if process.memories & memories and process.job_id != job.job_id:
+            held[process.job_id] = held.get(process.job_id, 0) + process.usage.resident_bytes
+    most = sorted((job_id for job_id in held if held[job_id]), key=lambda job_id: -held[job_id])[:3]
+    if not most:
+        return ""
+    told = (f"{scheduler.jobs[job_id].display_name} {size_of(held[job_id])}" for job_id in most)
+    return f"; others hold {', '.join(told)}"
+
+
+def ordinal(number: int) -> str:
+    """`2nd`."""
+    tens = number % 100 // 10
+    return f"{number}{'th' if tens == 1 else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

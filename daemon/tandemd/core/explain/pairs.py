@@ -1,0 +1,92 @@
+"""Whom a job shares its turns with, or why with nobody, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandemd.core.model import Bound, Group, Mix
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.turns.turns import Turns
+
+
+def partners_of(group: Group, island: list[Group], turns: Turns) -> list[Group]:
+    """Who holds the turn together with it now."""
+    if not turns.is_shared_by(group):
+        return []
+    on_turn = (turns.holder, turns.companion, turns.third)
+    return [other for other in island if other is not group and other.key in on_turn]
+
+
+def pair_lines(
+    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, now_ns: int
+) -> Iterator[str]:
+    """Nothing under a policy without companions."""
+    options, companions = scheduler.options, scheduler.policy.companions
+    if companions is None:
+        return
+    if companions.wants_bound(group, options):
+        yield from (_mix(process.mix) for process in group.processes.values())
+    partners = partners_of(group, island, turns)
+    for partner in partners:
+        why = companions.judge(group, partner, options).why
+        yield (
+            f"shares its turn with {partner.title}: {why}; gpu time of both at once is split "
+            "between them: estimated" + _tried(turns.trials.told((group, partner), now_ns))
+        )
+        yield from _foretold(group, partner, turns)
+    if len(partners) > 1:
+        yield from _foretold_of_three(group, partners, turns, now_ns)
+    for other in island:
+        if other is group or other in partners:
+            continue
+        judgement = companions.judge(group, other, options)
+        apart = judgement.fits and turns.trials.is_apart((group, other), now_ns)
+        verb = "may share" if judgement.fits and not apart else "takes"
+        told = turns.trials.told((group, other), now_ns) if judgement.fits else ""
+        endangered = turns.foresight.endangered(group, other) if judgement.fits else None
+        if endangered is not None:
+            verb, told = "takes", f"{endangered.title} is to miss its objective beside the other"
+        yield f"{verb} turns with {other.title}: {judgement.why}{_tried(told)}"
+        yield from _foretold(group, other, turns)
+
+
+def _foretold(group: Group, other: Group, turns: Turns) -> Iterator[str]:
+    """Nothing before anything was measured on the GPU."""
+    slowdown, model = turns.foresight.slowdown(group, other), turns.foresight.model
+    if slowdown is not None and model.error is not None:
+        earlier = f" ({model.recalled} from before the daemon started)" if model.recalled else ""
+        yield (
+            f"an iteration of it is to take {slowdown:.2f} times as long beside {other.title}: "
+            f"told from {model.count} measurements on such a gpu{earlier}, "
+            f"each foretold {model.error:.0%} off"
+        )
+
+
+def _foretold_of_three(
+    group: Group, partners: list[Group], turns: Turns, now_ns: int
+) -> Iterator[str]:
+    foresight = turns.foresight
+    slowdown, done = foresight.slowdown(group, *partners), foresight.done(group, *partners)
+    if slowdown is not None and done is not None:
+        yield (
+            f"beside both at once an iteration of it is to take {slowdown:.2f} times as long; the "
+            f"three are to get {done:.2f} times as much done as in turns"
+            + _tried(turns.trials.told((group, *partners), now_ns))
+        )
+
+
+def _tried(told: str) -> str:
+    return f"; {told}" if told else ""
+
+
+def _mix(mix: Mix | None) -> str:
+    if mix is None:
+        return "what bounds its work is not known: no iteration was recorded yet that it ran alone"
+    shares = sorted(((mix.shares[b], b) for b in Bound if mix.shares[b] > 0), reverse=True)
+    told = ", ".join(f"{bound.name.lower()} {share:.0%}" for share, bound in shares)
+    untimed = f", {mix.untimed} of them not timed" if mix.untimed else ""
+    return (
+        f"what bounds its work: {mix.bound.name.lower()} ({told or 'nothing timed'} of its gpu "
+        f"time, of {mix.operations} operations recorded{untimed}; told from what its kernels were "
+        "given, not from what they compute)"
+    )

@@ -1,0 +1,106 @@
+"""On which SMs a job is, and which of its work is not, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandemd.core.model import Group, Job, Options, SmSet, StayReason
+from tandemd.core.space.asked import said
+from tandemd.core.space.sets import Span
+
+_WHY = {
+    StayReason.LEGACY: "the legacy default stream",
+    StayReason.PER_THREAD: "per-thread default streams",
+    StayReason.BLOCKING: "made without CU_STREAM_NON_BLOCKING: {}",
+    StayReason.ELSEWHERE: "in contexts of the job's own: {}",
+    StayReason.CAPTURING: "which capture graphs, or may: {}",
+    StayReason.REFUSED: "refused by the driver: {}",
+}
+
+
+def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
+    """Nothing where sets mean nothing; why not, where they were asked for and are not to be had."""
+    for gpu in sorted(group.gpus & options.proving):
+        name = options.name_of(gpu)
+        yield f"mode mps+green is being proved on gpu {name}, which is in mode mps until then"
+    for gpu in sorted(group.gpus & options.unproved.keys()):
+        is_open = gpu in options.retried
+        yield (
+            f"mode mps+green is not {'proved yet' if is_open else 'to be had'} on gpu "
+            f"{options.name_of(gpu)}, which is in mode mps: {options.unproved[gpu]}"
+            f"{'; it is tried again' if is_open else ''}"
+        )
+    if why_not := why_no_set(job, options):
+        yield f"it has no set of SMs: {why_not}"
+    if job.set is None:
+        return
+    split = next(options.splits[gpu] for gpu in sorted(group.gpus & options.splits.keys()))
+    asked = said(job.spec)
+    yield f"{_is_on(job.set, split.group_sms)}, {_for(job, asked)}"
+    if 0 < job.set.count < job.groups_wanted:
+        why = (
+            "no plan has been made with these yet"
+            if job.part
+            else f"jobs ask for more than the {split.groups} that there are"
+        )
+        yield f"that is less than the {job.groups_wanted} groups it asks for: {why}"
+    yield from _on_its_way(job, split.group_sms)
+    yield from _staying(job)
+
+
+def why_no_set(job: Job, options: Options) -> str:
+    """Though its GPU has sets; empty: it has one."""
+    outside = [p for p in job.processes.values() if p.gpu in options.splits and p.has_no_set]
+    if not outside:
+        return ""
+    percent = max((p.mps_percent for p in outside if p.has_percentage), default=0)
+    if not percent:
+        return (
+            "it was running before its gpu was in mode mps+green, and keeps the whole gpu as long "
+            "as it runs; start it anew to have one"
+        )
+    return (
+        f"a percentage of MPS, {percent:.4g}%, holds it for as long as it runs, by which it would "
+        "split SMs otherwise than others do; start it anew, without one of its own"
+    )
+
+
+def _is_on(span: Span, group_sms: int) -> str:
+    last = span.end - 1
+    which = f"group {span.first}" if span.count == 1 else f"groups {span.first} to {last}"
+    return f"its set is {span.count * group_sms} SMs: {which} of {group_sms} SMs each"
+
+
+def _for(job: Job, asked: str) -> str:
+    if job.part:
+        return f"by plan, and for sm {asked}" if asked else "by plan"
+    if not job.groups_wanted:
+        return "what the others leave, and shared"
+    return f"for sm {asked}" if asked else "by how it scales and what its requests take"
+
+
+def _on_its_way(job: Job, group_sms: int) -> Iterator[str]:
+    assert job.set is not None
+    told = SmSet(job.set.first, job.set.count, group_sms)
+    behind = [p for p in job.processes.values() if p.usage.in_set != told]
+    if any(process.usage.in_set is None for process in behind):
+        yield (
+            "it is not in its set yet, but on the whole gpu: what was running before mode "
+            "mps+green was on, or with a shim that knows no sets, stays there until it is started "
+            "anew"
+        )
+    elif any(process.usage.following_streams for process in behind):
+        yield "work of it may still run where it was before, or others may still be there"
+
+
+def _staying(job: Job) -> Iterator[str]:
+    """What is not in the set."""
+    rows = [process.usage.staying_streams for process in job.processes.values()]
+    counts = [sum(column) for column in zip(*rows, strict=True)]
+    parts = [_WHY[reason].format(counts[reason]) for reason in StayReason if counts[reason]]
+    following = sum(process.usage.following_streams for process in job.processes.values())
+    yield f"streams in it: {following}"
+    if parts:
+        yield f"streams on the whole gpu: {'; '.join(parts)}"
+    if any(process.usage.runs_graphs for process in job.processes.values()):
+        yield "graphs on the whole gpu: their kernels stay where they were captured"

@@ -1,0 +1,132 @@
+"""Whose turn it is, until when at least and at most, and what comes with one's own, in words."""
+
+from __future__ import annotations
+
+from tandemd.core.explain.memory import first_in_line, ordinal, swapped_bytes
+from tandemd.core.model import Group, Job, Options
+from tandemd.core.scheduler import Scheduler
+from tandemd.core.turns.quantum import STALLS
+from tandemd.core.turns.turns import Turns
+from tandemd.core.words import size_of, span_of
+
+
+def explain_held(
+    scheduler: Scheduler, job: Job, group: Group, island: list[Group], turns: Turns, *, now_ns: int
+) -> str:
+    """Why a group with work is held, and for how long at most; one sentence."""
+    held_ns = now_ns - (group.hold_since_ns if group.hold_since_ns is not None else now_ns)
+    most_ns = _bound_ns(scheduler, group, island, turns, held_ns)
+    most = f"at most {span_of(most_ns)} more"
+    holder = _holder(group, island, turns)
+    if holder is None:
+        busy = ", ".join(g.title for g in island if g.busy and g is not group) or "others"
+        why = f"it is next, once the work of {busy} has drained"
+        return f"waiting {span_of(held_ns)}: {why}; {most}"
+    who = f"{holder.title} (class {holder.job_class.name.lower()}) has the gpu"
+    memory = _comes_with_turn(scheduler, job, group)
+    if not memory:
+        return f"waiting {span_of(held_ns)}: {who}; {most}"
+    left_ns = turns.left_of_turn_ns(scheduler.policy, scheduler.options)
+    return (
+        f"waits {span_of(held_ns)} for its turn{_place(group, turns)}: {who} "
+        f"{_until(left_ns, most_ns)}; {most}; with the turn comes {memory}"
+    )
+
+
+def waits_for_turn(scheduler: Scheduler, job: Job, group: Group) -> bool:
+    """Its memory, or more of it, comes with its turn, and another has that now."""
+    found = scheduler.island_of(group)
+    if found is None or group.open or not group.wants:
+        return False
+    return _holder(group, *found) is not None and bool(_comes_with_turn(scheduler, job, group))
+
+
+def turn_lines(scheduler: Scheduler, group: Group) -> list[str]:
+    """What memory means for turns; nothing where all fits."""
+    lines = []
+    options, found = scheduler.options, scheduler.island_of(group)
+    if group.misfit_bytes:
+        lines.append(f"{_misfit(scheduler, group)} until others give up as much")
+    holder = _holder(group, *found) if found else None
+    if group.stall_ns:
+        lines.append(_rule("its turn", group, options))
+    elif holder is not None and holder.stall_ns and group.wants:
+        lines.append(_rule(f"the turn of {holder.title}", holder, options))
+    return lines
+
+
+def _misfit(scheduler: Scheduler, group: Group) -> str:
+    """By how much the GPU is too small for its memory now, and why."""
+    crowds = scheduler.residency.crowds
+    crowd = next((crowd for gpus, crowd in crowds.items() if group.gpus <= gpus), None)
+    size, ends = size_of(group.misfit_bytes), "it gets no turn"
+    if crowd is not None and crowd.waits_for_the_host(group):
+        limit = size_of(scheduler.options.host_limit_bytes)
+        return f"host_limit ({limit}) is {size} too small for what would have to go for it; {ends}"
+    return f"its memory does not fit beside what cannot be moved: {size} too much; {ends}"
+
+
+def _rule(whose: str, group: Group, options: Options) -> str:
+    """How long a turn lasts that takes so long to pass on."""
+    what = f"passing {whose} on takes {span_of(group.stall_ns)}: memory has to be exchanged"
+    if group.turn_ns >= STALLS * group.stall_ns:
+        return f"{what}; it lasts at least {STALLS} times that, {span_of(group.turn_ns)}"
+    lost = group.stall_ns / (group.stall_ns + group.turn_ns)
+    wanted, limit = span_of(STALLS * group.stall_ns), span_of(options.max_hold_ns)
+    return (
+        f"{what}; {STALLS} times that would be {wanted}, but max_hold of {limit} allows "
+        f"{span_of(group.turn_ns)}: {lost:.0%} are lost"
+    )
+
+
+def _holder(group: Group, island: list[Group], turns: Turns) -> Group | None:
+    """Another who has the turn; None: nobody, or itself."""
+    return next((g for g in island if g.key == turns.holder and g is not group), None)
+
+
+def _comes_with_turn(scheduler: Scheduler, job: Job, group: Group) -> str:
+    """Memory that the job has or asks for, and gets on no other's turn; "" if none."""
+    if not any(group.gpus <= gpus for gpus in scheduler.residency.crowds):
+        return ""
+    parts = []
+    if size_bytes := swapped_bytes(job):
+        parts.append(f"{size_of(size_bytes)} of its memory from the host")
+    waiter = first_in_line(scheduler, job)
+    if waiter is not None and scheduler.memory.line.is_asleep(waiter):
+        parts.append(f"the {size_of(waiter.wait.size_bytes)} that it asks for")
+    return " and ".join(parts)
+
+
+def _place(group: Group, turns: Turns) -> str:
+    """Who comes before it, besides the holder."""
+    queue = [other for other in turns.queue() if other.key != turns.holder]
+    place = queue.index(group) if group in queue else 0
+    return f", {ordinal(place + 1)} in line behind {queue[place - 1].title}" if place else ""
+
+
+def _until(left_ns: int | None, most_ns: int) -> str:
+    """Until when another has the gpu: GPU time never passes faster than time."""
+    if left_ns is None:
+        return "as long as it has work"
+    if not left_ns:
+        return "until what it does now is over"
+    return f"for {span_of(min(left_ns, most_ns))} more, if it has work for so long"
+
+
+def _bound_ns(
+    scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, held_ns: int
+) -> int:
+    """A wait never exceeds max_hold; among equals it is also bounded by everyone's quantum."""
+    options, policy = scheduler.options, scheduler.policy
+    bound_ns = max(0, options.max_hold_ns - held_ns)
+    quantum_ns = policy.quantum_ns(options)
+    rivals = [g for g in island if g.wants and g is not group and not policy.always_open(g)]
+    equals = all(policy.tier(g) >= policy.tier(group) for g in rivals)
+    exempt = [g for g in island if g.wants and policy.always_open(g)]
+    if quantum_ns is None or not equals or exempt or turns.overdue(policy.tier(group)):
+        return bound_ns
+    quantum_ns = max(quantum_ns, *(g.turn_ns for g in rivals), 0)  # passing it on may cost much
+    rounds = sum(max(1, int(rival.weight / group.weight)) for rival in rivals)
+    # A part of the time is charged to each who holds the turn, too.
+    quantum_ns *= 1 + sum(key is not None for key in (turns.companion, turns.third))
+    return min(bound_ns, rounds * (quantum_ns + options.drain_ns))

@@ -1,0 +1,155 @@
+"""Limits and promises of memory in bytes: shares of a GPU, and minima.
+
+The minima of the jobs on a GPU never add up to more than it has. A job that is registered and on no
+GPU yet may come to any of them; until then it is counted where most is left, but not for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from tandemd.core.memory.memories import memory_of
+from tandemd.core.model import NO_LIMIT, Job, JobSpec
+from tandemd.core.words import size_of
+
+LAPSE_NS = 300_000_000_000  # from `tandem run` to the first use of the GPU it may take a while
+
+
+def gpus_of(job: Job) -> frozenset[int]:
+    """The GPUs its processes use."""
+    return frozenset(gpu for process in job.processes.values() for gpu in process.gpus)
+
+
+def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> int | None:
+    """A share of the GPU that the job's first process is on, counted as the shim does.
+
+    Of a job without processes it is one of any GPU, if they are all alike. None: not known.
+    """
+    first = next(iter(job.processes.values()), None)
+    gpus = list(capacity_bytes) if first is None else [first.gpu]
+    sizes = {capacity_bytes.get(gpu) for gpu in gpus}
+    size_bytes = sizes.pop() if len(sizes) == 1 else None
+    return None if size_bytes is None else size_bytes // 100 * percent
+
+
+def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> str:
+    """Why its limit limits nothing on any of `gpus`, or of all; empty: it does, or it has none."""
+    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
+    limit_bytes, most_bytes = spec.memory_bytes, max(sizes, default=0)
+    if limit_bytes == NO_LIMIT or not all(sizes) or limit_bytes <= most_bytes:
+        return ""
+    return f"{size_of(limit_bytes)} is more than the {size_of(most_bytes)} that the gpu has"
+
+
+class Room:
+    """What promises leave of each GPU whose size is known."""
+
+    def __init__(self, capacity_bytes: Mapping[int, int], promised: Iterable[Job] = ()) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._left = {memory_of(gpu): size_bytes for gpu, size_bytes in capacity_bytes.items()}
+        for job in promised:
+            self.take(job)
+
+    def take(self, job: Job) -> None:
+        """Count the minimum of one more."""
+        memories = set(map(memory_of, gpus_of(job)))
+        if not job.processes and self._left:
+            memories = {max(self._left, key=self._left.__getitem__)}
+        for memory in memories & self._left.keys():
+            self._left[memory] -= job.spec.memory_min_bytes
+
+    def left_bytes(self, gpu: int) -> int:
+        """Of a GPU whose size is known."""
+        return self._left[memory_of(gpu)]
+
+
+def never_fits(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> bool:
+    """Whether no GPU of `gpus`, or of all, has the minimum that it asks for, even alone."""
+    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
+    return bool(sizes) and all(0 < size < spec.memory_min_bytes for size in sizes)
+
+
+def objection(
+    spec: JobSpec,
+    room: Room,
+    gpus: frozenset[int] = frozenset(),
+    *,
+    name: Callable[[int], str] = str,
+) -> str | None:
+    """Why a minimum cannot be promised on all of `gpus`, or on none there is; None if it can.
+
+    `name`: what people call a GPU.
+    """
+    minimum, capacity_bytes = spec.memory_min_bytes, room.capacity_bytes
+    if minimum > spec.memory_bytes:
+        return (
+            f"its minimum of {size_of(minimum)} is more than its limit of "
+            f"{size_of(spec.memory_bytes)}; lower the minimum, or raise the limit"
+        )
+    meant = gpus & capacity_bytes.keys() if gpus else capacity_bytes.keys()
+    rooms = sorted((room.left_bytes(gpu), gpu) for gpu in meant)
+    if not minimum or not rooms:
+        return None
+    left, gpu = rooms[0] if gpus else rooms[-1]
+    if minimum <= left:
+        return None
+    promised = capacity_bytes[gpu] - left
+    later = ", or try again later" if minimum <= capacity_bytes[gpu] else ""
+    return (
+        f"its minimum of {size_of(minimum)} does not fit: gpu {name(gpu)} has "
+        f"{size_of(capacity_bytes[gpu])}, {size_of(promised)} of it promised to others; "
+        f"lower the minimum{later}"
+    )
+
+
+class Minima:
+    """Living jobs that have one: most have none, and are to cost nothing as they come and go.
+
+    A job without a process is promised nothing for ever: after `LAPSE_NS` others may be, and it
+    comes after them when a process of it does.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Job] = {}  # those that came first are first
+        self._noted_ns: dict[int, int] = {}
+
+    def note(self, job: Job, now_ns: int) -> None:
+        """It came, a process of it did, or it is to have another one."""
+        if job.spec.memory_min_bytes:
+            self._jobs[job.job_id] = job
+            self._noted_ns[job.job_id] = now_ns
+        else:
+            self.forget(job)
+
+    def forget(self, job: Job) -> None:
+        """It has ended."""
+        self._jobs.pop(job.job_id, None)
+        self._noted_ns.pop(job.job_id, None)
+
+    def lapse(self, now_ns: int) -> list[Job]:
+        """Forget those that have been without a process for too long."""
+        empty = [job for job in self._jobs.values() if not job.processes]
+        since_ns = [max(job.left_ns, self._noted_ns[job.job_id]) for job in empty]
+        gone = [job for job, at in zip(empty, since_ns, strict=True) if now_ns - at >= LAPSE_NS]
+        for job in gone:
+            job.is_minimum_kept = False
+            self.forget(job)
+        return gone
+
+    def left(self, capacity_bytes: Mapping[int, int], but: Job | None) -> Room:
+        """By the promises to all of them but one."""
+        jobs = (job for job in self._jobs.values() if job is not but and job.is_minimum_kept)
+        return Room(capacity_bytes, jobs)
+
+    def keep(
+        self, capacity_bytes: Mapping[int, int], name: Callable[[int], str]
+    ) -> Iterator[tuple[Job, str]]:
+        """First come, first promised; yields whose promise was broken, and why."""
+        room = Room(capacity_bytes)
+        for job in self._jobs.values():
+            why_not = objection(job.spec, room, gpus_of(job), name=name)
+            was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
+            if why_not is None:
+                room.take(job)
+            elif was_kept:
+                yield job, why_not

@@ -1,0 +1,213 @@
+"""What the planner makes of the jobs on a GPU, from what is known of them now.
+
+What is not known is assumed, and said: work without a scaling curve counts as if it filled the GPU,
+and gets its share of that by weight; work of which nobody knows what it is bound by counts as if
+neither it nor a neighbour minded the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tandemd.core.model import Group, Job, Options, Process, StayReason
+from tandemd.core.planner.planner import alternatives
+from tandemd.core.planner.plans import Gpu, Part, Scene, Valued, Worker
+from tandemd.core.space.asked import said_share
+from tandemd.core.space.set_places import groups_asked
+from tandemd.core.space.sm_counts import given_sms, why_no_curve
+from tandemd.core.substrate import divides_space
+from tandemd.core.tuner.pauses import times_and_pause
+from tandemd.core.turns.foresight import features
+from tandemd.core.turns.interference import Features, Interference
+from tandemd.core.words import span_of
+
+MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
+UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Jobs of an island, ready to be planned for: copies, for any thread.
+
+    What of it is in force is not known here: who goes by plans says so (divisions.py).
+    """
+
+    scene: Scene
+    mode: str
+    titles: Mapping[str, str]  # what people called the jobs, by name
+    measured_p99_ns: dict[str, int]  # of the jobs whose requests are known
+    model_count: int  # measurements behind what is foretold of neighbours
+    model_error: float | None  # of these
+    doubts: tuple[str, ...]
+    undivided: str = ""  # why all take turns, whatever else would be better; empty: they need not
+
+    def alternatives(self) -> list[Valued]:
+        """The best plan of each kind, best first; none without jobs. Takes up to 0.1 s."""
+        return alternatives(self.scene) if self.scene.workers else []
+
+    def taking_turns(self) -> Valued | None:
+        """What is to be expected where all take turns on all SMs, as in mode time."""
+        names = tuple(self.scene.workers)
+        return self.scene.value((Part(self.scene.gpu.groups, names),)) if names else None
+
+
+def outlook(
+    members: Iterable[Group],
+    gpus: frozenset[int],
+    options: Options,
+    model: Interference,
+    now_ns: int,
+) -> Outlook | None:
+    """Of all jobs that have a process there; None: how many SMs there are is not known."""
+    gpu, groups = _gpu(gpus, options), list(members)
+    if gpu is None:
+        return None
+    undivided = why_undivided(groups) if options.mode_of(gpus) == "mps+green" else ""
+    gpu = replace(gpu, can_divide=not undivided)
+    jobs = [(job, group) for group in groups for job in group.jobs.values() if job.processes]
+    doubts = [f"all take turns: {undivided}"] if undivided else []
+    workers = [_worker(job, group, gpu, options, doubts, now_ns) for job, group in jobs]
+    return Outlook(
+        scene=Scene({worker.name: worker for worker in workers}, gpu, model.frozen()),
+        mode=options.mode_of(gpus),
+        titles={job.display_name: job.spec.name for job, _ in jobs},
+        measured_p99_ns={j.display_name: j.latency.p99_ns for j, _ in jobs if j.latency.count},
+        model_count=model.count,
+        model_error=model.error,
+        doubts=tuple(doubts),
+        undivided=undivided,
+    )
+
+
+def why_undivided(groups: Iterable[Group]) -> str:
+    """Whose work no set of SMs would hold, and why; empty: nobody's.
+
+    It runs on the SMs of all others, so it takes turns with all of them, and sets of theirs would
+    only keep them from the SMs that nobody else uses meanwhile.
+    """
+    for group in groups:
+        if any(stays_for_good(process) for process in group.processes.values()):
+            return f"work of {group.title} stays on the whole gpu"
+        if any(process.has_percentage for process in group.processes.values()):
+            return f"a percentage of MPS holds {group.title}, and no set"
+        if any(process.came_before_sets for process in group.processes.values()):
+            return f"{group.title} came before there were sets"
+    return ""
+
+
+def stays_for_good(process: Process) -> bool:
+    """Whether work of it stays on the whole GPU, but for streams that are to have a set again.
+
+    Those whose set was refused would have one no more once nobody has one, and be refused again;
+    those that capture go back, and what they captured counts once it runs.
+    """
+    staying = zip(StayReason, process.usage.staying_streams, strict=True)
+    for_now = (StayReason.REFUSED, StayReason.CAPTURING)
+    return process.usage.runs_graphs or any(
+        count for reason, count in staying if reason not in for_now
+    )
+
+
+def _gpu(gpus: frozenset[int], options: Options) -> Gpu | None:
+    mode, turn_ns = options.mode_of(gpus), options.quantum_ns
+    if mode == "mps+green":
+        split = min((options.splits[gpu] for gpu in gpus), key=lambda one: one.groups)
+        return Gpu(
+            groups=split.groups, sms_of_group=split.group_sms, turn_ns=turn_ns, keeps_sizes=True
+        )
+    sms = min((options.sm_counts.get(gpu, 0) for gpu in gpus), default=0)
+    if not sms:
+        return None
+    if mode == "mig":  # on an instance jobs take turns, whatever would be better
+        return Gpu(groups=1, sms_of_group=sms, turn_ns=turn_ns)
+    group_sms = -(-sms // MOST_GROUPS)
+    return Gpu(
+        groups=sms // group_sms, sms_of_group=group_sms, turn_ns=turn_ns, can_mix=mode != "mps"
+    )
+
+
+def _worker(
+    job: Job, group: Group, gpu: Gpu, options: Options, doubts: list[str], now_ns: int
+) -> Worker:
+    name, needs = job.display_name, features(group)
+    if needs is None:
+        doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
+    given = min((given_sms(job, one, options) for one in group.gpus), default=0)
+    here_sms = given or gpu.groups * gpu.sms_of_group
+    solo_ns, at, here_ns = _length(job, group, gpu, options, here_sms, doubts)
+    said = said_share(job.spec, group.gpus, options)
+    times, pause_ns = times_and_pause(job, here_ns, here_sms)
+    rate, rate_count = job.latency.steady_rate(options.tuner_window_ns, now_ns)
+    return Worker(
+        name=name,
+        solo_ns=solo_ns,
+        at=at,
+        features=needs or Features(),
+        weight=float(options.weight(job.spec.job_class)),
+        slo_ns=job.spec.slo_p99_ns,
+        rate=rate,
+        rate_count=rate_count,
+        times=times,
+        is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
+        pause_ns=pause_ns,
+        groups=_groups(job, group, gpu, options, said),
+        is_known=job.scaling is not None,
+        share=0.0 if divides_space(group.gpus, options) else said,
+    )
+
+
+def _groups(job: Job, group: Group, gpu: Gpu, options: Options, said: float) -> int:
+    """That a person fixed; 0 = any number."""
+    if options.mode_of(group.gpus) == "mps+green":
+        splits = [options.splits[at] for at in group.gpus]
+        return min(gpu.groups, max(groups_asked(job.spec, split) for split in splits))
+    return max(1, round(said * gpu.groups)) if said else 0
+
+
+def _length(
+    job: Job, group: Group, gpu: Gpu, options: Options, given: int, doubts: list[str]
+) -> tuple[float, Callable[[int], float], float]:
+    """An iteration alone on the whole GPU, on so many SMs, and on those that it has now."""
+    all_sms, curve = gpu.groups * gpu.sms_of_group, job.scaling
+    # A client's percentage of MPS is for good, whatever its part has.
+    most = given if options.mode_of(group.gpus) == "mps" else all_sms
+    if curve is not None:
+        scaling = curve
+        return curve.at(all_sms), lambda sms: scaling.at(min(sms, most)), curve.at(given)
+    known_ns = _iteration_ns(job) or job.latency.quick_ns
+    each = span_of(known_ns) if known_ns else "of unknown length"
+    doubts.append(
+        f"{job.display_name}: {why_no_curve(job)}: its iterations ({each}) count as if they "
+        "filled the gpu, and it gets its share by weight at least"
+    )
+    here_ns = float(known_ns or UNKNOWN_NS)
+    (_, idle_ns), here = times_and_pause(job, here_ns, given), min(given, all_sms)
+
+    def at(sms: int) -> float:
+        return idle_ns + (here_ns - idle_ns) * here / sms
+
+    return at(all_sms), lambda sms: at(min(sms, most)), here_ns
+
+
+def _iteration_ns(job: Job) -> int:
+    """Of its slowest process; 0 = not known."""
+    return max((process.usage.iteration_ns for process in job.processes.values()), default=0)
+
+
+def how_to(kind: str, mode: str, *, has_planner: bool = False) -> str:
+    """What it takes to go by a plan of this kind on a GPU in this mode.
+
+    `has_planner`: somebody goes by plans there already, and by another one.
+    """
+    if kind == "time":
+        return "is how jobs share it" if mode in ("time", "mig") else "is had while they take turns"
+    if mode == "mps+green":
+        return "is not gone by" if has_planner else 'is gone by with partition.planner = "on"'
+    if mode == "mig":
+        return "needs instances of its size, which an admin makes (tandem partition apply --mig)"
+    if kind == "time and space":
+        return 'needs mode mps+green, with partition.planner = "on"'
+    if mode == "mps":
+        return "needs jobs to be started anew with these --sm"
+    return 'needs mode mps (gpu."*".mode)'

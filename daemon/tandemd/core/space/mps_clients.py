@@ -1,0 +1,59 @@
+"""Who runs beside MPS though its GPU is in mode mps: what MPS names no client of it, and works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tandemd.core.events import MpsClientsListed, SubstrateFailed
+from tandemd.core.memory.minima import gpus_of
+from tandemd.core.model import MPS_MISSES, Job, JobState, Process
+
+NO_CLIENT = (
+    "it is no client of mps: its kernels run beside nobody's, but in turns with those of all others"
+)
+
+
+def take_clients(
+    event: MpsClientsListed, processes: Mapping[int, Process], jobs: Mapping[int, Job]
+) -> None:
+    """Who has a context is a client before it runs anything, or never.
+
+    Who was one and is named no more has lost its server, and CUDA's errors say so to it.
+    """
+    for process in processes.values():
+        if process.gpu in event.gpus and process.process_id in event.process_ids:
+            process.was_mps_client = True
+        if process.gpu not in event.gpus or process.was_mps_client:
+            process.mps_misses = 0
+        elif process.usage.launches:
+            process.mps_misses += 1
+            if process.mps_misses == MPS_MISSES:
+                jobs[process.job_id].tell(event.now_ns, NO_CLIENT)
+
+
+def tell_of_mps(event: SubstrateFailed, jobs: Iterable[Job]) -> None:
+    """All who run on it or are about to, and who may have ended by it before anybody knew."""
+    for job in jobs:
+        left = job.left_gpus if job.left_ns >= event.since_ns else frozenset()
+        if (gpus_of(job) | left) & event.gpus or _may_have_come(job, event):
+            job.tell(event.now_ns, event.what)
+
+
+def _may_have_come(job: Job, event: SubstrateFailed) -> bool:
+    """It has no context yet: in cuInit it is with MPS already, and may end by what that says."""
+    has_ended = job.state is JobState.EXITED and job.ended_ns < event.since_ns
+    has_been_seen = bool(job.processes) or job.left_ns > 0
+    is_meant = bool(job.meant_gpus) and job.meant_gpus <= event.gpus
+    return is_meant and not has_been_seen and not has_ended
+
+
+def beside_mps(job: Job) -> str:
+    """What its people are to know of that; empty: nothing."""
+    outside, count = sum(p.is_beside_mps for p in job.processes.values()), len(job.processes)
+    if not outside:
+        return ""
+    which = "" if outside == count else f" ({outside} of {count} processes)"
+    return (
+        f"{NO_CLIENT}{which}, and no percentage holds it; it was started without the daemon's "
+        "CUDA_MPS_PIPE_DIRECTORY, or before there was mps"
+    )

@@ -1,0 +1,1 @@
+"""Keeps the objectives of jobs by feedback on what their requests take."""

@@ -1,0 +1,335 @@
+"""The size of each job with an objective, kept by feedback on what its requests take.
+
+After GSLICE (Dhakal et al., SoCC 2020): the residual r = (SLO - p99) / SLO decides, with a dead
+band, and a window makes one change at most. What is changed is a *size*: SMs where the GPU is
+divided in space, a share of the time where jobs take turns.
+
+Rules
+1. A window ends after `window_ns` with `LEAST_REQUESTS` or more; before that only if its p99 is
+   sure to miss the objective. After a change all windows begin anew.
+2. r < 0: the job that misses by most grows by one step, never beyond its knee; but not while its
+   requests take less and less, as when what had piled up is answered. r > 2 * band for
+   `CALM_WINDOWS` in a row, and nobody can grow: the job with most to spare shrinks by one step. So
+   r settles within `band` of `band`: at nine tenths of the objective, not at the objective.
+3. A size that missed is remembered, and the job does not shrink to it again. So with constant load
+   there are at most as many changes as there are sizes, and then none.
+4. What is remembered holds for what it was found in: a phase, a policy, a set of neighbours, a
+   load. When one of these is another, it is forgotten or (phase) put aside: a phase that comes
+   again, and lasts, gets the size it ended with. The load is another when in the same phase and
+   with the *same* size another number of requests is answered, in two windows in a row: with
+   another size that may be the size's doing, and once in many windows it is chance.
+5. What a person fixed (`--sm`) stays; the tuner says what it would do.
+6. Jobs that have one size together shrink together: when all of them may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from tandemd.core.tuner.latency import is_another_load, percentile_ns
+
+LEAST_REQUESTS = 20  # of fewer a percentile says nothing
+CALM_WINDOWS = 3
+UNUSUAL = 50  # times as many may come in a window as are there, where nobody knows
+MOST_REQUESTS = 4096  # of a window; more do not make its percentile better
+FALLING = 0.9  # of what requests took: so much less at the end of a window is no chance
+MOST_PHASES = 16  # of a job are told apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Of the tuner."""
+
+    window_ns: int = 2_000_000_000
+    band: float = 0.1  # of the objective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What a job may have, and has."""
+
+    now: int
+    least: int
+    most: int  # its knee, or all that nobody else was promised
+    step: int
+    is_fixed: bool = False  # by a person, or because it cannot change while the job runs
+    together: frozenset[int] = frozenset()  # the jobs that have it as one; empty: this one has it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One job gets another size, or would get it."""
+
+    job_id: int
+    size: int
+    why: str
+    is_wish: bool = False  # only said: the size is fixed
+
+
+@dataclass(slots=True)
+class _Learned:
+    """About one phase of a job."""
+
+    floor: int = 0  # the greatest size that missed
+    size: int = 0  # it had last
+    answered: dict[int, tuple[int, int]] = field(default_factory=dict)  # by size: requests, in ns
+    is_doubted: bool = False  # in the newest window it was another load
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One job with an objective."""
+
+    slo_ns: int
+    phase_since_ns: int
+    began_ns: int  # the window
+    phase: int = 0
+    phase_lasted_ns: dict[int, int] = field(default_factory=dict)
+    usual: int = 0  # requests of a whole one, at the rate of the newest; 0 = there was none
+    durations_ns: list[int] = field(default_factory=list)
+    missed: int = 0
+    calm: int = 0
+    residual: float | None = None  # of the last whole window,
+    residual_of: int = 0  # with this size
+    drains: bool = False  # in that window requests took less and less
+    learned: dict[int, _Learned] = field(default_factory=dict)  # by phase
+
+    @property
+    def here(self) -> _Learned:
+        """What is known of the phase it is in."""
+        return self.learned.setdefault(self.phase, _Learned())
+
+    def begin(self, now_ns: int) -> None:
+        self.began_ns, self.missed = now_ns, 0
+        self.durations_ns = []
+
+
+class Tuner:
+    """Feedback on the requests of all jobs of one GPU. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._watches: dict[int, _Watch] = {}
+        self._neighbours: frozenset[int] = frozenset()
+        self._policy = ""
+        self._changed_ns = 0
+        self._full_since_ns = inf  # when the oldest window began that has enough requests
+        self._is_sure = False  # some window need not wait for its end
+
+    def seat(
+        self, slos_ns: Mapping[int, int], jobs: Collection[int], now_ns: int, policy: str = ""
+    ) -> bool:
+        """The jobs on the GPU, and the objectives of those that have one; whether any is news.
+
+        So is another policy: what requests took under the one before says nothing of this one.
+        """
+        neighbours = frozenset(jobs)
+        known = {job_id: watch.slo_ns for job_id, watch in self._watches.items()}
+        if (neighbours, policy, known) == (self._neighbours, self._policy, dict(slos_ns)):
+            return False
+        self._neighbours, self._policy = neighbours, policy
+        for job_id in self._watches.keys() - slos_ns.keys():
+            del self._watches[job_id]
+        for job_id, slo_ns in slos_ns.items():
+            watch = self._watches.setdefault(
+                job_id, _Watch(slo_ns=slo_ns, phase_since_ns=now_ns, began_ns=now_ns)
+            )
+            watch.slo_ns = slo_ns
+            _unlearn(watch, now_ns)
+        self._note_windows()
+        return True
+
+    def take(self, job_id: int, durations_ns: Iterable[int], now_ns: int) -> None:
+        """Requests of a job that just ended; those of jobs without an objective do not matter.
+
+        Neither do those that began before the newest change: they tell of what was.
+        """
+        watch = self._watches.get(job_id)
+        if watch is None:
+            return
+        for duration_ns in durations_ns:
+            is_news = now_ns - duration_ns >= self._changed_ns
+            if is_news and len(watch.durations_ns) < MOST_REQUESTS:
+                watch.durations_ns.append(duration_ns)
+                watch.missed += duration_ns > watch.slo_ns
+        if len(watch.durations_ns) >= LEAST_REQUESTS:
+            self._full_since_ns = min(self._full_since_ns, watch.began_ns)
+            self._is_sure |= _is_sure(watch)
+
+    def enter(self, job_id: int, phase: int, window_ns: int, now_ns: int) -> bool:
+        """Whether a job is in another phase, which is known, and lasts; then `resume`."""
+        watch = self._watches.get(job_id)
+        if watch is None or phase == watch.phase:
+            return False
+        if phase not in watch.learned and len(watch.learned) >= MOST_PHASES:
+            return False
+        watch.phase_lasted_ns[watch.phase] = now_ns - watch.phase_since_ns
+        watch.phase, watch.phase_since_ns = phase, now_ns
+        return bool(watch.here.size) and watch.phase_lasted_ns.get(phase, 0) >= window_ns
+
+    def resume(self, job_id: int, sizes: Mapping[int, Sizes], now_ns: int) -> Change | None:
+        """Back to the size that its phase ended with, as far as there is room for that now."""
+        watch, has = self._watches[job_id], sizes.get(job_id)
+        watch.begin(now_ns)
+        if has is None or has.is_fixed:
+            return None
+        size = min(watch.here.size, max(has.now, has.most))
+        if size == has.now or (size < has.now and size <= self._floor(job_id, has)):
+            return None
+        self._begin_anew(job_id, has, size, now_ns)
+        return Change(job_id=job_id, size=size, why="it is in a phase again that ended with this")
+
+    def residual(self, job_id: int) -> float | None:
+        """(SLO - p99) / SLO of its last whole window; None: there was none yet."""
+        watch = self._watches.get(job_id)
+        return watch.residual if watch else None
+
+    def can_spare(self, job_id: int, size: int, band: float) -> bool:
+        """A whole window with this size left much to spare, and it will not miss with one less.
+
+        It has not, and would not if its requests then took longer in proportion: with few groups
+        one is much. What it had to spare with more, before it gave some of that, says nothing.
+        """
+        watch, less = self._watches.get(job_id), size - 1
+        if watch is None or watch.residual is None or watch.residual_of > size:
+            return False
+        keeps = (1 - watch.residual) * size <= less
+        return watch.residual > 2 * band and keeps and watch.here.floor < less
+
+    def is_due(self, settings: Settings, now_ns: int) -> bool:
+        """Some window may be over; constant time."""
+        return self._is_sure or now_ns - self._full_since_ns >= settings.window_ns
+
+    def decide(self, sizes: Mapping[int, Sizes], settings: Settings, now_ns: int) -> list[Change]:
+        """End windows that are over; the change that follows, behind what is only a wish.
+
+        Whoever is not in `sizes` can have none now: what its requests took is forgotten.
+        """
+        for job_id in self._watches.keys() - sizes.keys():
+            _unlearn(self._watches[job_id], now_ns)
+        found = self._changes(sizes, settings, now_ns)
+        self._note_windows()
+        return found
+
+    def _changes(self, sizes: Mapping[int, Sizes], settings: Settings, now_ns: int) -> list[Change]:
+        ended = {
+            job_id: watch.residual
+            for job_id, watch in self._watches.items()
+            if job_id in sizes and self._end(watch, sizes[job_id], settings, now_ns)
+        }
+        residuals = {job_id: r for job_id, r in ended.items() if r is not None}
+        residuals = {j: r for j, r in residuals.items() if r >= 0 or not self._watches[j].drains}
+        urgent = sorted((job_id for job_id, r in residuals.items()), key=lambda j: residuals[j])
+        grown = [_grow(j, residuals[j], sizes[j]) for j in urgent if residuals[j] < 0]
+        shrunk = [
+            self._shrink(j, residuals[j], sizes[j], settings, now_ns) for j in reversed(urgent)
+        ]
+        found = [change for change in (*grown, *shrunk) if change is not None]
+        change = next((one for one in found if not one.is_wish), None)
+        if change is None:
+            return found
+        self._begin_anew(change.job_id, sizes[change.job_id], change.size, now_ns)
+        return [*(one for one in found if one.is_wish), change]
+
+    def _end(self, watch: _Watch, sizes: Sizes, settings: Settings, now_ns: int) -> bool:
+        """Take in a window that is over."""
+        if not _is_over(watch, settings, now_ns):
+            return False
+        lasted_ns, count = max(1, now_ns - watch.began_ns), len(watch.durations_ns)
+        watch.usual = count * settings.window_ns // lasted_ns
+        _note_load(watch, sizes.now, (count, lasted_ns))
+        p99_ns = percentile_ns(watch.durations_ns, 0.99)
+        watch.residual, watch.residual_of = (watch.slo_ns - p99_ns) / watch.slo_ns, sizes.now
+        watch.calm = watch.calm + 1 if watch.residual > 2 * settings.band else 0
+        watch.here.size = sizes.now
+        watch.drains = _falls(watch.durations_ns)
+        if watch.residual < 0 and not watch.drains:
+            watch.here.floor = max(watch.here.floor, sizes.now)
+        watch.begin(now_ns)
+        return True
+
+    def _shrink(
+        self, job_id: int, residual: float, sizes: Sizes, settings: Settings, now_ns: int
+    ) -> Change | None:
+        size = max(sizes.least, sizes.now - sizes.step)
+        if not self._floor(job_id, sizes) < size < sizes.now:
+            return None
+        watches = self._watches_of(job_id, sizes)
+        if not all(_is_calm(watch, settings, now_ns) for watch in watches):
+            return None
+        for watch in watches:
+            watch.calm = 0
+        why = f"its p99 is {residual:.0%} below its objective"
+        return Change(job_id=job_id, size=size, why=why, is_wish=sizes.is_fixed)
+
+    def _watches_of(self, job_id: int, sizes: Sizes) -> list[_Watch]:
+        """Of all that have this size together."""
+        jobs = sizes.together or (job_id,)
+        return [self._watches[one] for one in jobs if one in self._watches]
+
+    def _floor(self, job_id: int, sizes: Sizes) -> int:
+        """The greatest size that any of those missed with that have it together."""
+        return max(watch.here.floor for watch in self._watches_of(job_id, sizes))
+
+    def _begin_anew(self, job_id: int, sizes: Sizes, size: int, now_ns: int) -> None:
+        """A change is made: what requests took before it says nothing any more."""
+        self._changed_ns = now_ns
+        for watch in self._watches_of(job_id, sizes):
+            watch.here.size = size
+        for watch in self._watches.values():
+            watch.begin(now_ns)
+
+    def _note_windows(self) -> None:
+        """Windows have begun anew; of those that are going on none is over."""
+        full = (w for w in self._watches.values() if len(w.durations_ns) >= LEAST_REQUESTS)
+        self._full_since_ns = min((watch.began_ns for watch in full), default=inf)
+        self._is_sure = False
+
+
+def _is_over(watch: _Watch, settings: Settings, now_ns: int) -> bool:
+    if len(watch.durations_ns) < LEAST_REQUESTS:
+        return False
+    return _is_sure(watch) or now_ns - watch.began_ns >= settings.window_ns
+
+
+def _is_sure(watch: _Watch) -> bool:
+    """Its p99 will miss the objective, if no more come than usual until the window ends."""
+    count = len(watch.durations_ns)
+    return watch.missed > max(1.0, 0.01 * max(count, watch.usual or UNUSUAL * count))
+
+
+def _is_calm(watch: _Watch, settings: Settings, now_ns: int) -> bool:
+    """It had much to spare for some windows, or asked for nothing for as long."""
+    is_silent = now_ns - watch.began_ns >= CALM_WINDOWS * settings.window_ns
+    return watch.calm >= CALM_WINDOWS or (is_silent and not watch.durations_ns)
+
+
+def _falls(durations_ns: Sequence[int]) -> bool:
+    """The last third of them is shorter by a tenth than the first, on average."""
+    third = len(durations_ns) // 3
+    return sum(durations_ns[-third:]) < FALLING * sum(durations_ns[:third])
+
+
+def _grow(job_id: int, residual: float, sizes: Sizes) -> Change | None:
+    size = min(sizes.most, sizes.now + sizes.step)
+    if size <= sizes.now:
+        return None
+    why = f"its p99 is {-residual:.0%} above its objective"
+    return Change(job_id=job_id, size=size, why=why, is_wish=sizes.is_fixed)
+
+
+def _note_load(watch: _Watch, size: int, answered: tuple[int, int]) -> None:
+    is_other = is_another_load(*answered, *watch.here.answered.setdefault(size, answered))
+    if is_other and watch.here.is_doubted:
+        watch.learned[watch.phase] = _Learned(answered={size: answered})
+        watch.calm = 0
+    else:
+        watch.here.is_doubted = is_other
+
+
+def _unlearn(watch: _Watch, now_ns: int) -> None:
+    watch.learned.clear()
+    watch.phase_lasted_ns.clear()
+    watch.calm, watch.residual = 0, None
+    watch.begin(now_ns)

@@ -1,0 +1,573 @@
+"""Turns on one island: whose gate is open now, and when to look again.
+
+Rules
+1. At most one group that takes turns holds the island while any of them has work, alone or with
+   one companion; when none has, all gates are open. Paused groups are closed, exempt ones (policy,
+   undrainable) are open.
+2. A hand-over is quiescent: the old holder's gate closes, and the new one's opens only when
+   nothing of the others is left on the GPU.
+3. A group that is not drained within `drain_ns` reopens until a step, a quiet moment or a second,
+   then is closed again; after `drain_tries` failures it is undrainable and takes no more turns.
+4. A group with work is held no longer than `max_hold_ns` at a stretch: then it gets a quantum, in
+   any policy.
+5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
+   GPU: what a process says of its waiting threads is a hint, and must not cost others their turns.
+6. A quantum lasts many times what passing the turn on takes, where memory has to move for that
+   (residency.py). It may be a little shorter or longer so that a turn ends with an iteration
+   (quantum.py).
+7. A tier that is owed its minimal share goes before everyone else (see shares.py).
+8. Whom the policy lets hold the turn beside the holder (companions.py) does so while both have
+   work: the first in its line when the turn begins, or when there is none. The turn is counted in
+   the holder's GPU time; a companion may become the holder, and the other way round, without its
+   gate moving. Two who get no more done together are parted again for a while (trials.py). What was
+   measured so says who of a line goes first, and who had better not: foresight.py.
+9. A third holds the turn beside the two if it may beside each of them, and what was measured lets
+   expect that the three get more done than the two. Without measurements there is no third.
+
+A decision looks only at the groups that changed, the holder, and the first in each line
+(roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
+begin on a quiet GPU, and the last to end, move everybody's gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+from tandemd.core.model import Group, GroupKey, Options
+from tandemd.core.policy import Policy
+from tandemd.core.roster import Roster
+from tandemd.core.turns.companions import Pace
+from tandemd.core.turns.foresight import Foresight
+from tandemd.core.turns.quantum import is_over, left_ns
+from tandemd.core.turns.shares import Debt
+from tandemd.core.turns.trials import Trials
+
+REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
+UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
+LOOK_AGAIN_NS = 1_000_000  # the shortest useful wait: one round of the poller
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What `Turns.decide` found."""
+
+    opened: list[Group] = field(default_factory=list)
+    closed: list[Group] = field(default_factory=list)
+    held: list[Group] = field(default_factory=list)  # have work and began to wait at the gate
+    released: list[Group] = field(default_factory=list)  # had work and waited at the gate
+    exempted: list[Group] = field(default_factory=list)  # became undrainable
+    drained: list[Group] = field(default_factory=list)  # their work ended behind the gate
+    passed: list[Group] = field(default_factory=list)  # had the turn or have it, if that is new
+    wake_at_ns: int | None = None
+
+    @property
+    def moved(self) -> Iterator[Group]:
+        """Of whom others may go by something that is new."""
+        return chain(self.opened, self.closed, self.exempted, self.drained, self.passed)
+
+    def wake(self, at_ns: int) -> None:
+        """Look again no later than this."""
+        self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)
+
+
+class Turns:
+    """The turn on one island, and what each of its tiers is owed."""
+
+    def __init__(self) -> None:
+        self.holder: GroupKey | None = None
+        self._holder: Group | None = None
+        self.companion: GroupKey | None = None
+        self._companion: Group | None = None
+        self.third: GroupKey | None = None
+        self._third: Group | None = None
+        self.reorders = 0  # times that others have the turn, or come next, than before
+        self.trials = Trials()
+        self.foresight = Foresight()
+        self._turn_served_ns = 0  # the holder's served time when its turn began
+        self._reached_ns = 0.0  # virtual time of the newest holder
+        self._breath = False  # a turn given by rule 4: whole, whatever the policy says
+        self._breath_until_ns = 0
+        self._debts: dict[int, Debt] = {}
+        self._looked_ns: int | None = None
+        self._roster = Roster()
+        self._changed: dict[GroupKey, Group] = {}
+
+    def seat(self, members: Iterable[Group], policy: Policy) -> None:
+        """Take the groups of the island as they are now: one came or left, or its job changed."""
+        self._roster.seat(members, policy)
+        self._changed = dict(self._roster.members)
+        self.trials.keep(self._roster.members)
+        self.foresight.forget()
+        self._holder = self._roster.members.get(self.holder) if self.holder else None
+        self._companion = self._roster.members.get(self.companion) if self.companion else None
+        self._third = self._roster.members.get(self.third) if self.third else None
+
+    def note(self, group: Group) -> None:
+        """A fact of the group changed; `decide` will look at it."""
+        self._changed[group.key] = group
+
+    @property
+    def overdue_tiers(self) -> set[int]:
+        """Tiers that go first and yield to nobody, until they got what they are owed."""
+        return {tier for tier, debt in self._debts.items() if debt.overdue}
+
+    def overdue(self, tier: int) -> bool:
+        """Whether it is one of them."""
+        debt = self._debts.get(tier)
+        return debt is not None and debt.overdue
+
+    def members_of(self, tier: int) -> list[Group]:
+        """The groups that take turns in a tier."""
+        return self._roster.of_tier(tier)
+
+    def is_shared_by(self, group: Group) -> bool:
+        """It holds the turn together with another."""
+        return self._companion is not None and self._has_turn(group)
+
+    def is_alone(self, group: Group) -> bool:
+        """It has the turn, and nothing of anybody else is on the GPU."""
+        return group is self._holder and all(other is group for other in self._roster.busy)
+
+    def left_of_turn_ns(self, policy: Policy, options: Options) -> int | None:
+        """GPU time until the holder may lose the turn although it has work; None: it never does.
+
+        Also None without a holder. Who preempts it, or was held for `max_hold_ns`, waits no longer.
+        """
+        holder = self._holder
+        quantum_ns = None if holder is None else _quantum_ns(holder, policy, options)
+        if holder is None or quantum_ns is None:
+            return None
+        served_ns = holder.served_ns - self._turn_served_ns
+        return max(0, left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns))
+
+    def queue(self) -> list[Group]:
+        """Who has work and may claim the turn, the first to get it first."""
+        lines = self._roster.lines.items()
+        tiers = sorted(lines, key=lambda each: (not self.overdue(each[0]), each[0]))
+        return [group for _, line in tiers for group in line.in_order()]
+
+    def virtual_now_ns(self, *, but: Group) -> float:
+        """The island's virtual time: weighted service of whoever is next, or was served last.
+
+        Start-time fair queueing (Goyal et al., SIGCOMM 1996): work that arrives after a pause
+        starts from here and not from where its group stopped.
+        """
+        waiting = [group.virtual_ns for group in self._roster.wanting if group is not but]
+        return min(waiting, default=self._reached_ns)
+
+    def decide(self, *, policy: Policy, options: Options, now_ns: int) -> Verdict:
+        """Set `open` of every group; return what changed."""
+        verdict, roster = Verdict(), self._roster
+        if self._holder is not None:
+            self._reached_ns = max(self._reached_ns, self._holder.virtual_ns)
+        changed, self._changed = self._changed, {}
+        is_reordered = self._rank(changed, policy, now_ns)
+        is_reordered |= self._account(changed.values(), options, now_ns)
+        for group in self._check_drains(options, now_ns, verdict):
+            changed[group.key] = group
+        holder, before = self._holder, self._on_turn
+        had_turn = (self.holder, self.companion, self.third)
+        self._give(self._choose(policy, options, now_ns), options, now_ns)
+        is_new = self._holder is not holder
+        self._share(changed.values(), policy, options, now_ns, is_new=is_new)
+        if (holder is None) != (self._holder is None):
+            self._flip_quiet(now_ns, verdict)
+        on_turn = self._on_turn
+        if had_turn != (self.holder, self.companion, self.third):
+            verdict.passed += (*before, *on_turn)
+        self.reorders += bool(is_reordered or verdict.passed or verdict.exempted)
+        for member in (*before, *on_turn):
+            if member.key in roster.members:
+                changed[member.key] = member
+        self._set_gates(changed.values(), options, now_ns, verdict)
+        if policy.companions is not None and policy.companions.pace is Pace.FREE:
+            self._look_at_trials(now_ns)
+        self._plan_wake(on_turn, policy, options, now_ns, verdict)
+        return verdict
+
+    def _rank(self, changed: dict[GroupKey, Group], policy: Policy, now_ns: int) -> bool:
+        """Sort those of whom something changed; whether others come next than before."""
+        is_reordered = False
+        for group in (*changed.values(), *self._roster.unused):
+            _watch_use(group, now_ns)
+            is_reordered |= self._roster.rank(group, policy) and not self._has_turn(group)
+            changed[group.key] = group
+        return is_reordered
+
+    def _account(self, changed: Iterable[Group], options: Options, now_ns: int) -> bool:
+        """Count what tiers are owed; whether others go first than before because of that."""
+        is_reordered = False
+        elapsed_ns = 0 if self._looked_ns is None else max(0, now_ns - self._looked_ns)
+        self._looked_ns = now_ns
+        served_ns = self._roster.take_served(changed)
+        if self._debts.keys() != self._roster.tiers:
+            self._debts = {tier: self._debts.get(tier) or Debt() for tier in self._roster.tiers}
+        for tier, debt in self._debts.items():
+            was_overdue = debt.overdue
+            debt.account(
+                waited_ns=elapsed_ns,
+                served_ns=served_ns.get(tier, 0),
+                wants=self._roster.wants(tier),
+                options=options,
+            )
+            is_reordered |= debt.overdue is not was_overdue
+        return is_reordered
+
+    def _check_drains(self, options: Options, now_ns: int, verdict: Verdict) -> list[Group]:
+        roster = self._roster
+        if not (roster.draining or roster.reopened):
+            return []
+        # One that was paused while it was reopened is in both.
+        watched = list({g.key: g for g in (*roster.draining, *roster.reopened)}.values())
+        for group in watched:
+            if roster.may_claim(group):
+                _check_drain(group, options, now_ns, verdict)
+            elif not group.busy:
+                group.drained = True
+        for group in verdict.exempted:
+            roster.exempt(group)
+        verdict.drained += [group for group in roster.draining if group.drained]
+        return watched
+
+    def _choose(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
+        holder = self._holder
+        if holder is not None and (holder.misfit_bytes or not self._roster.takes_turns(holder)):
+            holder = None
+        challenger = self._first(but=holder)
+        if holder is None or self._is_idle(holder, options, now_ns):
+            return challenger
+        if self._breath and not self._breathed(holder, options, now_ns):
+            return holder
+        starved = self._roster.held.first(but=holder)
+        if starved is not None and _held_ns(starved, now_ns) >= options.max_hold_ns:
+            return starved
+        if challenger is None or not self._passes_on(holder, challenger, policy, options):
+            return holder
+        return challenger
+
+    def _first(self, *, but: Group | None) -> Group | None:
+        """The first of the most urgent tier in which someone waits; overdue tiers before others."""
+        best: tuple[bool, int, Group] | None = None
+        for tier, line in self._roster.lines.items():
+            group = line.first(but=but)
+            if group is None:
+                continue
+            rank = (not self.overdue(tier), tier, group)
+            if best is None or rank[:2] < best[:2]:
+                best = rank
+        return None if best is None else best[2]
+
+    def _passes_on(
+        self, holder: Group, challenger: Group, policy: Policy, options: Options
+    ) -> bool:
+        theirs = self.overdue(self._roster.tier(challenger))
+        ours = self.overdue(self._roster.tier(holder))
+        if theirs != ours:
+            return theirs
+        if policy.preempts(challenger, holder):
+            return True
+        if policy.preempts(holder, challenger):
+            return False
+        served_ns = holder.served_ns - self._turn_served_ns
+        quantum_ns = _quantum_ns(holder, policy, options)
+        if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
+            return False
+        return policy.order(challenger) <= policy.order(holder)
+
+    def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
+        served_ns = holder.served_ns - self._turn_served_ns
+        whole_ns = max(options.quantum_ns, holder.turn_ns)
+        return served_ns >= whole_ns or now_ns >= self._breath_until_ns + holder.turn_ns
+
+    def _is_idle(self, holder: Group, options: Options, now_ns: int) -> bool:
+        return not holder.wants and now_ns - holder.last_wanted_ns >= _grace_ns(holder, options)
+
+    def _give(self, holder: Group | None, options: Options, now_ns: int) -> None:
+        key = None if holder is None else holder.key
+        self._holder = holder
+        if key == self.holder:
+            return
+        self.holder = key
+        self._breath = False
+        if holder is None:
+            return
+        self._turn_served_ns = holder.served_ns
+        self._breath = _held_ns(holder, now_ns) >= options.max_hold_ns
+        self._breath_until_ns = now_ns + REOPEN_NS
+
+    def _share(
+        self,
+        changed: Iterable[Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Let others hold the turn beside the holder, who `is_new` or has it still."""
+        if policy.companions is None:
+            return
+        companion = self._companion
+        self._accompany(policy, options, now_ns, is_new=is_new)
+        is_new |= self._companion is not companion
+        found = self._roster.wanting if is_new else changed
+        self._add_third(found, policy, options, now_ns, is_new=is_new)
+
+    def _accompany(self, policy: Policy, options: Options, now_ns: int, *, is_new: bool) -> None:
+        """Let somebody hold the turn beside the holder, or nobody."""
+        found = None if is_new else self._companion
+        if found is not None and not self._may_stay(found, policy, options, now_ns):
+            found = None
+        if found is None:
+            found = self._first_beside(policy, options, now_ns)
+        self._companion = found
+        self.companion = None if found is None else found.key
+
+    def _may_stay(self, group: Group, policy: Policy, options: Options, now_ns: int) -> bool:
+        return (
+            self._holder is not None
+            and group is not self._holder
+            and policy.companions is not None
+            and self._roster.takes_turns(group)
+            and not self._is_idle(group, options, now_ns)
+            and policy.companions.may_join(group, self._holder, options)
+            and not self.trials.is_apart((group, self._holder), now_ns)
+        )
+
+    def _first_beside(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
+        holder, companions = self._holder, policy.companions
+        if holder is None or companions is None or not options.overlaps(holder.gpus):
+            return None
+        waiting = (
+            group
+            for group in self._roster.wanting
+            if group is not holder
+            and not group.dozing
+            and companions.may_join(group, holder, options)
+            and not self.trials.is_apart((group, holder), now_ns)
+        )
+        if not self.foresight.is_taught:
+            return min(waiting, key=lambda g: (policy.order(g), g.arrival), default=None)
+        return self._best_beside(holder, waiting, policy)
+
+    def _best_beside(self, holder: Group, waiting: Iterable[Group], policy: Policy) -> Group | None:
+        foresight = self.foresight
+        safe = (group for group in waiting if foresight.endangered(group, holder) is None)
+
+        def rank(group: Group) -> tuple[float, float, int]:
+            return (foresight.cost(group, holder), policy.order(group), group.arrival)
+
+        return min(safe, key=rank, default=None)
+
+    def _add_third(
+        self,
+        found: Iterable[Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Let one of those found hold the turn beside the two, if another does not already."""
+        if self._companion is None:
+            self._third = self.third = None
+            return
+        third = None if is_new else self._third
+        if third is not None and self._may_be_third(third, policy, options, now_ns):
+            return
+        fitting = [
+            group
+            for group in found
+            if group.wants and self._may_be_third(group, policy, options, now_ns)
+        ]
+        self._third = min(fitting, key=lambda g: (policy.order(g), g.arrival), default=None)
+        self.third = None if self._third is None else self._third.key
+
+    def _may_be_third(self, group: Group, policy: Policy, options: Options, now_ns: int) -> bool:
+        holder, companion, companions = self._holder, self._companion, policy.companions
+        if holder is None or companion is None or group is holder or group is companion:
+            return False
+        if companions is None or companions.pace is not Pace.FREE or not self.foresight.is_taught:
+            return False
+        three = (group, holder, companion)
+        return (
+            self._roster.takes_turns(group)
+            and not self._is_idle(group, options, now_ns)
+            and all(companions.may_join(group, other, options) for other in three[1:])
+            and not any(self.trials.is_apart((group, other), now_ns) for other in three[1:])
+            and not self.trials.is_apart(three, now_ns)
+            and self.foresight.adds(*three)
+            and self.foresight.endangered(*three) is None
+        )
+
+    def _look_at_trials(self, now_ns: int) -> None:
+        """What they have measured teaches what to expect of others."""
+        self.trials.look(self._alone_or_together(), now_ns)
+        measured, self.trials.measured = self.trials.measured, []
+        if measured:
+            self.foresight.learn(measured, self._roster.members.values())
+
+    def _flip_quiet(self, now_ns: int, verdict: Verdict) -> None:
+        """Open or close everyone without work at once: nothing of theirs drains or waits.
+
+        Others are not concerned: while nobody has the turn, nobody who takes turns has work.
+        """
+        should_open = self._holder is None
+        moved = [
+            group
+            for group in self._roster.quiet
+            if group.open is not should_open and not (should_open and group.misfit_bytes)
+        ]
+        for group in moved:
+            group.open = should_open
+            group.closed_at_ns = now_ns
+        (verdict.opened if should_open else verdict.closed).extend(moved)
+
+    def _set_gates(
+        self, groups: Iterable[Group], options: Options, now_ns: int, verdict: Verdict
+    ) -> None:
+        roster = self._roster
+        # Work of these keeps a new holder waiting.
+        rivals = [g for g in roster.busy if roster.takes_turns(g) or _may_drain(g, options, now_ns)]
+        for group in groups:
+            should_open = self._should_open(group, rivals)
+            if should_open != group.open:
+                (verdict.opened if should_open else verdict.closed).append(group)
+                group.open = should_open
+                group.drained = should_open or not group.busy
+                group.closed_at_ns = now_ns
+                group.unused_since_ns = None
+            _watch_hold(group, now_ns, verdict)
+            roster.place(group)
+        for group in roster.draining:
+            if group.is_closed and not _may_drain(group, options, now_ns):
+                continue  # nobody waits for it any longer
+            verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
+
+    def _should_open(self, group: Group, rivals: list[Group]) -> bool:
+        if group.misfit_bytes and self._roster.may_claim(group):
+            return False  # it would only wait, for memory that others need
+        if not self._roster.takes_turns(group):
+            return not group.is_closed
+        if self._holder is None:
+            return True
+        if not self._has_turn(group):
+            return group.reopened_steps is not None
+        return group.open or all(self._has_turn(rival) for rival in rivals)
+
+    def _alone_or_together(self) -> tuple[Group, ...]:
+        """Who has the turn, if nothing of anybody else is on the GPU, and its gate is open."""
+        on_turn = self._on_turn
+        is_clear = all(self._has_turn(other) for other in self._roster.busy)
+        return on_turn if is_clear and all(g.open and g.wants for g in on_turn) else ()
+
+    @property
+    def _on_turn(self) -> tuple[Group, ...]:
+        if self._holder is not None and self._companion is None:
+            return (self._holder,)  # nearly always
+        members = (self._holder, self._companion, self._third)
+        return tuple(member for member in members if member is not None)
+
+    def _has_turn(self, group: Group) -> bool:
+        return group is self._holder or group is self._companion or group is self._third
+
+    def _plan_wake(
+        self,
+        on_turn: Iterable[Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        verdict: Verdict,
+    ) -> None:
+        roster, holder = self._roster, self._holder
+        for member in on_turn:
+            if not member.wants:
+                verdict.wake(member.last_wanted_ns + _grace_ns(member, options))
+        if holder is not None and roster.someone_wants(but=holder):
+            unused = [m.unused_since_ns for m in on_turn if m.unused_since_ns is not None]
+            for since_ns in unused:
+                verdict.wake(max(since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
+            quantum_ns = _quantum_ns(holder, policy, options) or options.max_hold_ns
+            served_ns = holder.served_ns - self._turn_served_ns
+            rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
+            verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
+            starved = roster.held.first(but=holder)
+            held_ns = 0 if starved is None else _held_ns(starved, now_ns)
+            verdict.wake(now_ns + max(options.max_hold_ns - held_ns, LOOK_AGAIN_NS))
+        for group in roster.reopened:
+            verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))
+        for tier, debt in self._debts.items():
+            if roster.wants(tier) and (due_ns := debt.due_in_ns(options)):
+                verdict.wake(now_ns + max(due_ns, LOOK_AGAIN_NS))
+
+
+def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
+    if group.open or not group.wants or group.is_closed:
+        if group.hold_since_ns is not None:
+            group.hold_since_ns = None
+            if group.open:
+                group.turns += 1
+                verdict.released.append(group)
+    elif group.hold_since_ns is None:
+        group.hold_since_ns = now_ns
+        verdict.held.append(group)
+
+
+def _quantum_ns(holder: Group, policy: Policy, options: Options) -> int | None:
+    quantum_ns = policy.quantum_ns(options)
+    return None if quantum_ns is None else max(quantum_ns, holder.turn_ns)
+
+
+def _grace_ns(group: Group, options: Options) -> int:
+    """How long a holder without work keeps its turn.
+
+    As long as passing it on takes: so never more than twice what knowing the future would cost
+    (ski rental; Karlin et al., Algorithmica 3, 1988). But without work it keeps
+    the turn no longer than with work.
+    """
+    return max(options.idle_grace_ns, min(group.stall_ns, group.turn_ns))
+
+
+def _watch_use(group: Group, now_ns: int) -> None:
+    if group.busy or not group.wants or group.needs_memory:
+        group.unused_since_ns = None
+        group.dozing = False
+    elif not group.open:
+        group.unused_since_ns = None
+    elif group.unused_since_ns is None:
+        group.unused_since_ns = now_ns
+    elif now_ns - group.unused_since_ns >= UNUSED_NS:
+        group.dozing = True
+
+
+def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
+    return paused.is_closed and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
+
+
+def _held_ns(group: Group, now_ns: int) -> int:
+    return 0 if group.hold_since_ns is None else now_ns - group.hold_since_ns
+
+
+def _check_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:
+    if group.reopened_steps is not None:
+        passed = group.steps > group.reopened_steps or now_ns >= group.reopened_until_ns
+        if passed or not group.busy:
+            group.reopened_steps = None
+    elif not group.open and not group.drained:
+        if not group.busy:
+            group.drained = True
+            group.drain_failures = 0
+        elif now_ns - group.closed_at_ns >= options.drain_ns:
+            _fail_drain(group, options, now_ns, verdict)
+
+
+def _fail_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:
+    group.drain_failures += 1
+    if group.drain_failures >= options.drain_tries:
+        group.undrainable = True
+        verdict.exempted.append(group)
+        return
+    group.reopened_steps = group.steps
+    group.reopened_until_ns = now_ns + REOPEN_NS
