@@ -30,7 +30,7 @@ from bench.one_job_daemon import (
 from bench.stage import CORE, ROOT, NotMeasuredError, Stage, stage
 from tandem import _native
 from tandemd.core.model import Usage
-from tandemd.structure import Structures
+from tandemd.observers.structure import Structures
 
 LAUNCHES_PER_S = 100_000
 LIMIT_RATIO = 0.02

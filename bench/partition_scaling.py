@@ -24,7 +24,7 @@ from bench.scaling_client import WORKLOADS
 from bench.stage import HERE, NotMeasuredError, Stage, stage
 from tandem import Client, _results, softgpu
 from tandemd.core.space.scaling import Curve
-from tandemd.window_scaling import Recorded, tell_scaling
+from tandemd.observers.window_scaling import Recorded, tell_scaling
 
 PROFILE, SMS = "h200", 132
 PERCENTAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)

@@ -16,8 +16,8 @@ import structlog
 from tandem._text import printable
 from tandem.errors import BugError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
-from tandemd.config import DEFAULT_FILE, Config, files_of, load, unknown_gpus, unknown_names
-from tandemd.config_listing import listing
+from tandemd.config.config import DEFAULT_FILE, Config, files_of, load, unknown_gpus, unknown_names
+from tandemd.config.listing import listing
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
 from tandemd.edges.children import keep_capabilities

@@ -29,9 +29,9 @@ import structlog
 from tandem import _mps, _native, _set_probe
 from tandem.errors import UsageError
 from tandemd import selftest
-from tandemd.auditor import Auditor
 from tandemd.awaited_gpus import AwaitedGpus
-from tandemd.config import Config, unknown_gpus, unknown_names
+from tandemd.config.config import Config, unknown_gpus, unknown_names
+from tandemd.config.restarts import keys_for_restart
 from tandemd.core.events import (
     CheckpointProcess,
     MpsClientsListed,
@@ -56,8 +56,8 @@ from tandemd.host import Host
 from tandemd.identities import Identities
 from tandemd.introductions import Introductions
 from tandemd.loop import Loop
+from tandemd.observers.auditor import Auditor
 from tandemd.remembered import Remembered
-from tandemd.restarts import keys_for_restart
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 

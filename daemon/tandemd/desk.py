@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
-from tandemd.config import Privacy
+from tandemd.config.config import Privacy
+from tandemd.config.limits import Limits
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobCancelled, JobPaused, JobResumed, JobUpdated, PolicyChanged
@@ -42,8 +43,8 @@ from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
-from tandemd.limits import Limits
 from tandemd.loop import Change, Loop
+from tandemd.observers.windows import record
 from tandemd.places import Places
 from tandemd.sessions import Sessions
 from tandemd.views import (
@@ -63,7 +64,6 @@ from tandemd.views import (
     WindowView,
     etag_of,
 )
-from tandemd.windows import record
 
 Answer = TypeVar("Answer")
 

@@ -18,8 +18,6 @@ from typing import TypeVar
 import structlog
 
 from tandem import _native
-from tandemd import requests
-from tandemd.bounds import Bounds
 from tandemd.core.events import (
     Action,
     AnnounceJob,
@@ -44,18 +42,20 @@ from tandemd.core.planner.plans import Valued
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.sm_counts import given_sms, has_own_sms
 from tandemd.core.watchdog.watchdog import Watchdog
-from tandemd.curves import Curves
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
 from tandemd.edges.worker import Worker
 from tandemd.failures import Failures
-from tandemd.history import Histories
-from tandemd.recent import Recent
+from tandemd.observers import requests
+from tandemd.observers.bounds import Bounds
+from tandemd.observers.curves import Curves
+from tandemd.observers.history import Histories
+from tandemd.observers.recent import Recent
+from tandemd.observers.scalings import Scalings, Wanted
+from tandemd.observers.structure import Structures
+from tandemd.observers.usages import usage_of
 from tandemd.remembered import Remembered
-from tandemd.scalings import Scalings, Wanted
-from tandemd.structure import Structures
-from tandemd.usages import usage_of
 
 VIRTUAL_ROUND_NS = 1_000_000
 QUIET_ROUND_NS = 500_000_000  # without news the loop still comes round

@@ -19,6 +19,7 @@ from typing import Protocol, assert_never
 import structlog
 
 from tandem import _native
+from tandemd.config.limits import Limits
 from tandemd.core.effects import memory_without_effect, no_release
 from tandemd.core.events import (
     Event,
@@ -55,9 +56,8 @@ from tandemd.edges.gpus import INSTANCE_MARK, GpuIndex
 from tandemd.edges.outbox import Outboxes
 from tandemd.edges.peers import Peer, has_other_clock
 from tandemd.edges.signals import Target, send
-from tandemd.limits import Limits
+from tandemd.observers.usages import usage_of
 from tandemd.remembered import Remembered
-from tandemd.usages import usage_of
 
 CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
 SECOND_NS = 1_000_000_000

@@ -14,7 +14,7 @@ from tandemd.core.space.layouts import Cut
 from tandemd.core.space.partition import Part
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
-from tandemd.history import Point
+from tandemd.observers.history import Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

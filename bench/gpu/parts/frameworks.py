@@ -132,7 +132,7 @@ BELIEFS = (
         question="Of how many launches of a running job's iteration does the graph know a buffer, "
         "and of how many all that they touch?",
         believed="a buffer of nearly all; all of those whose names say their parameters' types",
-        used_by=("daemon/tandemd/windows.py", "docs/dag.md"),
+        used_by=("daemon/tandemd/observers/windows.py", "docs/dag.md"),
         answers=(
             "running.cuda_bindings.with_buffers_share",
             "running.cuda_bindings.all_known_share",

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from tandem import softgpu
-from tandemd.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, Auditor
 from tandemd.core.events import MemoryAudited
 from tandemd.edges.gpus import Holdings, NvmlInventory
+from tandemd.observers.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, Auditor
 
 HOLDING = """
 import json, os
@@ -130,7 +130,7 @@ def test_a_new_process_is_looked_at_soon_and_several_times():
 
 
 def test_whoever_attaches_ends_a_long_rest(monkeypatch):
-    monkeypatch.setattr("tandemd.auditor.PERIOD_S", 3600.0)
+    monkeypatch.setattr("tandemd.observers.auditor.PERIOD_S", 3600.0)
     looks = threading.Semaphore(0)
     auditor = Auditor(
         loop=None, sessions=SimpleNamespace(info=Looked(looks.release)), inventory=Held({}, True)

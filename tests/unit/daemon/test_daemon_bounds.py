@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from tandem import _native
-from tandemd.bounds import ANEW_NS, RETRY_NS, Bounds
 from tandemd.core.model import Bound, Process, Usage
+from tandemd.observers.bounds import ANEW_NS, RETRY_NS, Bounds
 
 MS = 1_000_000
 

@@ -8,7 +8,7 @@ import structlog
 
 from tandem.errors import UsageError
 from tandemd import __main__ as program
-from tandemd.config import load
+from tandemd.config.config import load
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import Gpu, Instance
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tandem.errors import UsageError
-from tandemd.config_listing import listing
+from tandemd.config.listing import listing
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

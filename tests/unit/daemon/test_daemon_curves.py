@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tandemd import curves
 from tandemd.core.curves.curves import Curve
 from tandemd.core.model import Process, Usage
+from tandemd.observers import curves
 
 
 def process(number):

@@ -7,7 +7,7 @@ import pytest
 from tandemd.core.model import MemoryWait, Usage
 from tandemd.core.space.scaling import Curve as ScalingCurve
 from tandemd.core.sums import MOST
-from tandemd.history import MOST_POINTS, STEP_NS, WORK_NS, Curve, Histories, Point
+from tandemd.observers.history import MOST_POINTS, STEP_NS, WORK_NS, Curve, Histories, Point
 
 MIB = 1 << 20
 

@@ -11,6 +11,7 @@ import pytest
 
 from tandem import _native
 from tandemd import identities as module
+from tandemd.config.limits import Limits
 from tandemd.core.events import ProcessAttached
 from tandemd.core.model import JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
@@ -26,7 +27,6 @@ from tandemd.identities import (
     identity_of,
 )
 from tandemd.introductions import MOST_WAITING, Introductions
-from tandemd.limits import Limits
 from tandemd.loop import Loop
 
 SOON_S = 20

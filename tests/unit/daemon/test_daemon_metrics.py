@@ -11,13 +11,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandem.errors import UsageError
-from tandemd.config import load
+from tandemd.config.config import load
+from tandemd.config.listen import loopback
 from tandemd.core.model import JobClass, JobSpec, JobState
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.metrics import exposition, names
 from tandemd.edges.scrape import ScrapeServer
-from tandemd.listen import loopback
 from tandemd.views import FindingView, GpuView, JobView, MetricsView, ProcessView
 
 SECOND = 1_000_000_000

@@ -7,7 +7,7 @@ import pytest
 
 from tandem._mps import PIPES, PROGRAM
 from tandem.errors import UsageError
-from tandemd.config import Config, load
+from tandemd.config.config import Config, load
 from tandemd.edges.gpus import Gpu, Instance
 from tandemd.edges.modes import found_mode
 

@@ -8,7 +8,7 @@ import pytest
 from tandem import _mps
 from tandem._mps import PROGRAM
 from tandem._set_probe import CONTROL
-from tandemd.config import Config, load
+from tandemd.config.config import Config, load
 from tandemd.core.model import Split
 from tandemd.core.scheduler import Scheduler
 from tandemd.daemon import Daemon

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from tandem.errors import UsageError
-from tandemd.config import Config, load
+from tandemd.config.config import Config, load
+from tandemd.config.limits import Limits
+from tandemd.config.watchdog import keys_of
 from tandemd.core.model import JobClass, Options
 from tandemd.core.watchdog.rule import RULES
 from tandemd.core.watchdog.rules.launch_bound import LaunchBound
@@ -13,10 +15,8 @@ from tandemd.core.watchdog.watchdog import Watch
 from tandemd.edges.gpus import Gpu, GpuIndex, Instance, uuid_bytes
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.identities import Identities, Identity
-from tandemd.limits import Limits
-from tandemd.recent import Recent
+from tandemd.observers.recent import Recent
 from tandemd.runtime import runtime_dir
-from tandemd.watchdog_config import keys_of
 
 LATENCY, NORMAL, BATCH = JobClass.LATENCY, JobClass.NORMAL, JobClass.BATCH
 SECOND = 1_000_000_000

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
-from tandemd.config import Config, load
+from tandemd.config.config import Config, load
+from tandemd.config.restarts import AT_START, keys_for_restart
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import Gpu
-from tandemd.restarts import AT_START, keys_for_restart
 
 GPUS = (Gpu(index=0, uuid=bytes(16)), Gpu(index=1, uuid=bytes([1] * 16)))
 ALL_OF_THEM = """

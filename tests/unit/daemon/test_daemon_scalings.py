@@ -8,8 +8,8 @@ import pytest
 
 from tandemd.core.model import Mix, Process, Usage
 from tandemd.edges.worker import Worker
-from tandemd.scalings import ANEW_NS, RETRY_NS, Scalings, Wanted
-from tandemd.window_scaling import Recorded, UntoldError, tell_scaling
+from tandemd.observers.scalings import ANEW_NS, RETRY_NS, Scalings, Wanted
+from tandemd.observers.window_scaling import Recorded, UntoldError, tell_scaling
 
 RECORD = struct.Struct("<QBBHIQQQIIQQ")
 LAUNCH, SYNC, GRAPH, OF_STREAM = 1, 6, 13, 1

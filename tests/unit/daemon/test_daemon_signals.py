@@ -9,8 +9,8 @@ import pytest
 import structlog
 
 from tandem.errors import UsageError
-from tandemd import config
 from tandemd.__main__ import _reload, parse, taken_signal
+from tandemd.config import config
 
 SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 

@@ -3,7 +3,7 @@
 import struct
 
 from tandemd.core.model import Usage
-from tandemd.structure import ANEW_NS, Structures, describe
+from tandemd.observers.structure import ANEW_NS, Structures, describe
 
 RECORD = struct.Struct("<QBBHIQQQIIQQ")
 LAUNCH, SYNC, WAIT, OF_STREAM, GATE = 1, 6, 14, 1, 1

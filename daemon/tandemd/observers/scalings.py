@@ -18,7 +18,7 @@ from tandemd.core.events import ScalingTold
 from tandemd.core.model import Bound, Process
 from tandemd.core.space.scaling import SHARED, Curve
 from tandemd.edges.worker import Worker
-from tandemd.window_scaling import UntoldError, is_same_work, recorded_of, tell_scaling
+from tandemd.observers.window_scaling import UntoldError, is_same_work, recorded_of, tell_scaling
 
 ANEW_NS = 10_000_000_000  # between two records of a process that tell something
 RETRY_NS = 1_000_000_000  # after one that does not

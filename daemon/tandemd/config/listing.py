@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tandemd.config import ClassTable, Config, keyed, load_with_origins
+from tandemd.config.config import ClassTable, Config, keyed, load_with_origins
 
 
 def listing(path: Path | None) -> str:

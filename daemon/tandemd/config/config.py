@@ -20,14 +20,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_duration
 from tandemd import state_file
-from tandemd.config_faults import faults_of
+from tandemd.config.faults import faults_of
+from tandemd.config.limits import Limits
+from tandemd.config.listen import UNIX, loopback
+from tandemd.config.watchdog import WatchdogTable
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu
 from tandemd.identities import Identities
-from tandemd.limits import Limits
-from tandemd.listen import UNIX, loopback
-from tandemd.watchdog_config import WatchdogTable
 
 DEFAULT_FILE = Path("/etc/tandem/config.toml")
 

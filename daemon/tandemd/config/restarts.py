@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from tandemd.config import Config
+from tandemd.config.config import Config
 
 AT_START = ("daemon.max_processes_per_uid", "daemon.state", "metrics.listen")
 
