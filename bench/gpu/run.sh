@@ -8,7 +8,8 @@
 #   OUT      folder for the file <date>-<gpu>.json         (default bench/results, dry build/gpu)
 #   LIMIT    seconds that a part may take                  (default 480)
 #   TOTAL    seconds for all, the build included: a part is begun while two thirds of what it usually
-#            takes are left of them, and ended when they are over (default: as long as it takes)
+#            takes are left of them, and ended when they are over, or when it has taken twice as long
+#            as usual (default: as long as it takes)
 #   PACK     1: files beside the results come as one archive, <date>-<gpu>.tar.gz
 #   COMMIT   what was run, for the results, where there is no git
 #
@@ -17,9 +18,9 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 # What is worth most comes first. Seconds that a part usually takes on an H100 or H200, with 16 cores.
-parts="workloads markers sm_sets colocation swap mps frameworks vmm windows lifecycle conformance proof same_results tests traces demo calls"
+parts="swap workloads sm_sets markers colocation vmm windows lifecycle frameworks mps conformance proof same_results tests traces demo calls"
 declare -A usual=([workloads]=340 [markers]=45 [windows]=120 [vmm]=120 [sm_sets]=60 [frameworks]=190
-  [conformance]=140 [colocation]=275 [lifecycle]=110 [swap]=75 [mps]=30 [proof]=75 [traces]=120
+  [conformance]=140 [colocation]=275 [lifecycle]=110 [swap]=75 [mps]=60 [proof]=75 [traces]=120
   [same_results]=90 [demo]=60 [tests]=150 [calls]=60)
 PYTHON="${PYTHON:-python3}"
 PART="${PART:-}"; PART="${PART//,/ }"
@@ -40,10 +41,15 @@ if [ "$where" = software ] && [ -x .venv/bin/python ]; then
   PYTHON="$PWD/.venv/bin/python"
 fi
 needs="grpc_health, hypothesis, msgspec, prometheus_client, pydantic, pytest_timeout, setuptools, structlog"
-if ! "$PYTHON" -c "import $needs" 2>/dev/null && compgen -G '.whl/*.whl' >/dev/null; then
+if ! "$PYTHON" -c "import $needs" 2>/dev/null; then
   # Packages that the machine lacks travel as wheels; see wheels.py.
-  "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir \
-    --target "$scratch/site" .whl/*.whl || exit 1
+  if compgen -G '.whl/*.whl' >/dev/null; then
+    "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir \
+      --target "$scratch/site" .whl/*.whl || exit 1
+  elif [ "$where" = gpu ]; then
+    echo "error: $PYTHON lacks one of $needs, and there is no .whl/: 'make wheels-gpu' makes it, on a machine with a network" >&2
+    exit 1
+  fi
 fi
 if [ "$where" = gpu ]; then
   # Compilers; and the driver's own programs where they are put beside it, as in some containers.
@@ -73,7 +79,9 @@ echo "-- built after $SECONDS s"
 
 label="$("$PYTHON" -m bench.gpu.harness.results label "$where")" || exit 1
 "$PYTHON" -m bench.gpu.harness.results machine "$scratch/parts/machine.json"
-if [ -n "$torch" ]; then wait "$torch"; fi
+if [ -n "$torch" ] && ! wait "$torch"; then
+  echo "-- torch does not compute on the GPU, or not within 150 s: what needs it will say so" >&2
+fi
 echo "-- ready after $SECONDS s"
 keep="$OUT/$label"
 if [ -n "${PACK:-}" ]; then keep="$scratch/keep/$label"; fi
@@ -101,6 +109,9 @@ for part in ${PART:-$parts}; do
       keep_results
       continue
     fi
+    # One that hangs is not to take the others' time.
+    most=$((${usual[$part]} * 2 + 30))
+    if [ "$most" -lt "$limit" ]; then limit="$most"; fi
     if [ "$left" -lt "$limit" ]; then limit="$left"; fi
   fi
   echo "== $part"

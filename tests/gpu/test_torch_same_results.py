@@ -53,7 +53,8 @@ def test_streams_compute_the_same_on_the_gpu(daemon):
 @pytest.mark.gpu
 @pytest.mark.parametrize("setting", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
 def test_every_allocator_works_on_the_gpu(setting, daemon):
-    assert_same_under_tandem("out_of_memory", "cuda", daemon, PYTORCH_CUDA_ALLOC_CONF=setting)
+    settings = {"PYTORCH_ALLOC_CONF": setting, "PYTORCH_CUDA_ALLOC_CONF": setting}
+    assert_same_under_tandem("out_of_memory", "cuda", daemon, **settings)
 
 
 @pytest.mark.gpu

@@ -6,6 +6,8 @@
 #include "pattern.h"
 #include "talk.h"
 
+#include <optional>
+
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::string kind = argv[2];
@@ -20,10 +22,11 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
-  Chunks chunks(bytes, kPiece, true);
+  std::optional<Chunks> chunks;  // not beside plain memory: a checkpoint may mind what is reserved
   if (kind == "mapped") {
-    chunks.map_all();
-    at = chunks.at(0);
+    chunks.emplace(bytes, kPiece, true);
+    chunks->map_all();
+    at = chunks->at(0);
   } else {
     check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&at, bytes), "cuMemAlloc");
   }

@@ -22,6 +22,7 @@ struct Run {
   int every;
   std::string name;
   std::vector<double> host_ns, device_us;  // of each launch, by round
+  double late = 0;  // rounds that were not submitted before the device came to them
 };
 
 class Stage {
@@ -56,10 +57,9 @@ class Stage {
     });
     run.host_ns.push_back((double)host_ns / launches_);
     run.device_us.push_back(us / launches_);
-    late_ += (double)host_ns > 0.8 * hold_us_ * 1e3;
+    run.late += (double)host_ns > 0.8 * hold_us_ * 1e3;
   }
 
-  double late() const { return late_; }
   double kernel_us() {
     return device_us(stream_, [&] {
              for (int i = 0; i < 64; i++) submit_work(iterations_);
@@ -98,11 +98,10 @@ class Stage {
   CUstream stream_ = new_stream();
   CUevent events_[kEvents], timed_[kEvents];
   uint64_t hold_iterations_ = 0, iterations_ = 0;
-  double late_ = 0;  // runs that were not submitted before the device came to them
 };
 
 std::vector<Run> runs_of(Stage& stage, Json& refused) {
-  std::vector<Run> runs = {{Mark::kNone, 1, "none", {}, {}}};
+  std::vector<Run> runs = {{Mark::kNone, 1, "none", {}, {}, 0}};
   for (const auto& [mark, name] : kMarks) {
     const CUresult result = stage.try_mark(mark);
     if (result != CUDA_SUCCESS) {
@@ -110,12 +109,12 @@ std::vector<Run> runs_of(Stage& stage, Json& refused) {
       continue;
     }
     for (const int every : kEvery)
-      runs.push_back({mark, every, std::string(name) + "_" + std::to_string(every), {}, {}});
+      runs.push_back({mark, every, std::string(name) + "_" + std::to_string(every), {}, {}, 0});
   }
   return runs;
 }
 
-Json rounds_of(Stage& stage, bool empty, int rounds, Json& refused) {
+Json rounds_of(Stage& stage, bool empty, int rounds, Json& refused, Json& late) {
   std::vector<Run> runs = runs_of(stage, refused);
   for (int round = 0; round <= rounds; round++) {
     // Each time from another one on: what comes first in a round meets a colder machine.
@@ -128,6 +127,7 @@ Json rounds_of(Stage& stage, bool empty, int rounds, Json& refused) {
     run.device_us.erase(run.device_us.begin());
     figures.add(run.name.c_str(),
                 Json().add("host_ns", run.host_ns).add("device_us", run.device_us));
+    if (run.late > 0) late.add(((empty ? "empty_" : "five_") + run.name).c_str(), run.late);
   }
   return figures;
 }
@@ -138,10 +138,10 @@ int main(int, char** arguments) {
   const CUmodule module = make_module(arguments[1]);
   const int rounds = atoi(arguments[2]), launches = atoi(arguments[3]);
   Stage stage(module, launches, atof(arguments[4]));
-  Json said, refused;
+  Json said, refused, late;
   said.add("kernel_us", stage.kernel_us());
-  said.add("empty", rounds_of(stage, true, rounds, refused));
-  said.add("five", rounds_of(stage, false, rounds, refused));
-  said.add("refused", refused).add("late", stage.late()).print();
+  said.add("empty", rounds_of(stage, true, rounds, refused, late));
+  said.add("five", rounds_of(stage, false, rounds, refused, late));
+  said.add("refused", refused).add("late", late).print();
   return 0;
 }

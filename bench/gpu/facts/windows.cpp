@@ -86,7 +86,8 @@ class Program {
 
   Json ran(const Order& order) {
     launches_.clear();
-    head_ = tail_ = 0;
+    head_ = tail_ = deepest_ = 0;
+    longest_call_ns_ = 0;
     const uint64_t given_up_at_ns = order.end_ns + (uint64_t)(kDrainS * 1e9);
     std::mt19937_64 random(kSeed);
     std::exponential_distribution<double> gap(1.0 / (double)std::max<uint64_t>(order.gap_ns, 1));
@@ -118,6 +119,8 @@ class Program {
         .add("event", "ran")
         .add("launches", (double)launches_.size())
         .add("unfinished", unfinished)
+        .add("deepest", (double)deepest_)
+        .add("longest_call_us", (double)longest_call_ns_ / 1e3)
         .add("gaps_lost", gaps_lost_);
   }
 
@@ -140,6 +143,8 @@ class Program {
     check(cu().cuEventRecord(events_[head_ % kMostDepth], stream_), "cuEventRecord");
     launches_.push_back({arrival_ns, submitted_ns, 0});
     head_++;
+    deepest_ = std::max(deepest_, head_ - tail_);
+    longest_call_ns_ = std::max(longest_call_ns_, now_ns() - submitted_ns);
   }
 
   bool see_ends() {
@@ -206,7 +211,8 @@ class Program {
   CUdeviceptr records_ = 0, now_ = 0;
   CUevent events_[kMostDepth];
   std::vector<Launch> launches_;
-  size_t head_ = 0, tail_ = 0;
+  size_t head_ = 0, tail_ = 0, deepest_ = 0;
+  uint64_t longest_call_ns_ = 0;  // of the driver, to submit one: a full queue makes it wait
   double gaps_lost_ = 0;
   int sms_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 };

@@ -31,6 +31,8 @@ class Told:
     seconds: float
     clock_error_us: float
     gaps_lost: int  # for want of room
+    deepest: int = 0  # so many were submitted at a time
+    longest_call_us: float = 0  # to submit one: where the driver's own queue is full it waits
 
     @property
     def latencies_ns(self) -> list[int]:
@@ -72,6 +74,8 @@ def together(
         "p99_ratio": _over(own, alone, "p99_us"),
         "trainer_per_s": round(trainer.rate_per_s, 2),
         "trainer_share": round(trainer.rate_per_s / alone_per_s, 4) if alone_per_s else None,
+        "trainer_deepest": trainer.deepest,
+        "trainer_longest_call_us": round(trainer.longest_call_us, 1),
         **sharing(server, trainer),
     }
 

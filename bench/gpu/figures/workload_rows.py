@@ -59,6 +59,7 @@ def row_of(
         "same_results": verdict(bare.digest, [managed.digest, observed.digest], again),
         "bare_per_s": _figure(statistics.median(bare.rates) if bare.rates else None),
         "ratio": _figure(ratio),
+        "ratio_quartiles": quartiles_of(managed.rates, bare.rates),
         "ratio_observed": _figure(ratio_of(observed.rates, bare.rates)),
         "noise": _figure(noise_of(bare.rates)),
         "start_bare_s": _figure(bare.start_s),
@@ -126,6 +127,15 @@ def ratio_of(rates: Sequence[float], bare: Sequence[float]) -> float | None:
     """The median over the rounds, each against the bare one beside it; None: there is none."""
     pairs = list(zip(rates, bare, strict=False))
     return statistics.median(rate / base for rate, base in pairs) if pairs else None
+
+
+def quartiles_of(rates: Sequence[float], bare: Sequence[float]) -> list[float]:
+    """Between which half of the rounds' ratios lie: how far a limit just missed is chance."""
+    ratios = [rate / base for rate, base in zip(rates, bare, strict=False)]
+    if len(ratios) < 2:
+        return []
+    first, _, third = statistics.quantiles(ratios, n=4, method="inclusive")
+    return [float(f"{first:.4g}"), float(f"{third:.4g}")]
 
 
 def noise_of(rates: Sequence[float]) -> float | None:

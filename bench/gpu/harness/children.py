@@ -7,15 +7,17 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bench.gpu.harness.part import Bench
+from bench.gpu.harness.part import Bench, progress
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker, WorkerError
 
-PATIENCE_S = 90.0  # for what a program says next
+PATIENCE_S, LEAST_PATIENCE_S = 90.0, 5.0  # for what a program says next
+FAREWELL_S = 2.0  # to end by itself: whoever kills a client of MPS may take its server along
 _numbers = itertools.count(1)  # each has a log of its own
 
 
@@ -91,16 +93,21 @@ def talking(
     try:
         yield worker
     finally:
-        worker.close()
+        worker.close(farewell_s=FAREWELL_S)
 
 
 @contextmanager
 def ready(
-    bench: Bench, command: Sequence[str], env: Mapping[str, str], *, role: str = ""
+    bench: Bench,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    role: str = "",
+    most_s: float = PATIENCE_S,
 ) -> Iterator[tuple[Worker, Message]]:
-    """The same once it says `ready`, and what it says with it."""
+    """The same once it says `ready`, within `most_s`, and what it says with it."""
     with talking(bench, command, env, role=role) as worker:
-        yield worker, heard(worker, "ready")
+        yield worker, heard(worker, "ready", most_s=most_s)
 
 
 def told(worker: Worker, event: str) -> Message:
@@ -113,13 +120,15 @@ def told(worker: Worker, event: str) -> Message:
     return heard(worker, event)
 
 
-def heard(worker: Worker, event: str) -> Message:
-    """What it says next of that kind.
+def heard(worker: Worker, event: str, *, most_s: float = PATIENCE_S) -> Message:
+    """What it says next of that kind, within half of the time that the part has left.
 
     Raises:
         WorkerError: it ended, or said no such thing in time.
     """
-    return without_event(worker.wait_for(event, deadline_s=PATIENCE_S))
+    left_s = progress.end_s(reserve_s=0) - time.monotonic()
+    deadline_s = round(min(most_s, max(LEAST_PATIENCE_S, left_s / 2)), 1)
+    return without_event(worker.wait_for(event, deadline_s=deadline_s))
 
 
 def without_event(message: Message) -> Message:

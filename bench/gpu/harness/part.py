@@ -8,6 +8,7 @@ import math
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -58,8 +59,9 @@ class Bench:
 
     def save(self, figures: Mapping[str, Any]) -> None:
         """Keep what is known so far, for a part that may be ended before it is done."""
-        progress.figures.update(figures)
-        progress.write()
+        with progress.lock:
+            progress.figures.update(figures)
+            progress.write()
 
     def seconds(self, wanted: float) -> float:
         """How long to measure: as long as wanted on a GPU, else only to see that it works."""
@@ -99,19 +101,25 @@ class Progress:
     limit_s: float = math.inf  # then it is ended from outside
     out: Path | None = None
     figures: dict[str, Any] = field(default_factory=dict)  # of the answers so far, as in the end
+    lock: threading.RLock = field(default_factory=threading.RLock)  # of these and of the file
 
     def add(self, path: str, answer: Mapping[str, Any]) -> None:
         """Keep an answer at its place in the figures, also for the case that we are killed."""
-        place = self.figures
-        for name in path.split("."):
-            place = place.setdefault(name, {})
-        place.update(answer)
-        self.write()
+        with self.lock:
+            place = self.figures
+            for name in path.split("."):
+                place = place.setdefault(name, {})
+            place.update(answer)
+            self.write()
 
     def write(self) -> None:
-        """Into the file for the figures, where there is one."""
-        if self.out is not None:
-            self.out.write_text(json.dumps(self.figures))
+        """Into the file for the figures, where there is one: whole at any time."""
+        if self.out is None:
+            return
+        with self.lock:
+            beside = self.out.with_suffix(".new")
+            beside.write_text(json.dumps(self.figures))
+            beside.replace(self.out)
 
     def end_s(self, *, reserve_s: float, most_s: float = math.inf) -> float:
         """When, on the monotonic clock, nothing more is to be begun.
@@ -147,7 +155,8 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     except (Exception, KeyboardInterrupt) as failure:  # a defect; its time is over
         traceback.print_exc()
         figures = _unfinished(f"{type(failure).__name__}: {failure}")
-    arguments.out.write_text(json.dumps(figures))
+    progress.figures = figures
+    progress.write()
     sys.exit(0 if figures.get("ok", True) else 1)
 
 

@@ -16,11 +16,14 @@ from typing import Any
 from bench.gpu.harness import children, native
 from bench.gpu.harness.part import SOFTWARE, Bench, progress, say
 from tandem.demo.place import Place
-from tandem.demo.process import Message, Worker, WorkerError
+from tandem.demo.process import Message, Worker
+from tandem.errors import TandemError
 
-QUESTION_S = 30.0  # of the part's time have to be left for one
+QUESTION_S = 30.0  # of the part's time have to be left for one,
+QUESTION_SHARE = 0.2  # or of a short one's so much
 FAILURES = (
-    WorkerError,
+    RuntimeError,  # such as a WorkerError
+    TandemError,
     OSError,
     subprocess.SubprocessError,
     LookupError,
@@ -35,7 +38,8 @@ def answered(path: str, question: Callable[[], Message]) -> Message:
 
     `path` is where the answer stands in the part's figures: names with dots between.
     """
-    if time.monotonic() > progress.end_s(reserve_s=QUESTION_S):
+    reserve_s = min(QUESTION_S, QUESTION_SHARE * progress.limit_s)
+    if time.monotonic() > progress.end_s(reserve_s=reserve_s):
         found: Message = {"error": "not asked: no time was left"}
     else:
         say(path)

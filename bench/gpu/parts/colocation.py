@@ -7,24 +7,25 @@ priorities of clients. Tandem is run with time slices and under MPS; its daemon 
 from __future__ import annotations
 
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.gpu.harness.mps import PRIORITY, mps, without_mps
 from bench.gpu.harness.part import SERVER_LOAD, Bench, main, say
+from bench.gpu.harness.questions import FAILURES
 from tandem import Client
-from tandem.demo.measure import Outcome, service_ms
+from tandem.demo.measure import Outcome, latencies_ms, service_ms
 from tandem.demo.place import Place
-from tandem.demo.process import WorkerError
 from tandem.demo.report import Results, build_report, format_table
 from tandem.demo.scenario import Program, Scenario
 from tandem.demo.settings import ROLES, TRAINERS
+from tandem.demo.stats import percentile
 from tandem.errors import TandemError
 
 SECONDS = 12.0
 ASK_S = 2.0
+LEAST_SPREAD = 20  # requests
 PROBE_GAP_NS = 50_000_000
 STREAM_PRIORITIES = {"server": -1}  # lower goes first; the others have 0
 CLIENT_PRIORITIES = dict.fromkeys(TRAINERS, 1)  # below normal
@@ -67,8 +68,8 @@ def measure(bench: Bench) -> dict[str, Any]:
                 failed[name] = why_not
             else:
                 shared[name] = runs.shared(name, ARMS[name], place)
-        except (WorkerError, subprocess.TimeoutExpired) as failure:
-            failed[name] = str(failure)
+        except FAILURES as failure:
+            failed[name] = str(failure) or type(failure).__name__
         if name in failed:
             say(f"{name}: {failed[name]}")
         results = Results(place=sliced.place, alone=alone, shared=shared, request_ns=request_ns)
@@ -92,8 +93,25 @@ def _figures(results: Results, failed: Mapping[str, str]) -> dict[str, Any]:
     return {
         **build_report(results),
         "modes": modes,
+        "server_spread": {
+            name: spread(latencies_ms(server))
+            for name, outcome in results.shared.items()
+            if (server := outcome.worker("server")) is not None
+        },
         "failed_arms": dict(failed),
         "ok": results.all_correct and needed,
+    }
+
+
+def spread(latencies: Sequence[float]) -> dict[str, Any]:
+    """How far a p99 of one run can be relied on: p95, and the p99 of its halves; in ms."""
+    if len(latencies) < LEAST_SPREAD:
+        return {}
+    half = len(latencies) // 2
+    halves = (latencies[:half], latencies[half:])
+    return {
+        "p95_ms": round(percentile(latencies, 95), 3),
+        "p99_of_halves_ms": [round(percentile(part, 99), 3) for part in halves],
     }
 
 

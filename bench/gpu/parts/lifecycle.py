@@ -32,7 +32,7 @@ from bench.gpu.parts.accounting import KINDS, Counts, accounts
 from tandem.demo.process import Message, Worker
 
 MIB, GIB = 1 << 20, 1 << 30
-KILLED_BYTES, KILLED_SHARE = 40 * GIB, 0.3  # of the device: the most
+KILLED_BYTES, KILLED_SHARE = 40 * GIB, 0.55  # of the device: the most
 SAVED_BYTES = 8 * GIB
 SLACK_BYTES = 64 * MIB  # that may be missing when memory counts as back
 DEADLINE_S = 30  # of memory that comes back
@@ -45,8 +45,8 @@ WINDOW_S, DRY_WINDOW_S = 1.0, 0.05
 
 BELIEFS = (
     Belief(
-        question="How long after SIGKILL the memory of a process with 40 GiB, or 0.3 of the GPU's, "
-        "is back, in ms",
+        question="How long after SIGKILL the memory of a process with 40 GiB, or 0.55 of the "
+        "GPU's, is back, in ms",
         believed="within a second: so long nobody is refused memory for want of it",
         used_by=("daemon/tandemd/core/model.py", "docs/memory.md"),
         answers=(

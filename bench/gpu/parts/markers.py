@@ -179,7 +179,7 @@ def _cost(said: Message) -> Message:
         "kernels": cases,
         "five_us": said["kernel_us"],
         "refused": said["refused"],
-        # Runs that the device had come to before they were submitted: their figures are mixed.
+        # By run, rounds that the device had come to before they were submitted: mixed figures.
         "late_runs": said["late"],
     }
 

@@ -19,10 +19,12 @@ from bench.gpu.harness.children import told
 from bench.gpu.harness.mps import without_mps
 from bench.gpu.harness.part import GPU, Bench, main
 from bench.gpu.harness.questions import all_answered, answered, big_place, prober, probing
-from tandem.demo.process import Message, Worker
+from tandem.demo.process import Message, Worker, WorkerError
 
 MIB, GIB = 1 << 20, 1 << 30
 MOVE_BYTES = 40 * GIB  # the most
+LESS_MOVE_BYTES = 16 * GIB  # where so much is not ready in time
+READY_S = 150.0  # to fill and pin it
 DRY_MOVE_BYTES = 160 * MIB  # more chunks than are on their way at once
 COPY_BYTES = GIB
 STALL_BYTES = 8 * GIB  # that are registered, or allocated, while another process launches
@@ -135,8 +137,12 @@ def measure(bench: Bench) -> dict[str, Any]:
     """Every question by itself."""
     bench = without_mps(bench)
     part = _Part(bench)
+    memory = psutil.virtual_memory()  # of which less may be moved than was meant
+    host = {"total_bytes": memory.total, "available_bytes": memory.available}
+    bench.save({"mode": bench.place.mode, "host": host})
     found: dict[str, Any] = {
         "mode": bench.place.mode,
+        "host": host,
         "calls": answered("calls", lambda: part.once(part.calls("costs"))),
         "pointers": answered("pointers", lambda: part.once(part.calls("pointers"))),
         "pools": answered("pools", lambda: part.once(part.calls("pools"))),
@@ -179,8 +185,15 @@ class _Part:
         return question
 
     def move(self) -> Message:
+        """As much as is to be moved; or less, and why, where the host is slow to pin it."""
+        try:
+            return self._moved(MOVE_BYTES, ready_s=READY_S)
+        except WorkerError as failure:
+            return {**self._moved(LESS_MOVE_BYTES), "less_because": str(failure)[-300:]}
+
+    def _moved(self, most: int, *, ready_s: float = children.PATIENCE_S) -> Message:
         """Out and in twice: the first time the driver may do what it does but once."""
-        with self._started(self._moves(MOVE_BYTES)) as (worker, about):
+        with self._started(self._moves(most), most_s=ready_s) as (worker, about):
             if "error" in about:
                 return about
             first = self._both(worker)
@@ -252,8 +265,10 @@ class _Part:
     def _command(self, program: str, *words: str) -> list[str]:
         return native.command(self._bench, program, "memory", *words)
 
-    def _started(self, command: Sequence[str]) -> AbstractContextManager[tuple[Worker, Message]]:
-        return children.ready(self._bench, command, self._env)
+    def _started(
+        self, command: Sequence[str], *, most_s: float = children.PATIENCE_S
+    ) -> AbstractContextManager[tuple[Worker, Message]]:
+        return children.ready(self._bench, command, self._env, most_s=most_s)
 
 
 def room_bytes(available_bytes: int, limit: Path) -> int:

@@ -20,7 +20,7 @@ from bench.gpu.harness.questions import FAILURES
 from bench.gpu.parts.windows_pair import DEPTHS, LENGTHS, SERVER, TRAINER, Arm, Pair, pair_of
 from tandem.demo.place import Place
 
-PATIENCE = 4  # failures of an arm: each may have cost a deadline
+PATIENCE = 3  # failures of an arm: each may have cost a deadline
 STEP_S = 15.0  # with programs that have to be started for it
 ALONE, BOTH = "alone", "both"
 STEPS = (

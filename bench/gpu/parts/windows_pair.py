@@ -18,7 +18,7 @@ from bench.gpu.harness.part import GPU, SERVER_LOAD, Bench
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker
 
-UP_S, ORDER_S = 40.0, 15.0
+UP_S, ORDER_S = 25.0, 15.0
 LEAD_NS = 10_000_000  # both have their orders by then
 SERVER, TRAINER = "server", "trainer"
 LENGTHS = ("short", "long")
@@ -149,6 +149,8 @@ class Pair:
             seconds=seconds,
             clock_error_us=float(clock["error_ns"]) / 1e3,
             gaps_lost=int(message["gaps_lost"]),
+            deepest=int(message["deepest"]),
+            longest_call_us=float(message["longest_call_us"]),
         )
 
     def _compared(self, role: str) -> Message:

@@ -94,6 +94,8 @@ def _kernel(node: Handle) -> Counter[str]:
 
 def _context(node: Handle, kind: str) -> str:
     """What cuGraphNodeGetParams says, which there is from 13.2 on."""
+    if not hasattr(driver, "cuGraphNodeGetParams"):
+        return "not to be had: the bindings are older than 13.2"
     try:
         said: Any = check(driver.cuGraphNodeGetParams(node))
         for name in CONTEXT_FIELDS[kind]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from bench.gpu.programs import Made
@@ -51,6 +53,8 @@ def allocations(device: str) -> Made:
     def step() -> None:
         nonlocal count
         trained.step()
+        if not count and device == "cuda":
+            _require_allocator(os.environ.get("PYTORCH_ALLOC_CONF", ""))
         kept.extend(torch.full((1 << size,), size + count, device=device) for size in sizes)
         sums.append(float(sum(int(block[-1]) for block in kept)))
         del kept[::2]
@@ -61,6 +65,21 @@ def allocations(device: str) -> Made:
             torch.cuda.empty_cache()
 
     return Made(step=step, state=lambda: [*trained.state(), *state_of(sums, [])])
+
+
+def _require_allocator(settings: str) -> None:
+    """See to it that torch has taken what its environment says of its allocator.
+
+    Raises:
+        RuntimeError: it has not.
+    """
+    backend = torch.cuda.get_allocator_backend() if settings else ""
+    if "cudaMallocAsync" in settings and backend != "cudaMallocAsync":
+        raise RuntimeError(f"torch's allocator is {backend!r}, in spite of {settings}")
+    if "expandable_segments:True" in settings and not any(
+        segment.get("is_expandable") for segment in torch.cuda.memory_snapshot()
+    ):
+        raise RuntimeError(f"no segment of torch's is expandable, in spite of {settings}")
 
 
 def streams(device: str) -> Made:

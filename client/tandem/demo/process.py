@@ -88,8 +88,13 @@ class Worker:
         """By itself or by a signal."""
         return self._process.poll() is not None
 
-    def close(self) -> None:
-        """End it, at once if it still runs."""
+    def close(self, *, farewell_s: float = 0) -> None:
+        """End it, at once if it still runs; or so long after it hears nothing more from us."""
+        if farewell_s and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=farewell_s)
         _end_group(self._process)
 
     def log_tail(self) -> str:

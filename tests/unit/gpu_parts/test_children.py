@@ -3,6 +3,7 @@
 import os
 import select
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -71,3 +72,27 @@ def test_programs_that_talk_have_a_log_each(tmp_path):
         assert children.told(first, "step") == {"line": "go\n"}
 
     assert len(list((tmp_path / "logs").iterdir())) == 2
+
+
+def test_one_that_is_not_needed_any_more_may_leave_by_itself(tmp_path):
+    """Whoever kills a client of MPS may take its server along, and with it other clients."""
+    code = f"{SAYS}\nopen({str(tmp_path / 'left')!r}, 'w')"
+
+    with children.ready(SimpleNamespace(folder=tmp_path), python(code), os.environ):
+        pass
+
+    assert (tmp_path / "left").exists()
+
+
+@pytest.mark.parametrize(("left_s", "waited_s"), [(1000, 90.0), (40, 20.0), (4, 5.0)])
+def test_what_a_program_says_next_is_waited_for_as_long_as_the_part_has_time(
+    monkeypatch, left_s, waited_s
+):
+    asked = []
+    worker = SimpleNamespace(wait_for=lambda event, deadline_s: asked.append(deadline_s) or {})
+    progress = SimpleNamespace(end_s=lambda reserve_s: time.monotonic() + left_s)
+    monkeypatch.setattr(children, "progress", progress)
+
+    children.heard(worker, "ready")
+
+    assert asked == [waited_s]

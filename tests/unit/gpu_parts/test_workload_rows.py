@@ -176,3 +176,12 @@ def test_what_was_not_even_recorded_has_no_ratio():
     row = row_of(runs(observed=run(is_managed=False)))
 
     assert row["ratio_observed"] == "ran unshared"
+
+
+def test_a_ratio_comes_with_where_half_of_its_rounds_lie():
+    bare, managed = [100.0] * 5, [96.0, 97.0, 98.0, 99.0, 100.0]
+
+    row = row_of(runs(bare=run(rates=bare), managed=run(rates=managed)))
+
+    assert (row["ratio"], row["ratio_quartiles"]) == (0.98, [0.97, 0.99])
+    assert row_of(runs(managed=run(rates=[])))["ratio_quartiles"] == []
