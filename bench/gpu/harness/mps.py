@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,8 +41,7 @@ def mps(bench: Bench) -> Iterator[tuple[Place | None, str]]:
     if place.kind != "nvidia" or place.mode == "mps":
         yield replace(place, mode="mps"), ""
         return
-    folder = bench.folder / "mps"
-    folder.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="mps-", dir=bench.folder))  # one before it may hang
     with control_daemon(folder, os.environ) as (found, why):
         ours = {} if found is None else found.variables
         base_env = {**place.base_env, **ours}

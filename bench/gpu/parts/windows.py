@@ -112,13 +112,11 @@ def measure(bench: Bench) -> dict[str, Any]:
     for arm in OF_SLICES:
         figures[arm.name] = _arm(bench, slices, arm, end_s)
         bench.save(figures)
-    with mps(bench) as (place, why):
-        for arm in OF_MPS:
-            if place is None:
-                figures[arm.name] = {"why_not": why}
-                continue
-            figures[arm.name] = _arm(bench, place, arm, end_s)
-            bench.save(figures)
+    for arm in OF_MPS:
+        with mps(bench) as (place, why):  # each its own: a client that hung may spoil it for others
+            nothing = {"why_not": why}
+            figures[arm.name] = nothing if place is None else _arm(bench, place, arm, end_s)
+        bench.save(figures)
     arms = {name: found for name, found in figures.items() if isinstance(found, dict)}
     failed = [name for name, found in arms.items() if found.get("failed")]
     return {**figures, "verdict": verdict(arms), "ok": not failed or bench.where != GPU}
