@@ -385,9 +385,18 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
     with (out / "lock").open("w") as lock:  # two builds at once would tear ninja's logs
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = write_ninja(variant)
-        subprocess.run([str(tool), "--quiet", "-f", str(path), *goals], check=True, cwd=ROOT)
+        command = [str(tool), "-f", str(path), *goals]
+        # Who watches sees how far it is, on one line; a log gets what the compiler says alone.
+        if not (sys.stdout.isatty() and _has_work(command)):
+            command.append("--quiet")
+        subprocess.run(command, check=True, cwd=ROOT)
     known = {**targets(), **faulty_targets(), **test_targets()}
     return {n: out / known[n].output for n in names if n in known}
+
+
+def _has_work(command: list[str]) -> bool:
+    dry = subprocess.run([*command, "-n"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return "no work to do" not in dry.stdout
 
 
 def main() -> None:
