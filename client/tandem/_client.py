@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Real
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Protocol, Self, TypeVar
@@ -41,6 +42,7 @@ from tandem.errors import (
 )
 
 DEADLINE_S = 5.0
+LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
 
 _Request = TypeVar("_Request", contravariant=True)
@@ -58,6 +60,17 @@ class _Events(Stream, Protocol):
     def __iter__(self) -> Iterator[pb.JobEvent]: ...
 
 
+class _Services:
+    """What the daemon serves, on one channel."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.jobs = services.JobServiceStub(channel)
+        self.gpus = services.GpuServiceStub(channel)
+        self.daemon = services.DaemonServiceStub(channel)
+        self.partitions = services.PartitionServiceStub(channel)
+        self.policies = services.PolicyServiceStub(channel)
+
+
 class Client:
     """A connection to the daemon of this machine; use it as a context manager, or close it.
 
@@ -65,7 +78,7 @@ class Client:
     UnavailableError when no daemon answers, DeadlineError when it is too slow, AccessError when
     the caller's uid may not, NotFoundError for an unknown job, UsageError for a bad value,
     StateError once it is closed; or TypeError for a value of another type. Thread-safe. It
-    connects with the first call and survives a restart of the daemon.
+    connects with the first call, in a forked child anew, and survives a restart of the daemon.
 
         with tandem.Client() as client:
             for job in client.jobs():
@@ -77,16 +90,42 @@ class Client:
         self._place = _place(directory)
         if not fits_socket_address(self._place.rpc):
             raise UnavailableError(f"{self._place.rpc} is too long for a socket")
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """With nothing of a connection yet."""
+        self._pid = os.getpid()
         self._channel = grpc.insecure_channel(f"unix:{self._place.rpc}", options=_CHANNEL_OPTIONS)
-        self._jobs = services.JobServiceStub(self._channel)
-        self._gpus = services.GpuServiceStub(self._channel)
-        self._daemon = services.DaemonServiceStub(self._channel)
-        self._partitions = services.PartitionServiceStub(self._channel)
-        self._policies = services.PolicyServiceStub(self._channel)
+        self._services = _Services(self._channel)
         # Protects _login and _is_closed; held while connecting, never in a call.
         self._lock = threading.Lock()
-        self._is_closed = False
         self._login: Login | None = None
+
+    def _connected(self) -> "_Services":
+        if self._pid != os.getpid():  # what a fork has copied is the parent's to talk on
+            self._begin()
+        return self._services
+
+    @property
+    def _jobs(self) -> services.JobServiceStub:
+        return self._connected().jobs
+
+    @property
+    def _gpus(self) -> services.GpuServiceStub:
+        return self._connected().gpus
+
+    @property
+    def _daemon(self) -> services.DaemonServiceStub:
+        return self._connected().daemon
+
+    @property
+    def _partitions(self) -> services.PartitionServiceStub:
+        return self._connected().partitions
+
+    @property
+    def _policies(self) -> services.PolicyServiceStub:
+        return self._connected().policies
 
     def __enter__(self) -> Self:
         return self
@@ -241,6 +280,8 @@ class Client:
         Raises:
             UsageError: an unknown word, a bad value, or a promise of memory, which is for one job.
         """
+        if not isinstance(changes, Mapping):
+            raise TypeError(f"changes are a mapping of words to text, not {changes!r}")
         if not changes:
             raise UsageError(f"nothing to change; give {', '.join(_convert.CHANGES)}")
         said = {word: _text(text, word) for word, text in changes.items()}
@@ -260,6 +301,8 @@ class Client:
             StateError: a job has ended, and something else was waited for.
             UnavailableError: the daemon went away, or hangs; the jobs may go on.
         """
+        if deadline_s is not None:
+            _check_seconds(deadline_s, "deadline_s")
         arrived = {
             job.name: job for job in arrivals(self, names, until=until, deadline_s=deadline_s)
         }
@@ -318,7 +361,7 @@ class Client:
             StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
             UsageError: it is no layout, or names no GPU or profile that there is.
         """
-        request = pb.ApplyPartitionRequest(mig=mig, dry_run=dry_run)
+        request = pb.ApplyPartitionRequest(mig=_text(mig, "mig"), dry_run=dry_run)
         answer = self._call(self._partitions.ApplyPartition, request, deadline_s)
         return _convert.gpu_cut(answer)
 
@@ -455,6 +498,7 @@ def _text(value: object, what: str) -> str:
 
 
 def _cancel_request(name: str, signal: str, grace_s: float) -> pb.CancelJobRequest:
+    _check_number(grace_s, "grace_s")
     if not 0 <= grace_s < math.inf:
         raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 on")
     request = pb.CancelJobRequest(name=name, signal=_text(signal, "signal"))
@@ -468,9 +512,17 @@ def _yes_or_no(value: object) -> str:
     return "yes" if value else "no"
 
 
+def _check_number(value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{what} is a number of seconds, not {value!r}")
+
+
 def _check_seconds(value: float, what: str) -> None:
-    if not 0 < value < math.inf:
-        raise UsageError(f"{what} is {value}, not a number of seconds above 0")
+    _check_number(value, what)
+    if not 0 < value <= LONGEST_S:
+        raise UsageError(
+            f"{what} is {value}, not a number of seconds above 0, and at most {LONGEST_S:.0f}"
+        )
 
 
 def _left(end_s: float) -> float:

@@ -372,15 +372,33 @@ def _unmanaged(managed: set[int]) -> Iterator[Finding]:
         yield Finding(check="unmanaged processes", level=WARN, text=f"cannot be seen: {exc}")
         return
     others = sorted(running - managed)
+    elsewhere = [pid for pid in others if _has_shim(pid)]
+    bare = [pid for pid in others if pid not in elsewhere]
     if not others:
         yield Finding(check="unmanaged processes", level=OK, text="none")
-        return
-    yield Finding(
-        check="unmanaged processes",
-        level=WARN,
-        text=f"on a GPU without Tandem: pid {', '.join(map(str, others))}",
-        remedy="start them with `tandem run`; nothing holds them back",
-    )
+    if bare:
+        yield Finding(
+            check="unmanaged processes",
+            level=WARN,
+            text=f"on a GPU without Tandem: pid {', '.join(map(str, bare))}",
+            remedy="start them with `tandem run`; nothing holds them back",
+        )
+    if elsewhere:
+        yield Finding(
+            check="unmanaged processes",
+            level=WARN,
+            text="on a GPU under Tandem, and not attached to this daemon: pid "
+            + ", ".join(map(str, elsewhere)),
+            remedy="have one daemon for all who share a GPU: they are of another, or were refused",
+        )
+
+
+def _has_shim(pid: int) -> bool:
+    """Whether it was started under Tandem, as far as we may see that."""
+    try:
+        return f"/{_paths.SHIM.name}\n" in Path(f"/proc/{pid}/maps").read_text()
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _processes_of_nvml() -> set[int]:

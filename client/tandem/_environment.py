@@ -185,7 +185,16 @@ def _check_within_limit(request: Request, option: str, value: int | None) -> Non
         )
 
 
+def _is_id(name: str) -> bool:
+    digits = name.removeprefix("j-")
+    return digits not in ("", name) and set(digits) <= set("0123456789abcdef")
+
+
 def _check_names(request: Request) -> None:
+    if request.name and not request.name.strip():
+        raise UsageError("--name is blank; give it a letter, or leave it out")
+    if _is_id(request.name):
+        raise UsageError(f"--name {request.name!r} looks like the id of a job; choose another")
     for option, value in (("--name", request.name), ("--group", request.group)):
         if not value.isprintable():  # nor has it characters then that are no text
             raise UsageError(f"{option} {value!r} has characters that cannot be printed")

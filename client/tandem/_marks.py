@@ -5,9 +5,11 @@ They call the one function that the shim already loaded in this process exports
 """
 
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, wraps
 from itertools import count
+from numbers import Real
+from operator import index
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 # enum tandem_mark_kind
@@ -41,17 +43,29 @@ def memory_is_wanted() -> bool:
 
 
 def step(number: int = 0) -> None:
-    """Say that an iteration ended here; `number` is the program's own count of them."""
-    _mark(STEP, number)
+    """Say that an iteration ended here; `number` is the program's own count of them.
+
+    Raises:
+        TypeError: `number` is no whole number.
+    """
+    _mark(STEP, index(number))
 
 
-@contextmanager
-def phase(name: str) -> Iterator[None]:
+def phase(name: str) -> AbstractContextManager[None]:
     """Say that the block is one phase, such as "prefill" or "backward".
 
     with tandem.phase("prefill"): ...
+
+    Raises:
+        TypeError: `name` is no text.
     """
-    name_hash = fnv1a(name.encode())
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a phase is text, not {name!r}")
+    return _phase(fnv1a(name.encode(errors="replace")))
+
+
+@contextmanager
+def _phase(name_hash: int) -> Iterator[None]:
     _mark(PHASE_BEGIN, name_hash)
     try:
         yield
@@ -59,18 +73,21 @@ def phase(name: str) -> Iterator[None]:
         _mark(PHASE_END, name_hash)
 
 
-@contextmanager
-def critical(*, max_ms: float) -> Iterator[None]:
+def critical(*, max_ms: float) -> AbstractContextManager[None]:
     """Ask not to lose the GPU inside the block, for at most `max_ms` milliseconds.
 
     A wish: the daemon bounds it, and nothing tells whether it was granted.
 
     Raises:
+        TypeError: `max_ms` is no number.
         ValueError: `max_ms` is not positive.
     """
-    if not max_ms > 0:
-        raise ValueError(f"max_ms must be positive, not {max_ms}")
-    _mark(CRITICAL, 0, int(max_ms * _NS_PER_MS))
+    return _critical(_positive(max_ms, "max_ms"))
+
+
+@contextmanager
+def _critical(max_ms: float) -> Iterator[None]:
+    _mark(CRITICAL, 0, int(min(max_ms * _NS_PER_MS, _MASK)))
     try:
         yield
     finally:
@@ -90,10 +107,10 @@ def slo(
         def handle(request): ...
 
     Raises:
+        TypeError: `p99_ms` is no number.
         ValueError: `p99_ms` is not positive.
     """
-    if not p99_ms > 0:
-        raise ValueError(f"p99_ms must be positive, not {p99_ms}")
+    _positive(p99_ms, "p99_ms")
 
     def decorate(handle: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         from inspect import iscoroutinefunction
@@ -109,6 +126,14 @@ def slo(
         return marked
 
     return decorate
+
+
+def _positive(value: float, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):  # also one of numpy's
+        raise TypeError(f"{what} is a number of milliseconds, not {value!r}")
+    if not value > 0:
+        raise ValueError(f"{what} must be positive, not {value}")
+    return value
 
 
 def fnv1a(text: bytes) -> int:

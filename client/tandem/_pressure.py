@@ -57,8 +57,11 @@ def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1)
     it is never called.
 
     Raises:
+        TypeError: `callback` cannot be called.
         ValueError: `period_s` is not positive.
     """
+    if not callable(callback):
+        raise TypeError(f"the callback is to be called, and {callback!r} cannot be")
     if not period_s > 0:
         raise ValueError(f"period_s must be positive, not {period_s}")
     return MemoryWatch(callback, period_s=period_s)

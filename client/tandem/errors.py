@@ -13,7 +13,11 @@
 TypeError and ValueError of Python itself mean a programming mistake in the caller.
 """
 
+import errno
 from typing import NamedTuple
+
+#: What a write to a file ends with for want of room: a CapacityError, not a wrong name.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class TandemError(Exception):
@@ -42,7 +46,7 @@ class StateError(TandemError):
 
 
 class CapacityError(TandemError):
-    """There is no room: memory, processes, or a quota.
+    """There is no room: memory, processes, a quota, or a disk.
 
     Not raised inside a job: there the CUDA call returns `CUDA_ERROR_OUT_OF_MEMORY`.
     """

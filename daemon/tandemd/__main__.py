@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from tandem._text import printable
-from tandem.errors import BugError, TandemError, UsageError, exit_code
+from tandem.errors import BugError, StateError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
 from tandemd.config.config import DEFAULT_FILE, Config, files_of, load, unknown_gpus, unknown_names
 from tandemd.config.listing import listing
@@ -151,7 +151,8 @@ def serve(options: argparse.Namespace) -> None:
 
     Raises:
         UsageError: a wrong configuration or runtime directory, or no socket can be had.
-        StateError: another daemon has the runtime directory, or a library is missing.
+        StateError: another daemon has the runtime directory, or it was removed meanwhile; or a
+            library is missing.
         BugError: the loop died, or a thread that hears who comes.
     """
     # First of all: threads inherit the mask, and the main thread alone takes signals, by waiting.
@@ -180,7 +181,7 @@ def serve(options: argparse.Namespace) -> None:
         policy = config.scheduler.policy
         log.info("ready", runtime_dir=str(path), policy=policy, pid=os.getpid())
         notify(f"READY=1\nMAINPID={os.getpid()}")
-        _mind(daemon, options, signals)
+        _mind(daemon, directory, options, signals)
     finally:  # also where it did not start: native threads that still run would abort the exit
         notify("STOPPING=1")
         daemon.stop()
@@ -203,10 +204,24 @@ def configured(options: argparse.Namespace) -> Config:
     return config.overridden({key: value for key, value in wanted.items() if value is not None})
 
 
-def _mind(daemon: Daemon, options: argparse.Namespace, signals: set[signal.Signals]) -> None:
-    """Return when the daemon should end."""
+def _mind(
+    daemon: Daemon,
+    directory: RuntimeDir,
+    options: argparse.Namespace,
+    signals: set[signal.Signals],
+) -> None:
+    """Return when the daemon should end.
+
+    Raises:
+        StateError: nobody can reach it any more.
+    """
     period_s = watchdog_period_s()
     while daemon.is_alive():
+        if directory.is_lost:
+            raise StateError(
+                f"runtime directory '{directory.path}' was removed while jobs were served there; "
+                "they go on unshared until a daemon is started anew"
+            )
         number = taken_signal(signals, min(LOOK_S, period_s or LOOK_S))
         if number is None:
             if period_s is not None and daemon.is_fresh():

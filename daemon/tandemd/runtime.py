@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Mapping
@@ -72,8 +73,21 @@ class RuntimeDir:
                 f"runtime directory '{self.path}' is held by another tandemd, pid {holder}; "
                 "stop it or choose another with --runtime-dir"
             ) from None
-        os.ftruncate(self._lock_fd, 0)
-        os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._lock_fd, 0)
+            os.pwrite(self._lock_fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise UsageError(f"'{self.path / LOCK_FILE}': {error.strerror}") from error
+
+    @property
+    def is_lost(self) -> bool:
+        """Somebody removed it, or the lock: nobody finds us, and another daemon may take it."""
+        try:
+            there = os.stat(self.path / LOCK_FILE)
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ENOTDIR)
+        ours = os.fstat(self._lock_fd)
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
     def clean(self) -> None:
         """Remove the sockets; the lock file stays, for removing it would let two daemons in."""

@@ -35,7 +35,7 @@ from tandemd.core.events import (
     UsageSampled,
 )
 from tandemd.core.memory import minima
-from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec
+from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec, JobState
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import MODES, never_fits, not_yet, unfit, variables
 from tandemd.core.spec_ranges import MOST_NS
@@ -153,6 +153,8 @@ class Sessions:
         uid = connection.peer.uid
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
+        if not packet.only_asks:
+            self._take_place(connection, now_ns)
         if (refused := self._refusal(uid, packet, spec, gpus)) is not None:
             code, reason = refused
             if code == REFUSED_NOT_YET:  # nothing for the log: it asks again in a moment
@@ -186,6 +188,22 @@ class Sessions:
             job_id=job_id, job_class=spec.job_class, environment=environment, told="\n".join(told)
         )
         self.attach.send(connection, answer)
+
+    def _take_place(self, connection: Connection, now_ns: int) -> None:
+        """End the job that the same process has registered and that never had a process.
+
+        `tandem run ... -- tandem run ...` is one process that asks twice: the last word counts, and
+        what was promised to the first is not promised to others.
+        """
+        pid, uid = connection.peer.pid, connection.peer.uid
+        for number, job_id in list(self._launched.items()):
+            job = self._scheduler.jobs.get(job_id)
+            if job is None or job.uid != uid or self._launchers[job_id].pid != pid:
+                continue
+            if job.state is JobState.STARTING:
+                del self._launched[number], self._launchers[job_id]
+                log.info("registered anew by the same process", job=job.display_name, pid=pid)
+                self.note(JobExited(now_ns=now_ns, job_id=job_id))
 
     def _refusal(
         self, uid: int, packet: _native.Register, spec: JobSpec, gpus: frozenset[int]

@@ -1,7 +1,6 @@
 """The `tandem` command, and the only place where an exception becomes an exit code."""
 
 import atexit
-import errno
 import gc
 import importlib
 import io
@@ -15,10 +14,9 @@ from pathlib import Path
 import click
 
 from tandem._guarded import Guarded
-from tandem.errors import CapacityError, TandemError, exit_code
+from tandem.errors import NO_ROOM, CapacityError, TandemError, exit_code
 
 EXIT_INTERRUPTED = 130
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +144,7 @@ def main() -> int:
         _drop_output()
         return 0
     except OSError as exc:
-        if exc.filename is not None or exc.errno not in _NO_ROOM:
+        if exc.filename is not None or exc.errno not in NO_ROOM:
             raise  # nothing that was printed: a bug
         _drop_output()
         return _report(CapacityError(f"cannot write the output: {exc.strerror}"))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from tandem.errors import UsageError
+from tandem.errors import NO_ROOM, CapacityError, TandemError, UsageError
 
 STANDARD_OUTPUT = Path("-")
 
@@ -42,11 +42,19 @@ def refuse_unwritable(path: Path, what: str) -> None:
     raise UsageError(f"cannot write the {what} '{path}': {why}")
 
 
+def cannot_write(output: Path, failure: OSError) -> TandemError:
+    """What to raise: there is no room, or it was no file to write to."""
+    if failure.errno in NO_ROOM:
+        return CapacityError(f"cannot write '{output}': {failure.strerror}")
+    return UsageError(f"cannot write '{output}': {failure.strerror}; choose another -o")
+
+
 @contextmanager
 def written(output: Path) -> Iterator[TextIO]:
     """Yield the text file that becomes `output` once all is written; `-` is standard output.
 
     Raises:
+        CapacityError: there is no room for it.
         UsageError: it cannot be written; the text says why.
     """
     if output == STANDARD_OUTPUT:
@@ -56,7 +64,7 @@ def written(output: Path) -> Iterator[TextIO]:
         with replacing(output) as fresh, fresh.open("w", encoding="utf-8") as file:
             yield file
     except OSError as exc:
-        raise UsageError(f"cannot write '{output}': {exc.strerror}; choose another -o") from exc
+        raise cannot_write(output, exc) from exc
 
 
 @contextmanager

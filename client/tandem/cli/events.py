@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -59,8 +58,7 @@ def events(jobs: tuple[str, ...], follow: bool, kinds: tuple[str, ...], as_json:
       tandem events -f -k registered -k exited
       tandem events -f -k finding --json | jq -r '.job.name + " " + .rule'
     """
-    # However long there is nothing to say: who has seen enough is not to get an error.
-    with contextlib.suppress(KeyboardInterrupt), open_client() as client:
+    with open_client() as client:
         for event in _of(jobs, client, follow=follow):
             if kinds and event.kind not in kinds:
                 continue

@@ -54,7 +54,8 @@ def run(**options: Any) -> None:
 
     The command replaces this process: its output, signals and exit code are its own. Without a
     daemon it runs unshared, after one line of warning, until there is one; refused by the daemon it
-    does so for good, without any limit. Options come before the command.
+    does so for good, without any limit. Options come before the command. Of a `tandem run` that
+    becomes another one there is the job of the last.
 
     \b
     Exit code: that of the command, or

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tandem.cli._files import refuse_same, replacing
+from tandem.cli._files import cannot_write, refuse_same, replacing
 from tandem.cli._output import json_option
 from tandem.errors import UsageError
 
@@ -47,7 +47,7 @@ def timeline(place: Path, output: Path) -> None:
             count = write_perfetto(source, fresh)
             _refuse_other(source, count)
     except OSError as exc:
-        raise UsageError(f"cannot write '{output}': {exc.strerror}") from exc
+        raise cannot_write(output, exc) from exc
     early = ", which ends early: its disk was full" if source.ends_early else ""
     left_out = f", {source.skipped_lines} lines left out" if source.skipped_lines else ""
     click.echo(f"{output}: {count} operations{left_out}{early}; open it in ui.perfetto.dev")
@@ -79,7 +79,7 @@ def report(place: Path, output: Path, *, as_json: bool) -> None:
             summary = write_report(source, about, fresh)
             _refuse_other(source, summary.rows)
     except OSError as exc:
-        raise UsageError(f"cannot write '{output}': {exc.strerror}") from exc
+        raise cannot_write(output, exc) from exc
     left_out = notes(source, summary)
     if as_json:
         facts = {"output": str(output), "rows": summary.rows, "length_ns": summary.length_ns}

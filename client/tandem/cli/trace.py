@@ -13,7 +13,7 @@ from typing import BinaryIO, TextIO, TypeVar
 import click
 
 from tandem._text import printable
-from tandem.cli._files import refuse_same, written
+from tandem.cli._files import cannot_write, refuse_same, written
 from tandem.cli._launching import Launching
 from tandem.cli._parsed import Parsed
 from tandem.errors import UsageError
@@ -285,7 +285,8 @@ def record(output: Path, seconds: float) -> None:
 
     What the daemon knows, ten looks a second: a track a job with its share of the GPU, beside it
     its memory going to the host and back, and counters of what it holds and waits for. Nothing is
-    asked of the jobs. Single calls are what `tandem trace calls` records.
+    asked of the jobs. Single calls are what `tandem trace calls` records. Ctrl-C ends it early,
+    with what was recorded so far in the file, and exit code 130.
 
     \b
     Examples:
@@ -297,11 +298,17 @@ def record(output: Path, seconds: float) -> None:
     from tandem.report.series import since
 
     with open_client() as client:
-        begin_ns = client.memory_history().end_ns
-        time.sleep(seconds)
+        begin_ns, is_interrupted = client.memory_history().end_ns, False
+        try:
+            time.sleep(seconds)
+        except KeyboardInterrupt:  # what there is so far is worth keeping
+            is_interrupted = True
         history = since(client.memory_history(), begin_ns)
     with written(output) as file:
         write(history, file)
+    if is_interrupted:
+        click.echo(f"tandem: note: '{output}' has what was recorded so far", err=True)
+        raise KeyboardInterrupt
 
 
 def warn(recording: Recording, file: Path) -> None:
@@ -329,11 +336,11 @@ def _begin(path: Path, stream: BinaryIO, header: Header) -> FileWriter:
     try:
         return FileWriter(stream, header)
     except OSError as exc:
-        raise UsageError(f"cannot write '{path}': {exc.strerror}; choose another -o") from exc
+        raise cannot_write(path, exc) from exc
 
 
 def _create(path: Path) -> BinaryIO:
     try:
         return path.open("wb", buffering=0)
     except OSError as exc:
-        raise UsageError(f"cannot write '{path}': {exc.strerror}; choose another -o") from exc
+        raise cannot_write(path, exc) from exc

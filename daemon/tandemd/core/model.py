@@ -391,6 +391,12 @@ class Job:
         return f"j-{self.job_id:x}"
 
     @property
+    def title(self) -> str:
+        """The same with the name that somebody gave it, if any."""
+        name = self.spec.name
+        return f"{self.display_name} {name!r}" if name else self.display_name
+
+    @property
     def group_key(self) -> GroupKey:
         """Which group it belongs to; a group never crosses uids."""
         return self.home or self._own_key
@@ -545,10 +551,7 @@ class Group:
     @property
     def title(self) -> str:
         """Short name for stories: its jobs."""
-        return ", ".join(
-            f"{job.display_name} {job.spec.name!r}" if job.spec.name else job.display_name
-            for job in self.jobs.values()
-        )
+        return ", ".join(job.title for job in self.jobs.values())
 
     def tell(self, now_ns: int, line: str) -> None:
         """Add a line to the story of every job in it."""

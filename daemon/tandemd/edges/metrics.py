@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import (
 )
 
 from tandemd import __version__
-from tandemd.core.model import NO_LIMIT, JobState, Refusal, WaitReason
+from tandemd.core.model import NO_LIMIT, JobClass, JobState, Refusal, WaitReason
 from tandemd.core.watchdog.rule import RULES
 from tandemd.views import GpuView, JobView, MetricsView
 
@@ -319,7 +319,7 @@ def _of_daemon(view: MetricsView) -> Iterator[Metric]:
     yield info
     depth = GaugeMetricFamily(queue, DAEMON_METRICS[queue], labels=("class",))
     waiting = [job.spec.job_class for job in view.jobs if job.state is JobState.WAITING]
-    for job_class in sorted(set(waiting)):
+    for job_class in sorted(JobClass):  # also where none waits: a series that ends is no zero
         depth.add_metric([job_class.name.lower()], waiting.count(job_class))
     yield depth
     connected = GaugeMetricFamily(shims, DAEMON_METRICS[shims])

@@ -1,9 +1,11 @@
 """The client and the commands against a real daemon."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -328,3 +330,50 @@ def test_the_daemon_takes_the_request_of_run_as_it_is(daemon, client, runtime_di
     answer = _attach.register(runtime_dir / "attach.sock", request, command="x", timeout_s=20)
 
     assert isinstance(answer, _attach.Registered | _attach.Refused)
+
+
+def test_a_process_that_registers_again_has_the_job_of_the_last(client, runtime_dir):
+    def register(name):
+        asked = Request(name=name, memory_min_bytes=600 << 20)
+        return _attach.register(runtime_dir / "attach.sock", asked, command="x", timeout_s=20)
+
+    first, second = register("outer"), register("inner")
+
+    assert first.job_id != second.job_id
+    assert [job.display_name for job in client.jobs()] == ["inner"]
+    assert client.job("outer").state == "exited"
+
+
+def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_path):
+    output = tmp_path / "jobs.json"
+    # What Ctrl-C raises, at a moment that does not depend on the machine.
+    code = (
+        "import sys, time\n"
+        "from tandem.cli.__main__ import main\n"
+        "def sleep(_): raise KeyboardInterrupt\n"
+        "time.sleep = sleep\n"
+        f"sys.argv[1:] = ['trace', 'record', '-o', {str(output)!r}, '--seconds', '600']\n"
+        "sys.exit(main())\n"
+    )
+
+    done = tandem("run", "--", sys.executable, "-c", code)
+
+    assert done.returncode == 130
+    assert f"'{output}' has what was recorded so far" in done.stderr
+    assert "traceEvents" in json.loads(output.read_text())
+
+
+def test_a_forked_child_connects_anew(client, job):
+    assert client.jobs()
+    reading, writing = os.pipe()
+
+    if not (pid := os.fork()):
+        with suppress(BaseException):  # whatever it is: it must not go on as a test
+            os.write(writing, " ".join(one.name for one in client.jobs()).encode())
+        os._exit(0)
+    os.close(writing)
+
+    assert os.read(reading, 100).decode() == job
+    os.waitpid(pid, 0)
+    os.close(reading)
+    assert [one.name for one in client.jobs()] == [job]

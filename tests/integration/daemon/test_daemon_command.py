@@ -1,3 +1,5 @@
+import errno
+import os
 import re
 import shutil
 import signal
@@ -7,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_shim import PATIENCE_S
+from fake_shim import FLAG_RELEASED, FLAGS_OFFSET, PATIENCE_S
 from running_daemon import until
 
+from tandem.errors import UsageError
 from tandemd.daemon import RESTORE_S, STOP_S
+from tandemd.runtime import RuntimeDir
 from tandemd.unit import render
 
 PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
@@ -122,6 +126,32 @@ def test_a_runtime_directory_too_long_for_a_socket_is_refused(daemon):
 
     assert answer.returncode == 2
     assert "too long" in answer.stderr
+
+
+@pytest.mark.parametrize("is_taken", [False, True], ids=["removed", "another's"])
+def test_a_daemon_that_nobody_can_reach_any_more_ends_and_lets_its_jobs_go(daemon, is_taken):
+    daemon.start()
+    shim = daemon.shim()
+
+    shutil.rmtree(daemon.runtime)
+    if is_taken:  # another daemon might be on the same path already
+        daemon.runtime.mkdir()
+        (daemon.runtime / "tandemd.lock").touch()
+
+    assert daemon.process.wait(PATIENCE_S) == 4
+    assert shim.word(FLAGS_OFFSET) & FLAG_RELEASED
+    assert f"error: runtime directory '{daemon.runtime}' was removed" in daemon.log.read_text()
+    daemon.process = None
+
+
+def test_a_runtime_directory_without_room_is_refused(monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+
+    with pytest.raises(UsageError, match=r"tandemd\.lock': No space left on device"):
+        RuntimeDir(tmp_path / "rt")
 
 
 def test_help_has_examples_and_an_unknown_option_is_an_error(daemon):

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tandem._client import Client
+from tandem._pressure import on_memory_pressure
 from tandem.errors import StateError, UnavailableError, UsageError
 
 
@@ -55,7 +56,23 @@ def test_nothing_to_change_is_said_in_the_words_of_set(client):
         client.set("train")
 
 
-@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1, 0])
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda client: client.set_group("g", "priority=batch"), "changes are a mapping"),
+        (lambda client: client.wait("j", deadline_s="x"), "deadline_s is a number of seconds"),
+        (lambda client: client.jobs(deadline_s=None), "deadline_s is a number of seconds"),
+        (lambda client: client.cancel("j", grace_s="x"), "grace_s is a number of seconds"),
+        (lambda client: client.cut_gpu(3), "mig is text"),
+        (lambda _: on_memory_pressure(3), "3 cannot be"),
+    ],
+)
+def test_what_is_of_another_type_is_called_by_name(client, call, words):
+    with pytest.raises(TypeError, match=words):
+        call(client)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1, 0, 1e10])
 def test_a_deadline_is_a_time_to_come(client, seconds):
     with pytest.raises(UsageError, match=r"deadline_s is .*, not a number of seconds above 0"):
         client.jobs(deadline_s=seconds)

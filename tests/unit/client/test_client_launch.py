@@ -222,6 +222,17 @@ def test_a_name_that_moves_the_cursor_or_is_no_text_is_refused(shim, name):
         plan(launch(request=Request(name=name)), os.environ, uid=0)
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("  ", "is blank"), ("j-9d215", "looks like the id of a job"), ("j-x", "")]
+)
+def test_a_name_that_misleads_is_refused(shim, name, told):
+    if not told:
+        plan(launch(request=Request(name=name)), os.environ, uid=0)
+        return
+    with pytest.raises(UsageError, match=told):
+        plan(launch(request=Request(name=name)), os.environ, uid=0)
+
+
 @pytest.mark.parametrize(("require", "answer_s"), [(False, 1), (True, 20)])
 def test_a_busy_daemon_is_waited_for_longer_where_nothing_runs_without_it(
     shim, monkeypatch, require, answer_s

@@ -108,6 +108,25 @@ def test_bounds_must_be_positive(value):
         tandem.slo(p99_ms=value)
 
 
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lambda: tandem.step("x"),
+        lambda: tandem.step(1.5),
+        lambda: tandem.phase(3),
+        lambda: tandem.critical(max_ms="x"),
+        lambda: tandem.slo(p99_ms=None),
+    ],
+)
+@pytest.mark.parametrize("is_managed", [False, True])
+def test_what_is_of_another_type_is_refused_with_and_without_the_shim(request, mark, is_managed):
+    if is_managed:
+        request.getfixturevalue("shim")
+
+    with pytest.raises(TypeError):
+        mark()
+
+
 def test_requests_are_numbered_and_may_overlap(shim):
     @tandem.slo(p99_ms=50)
     def handle(depth):

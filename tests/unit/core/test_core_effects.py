@@ -168,3 +168,11 @@ def test_a_limit_below_what_it_holds_takes_nothing_from_it(limit_mib, warned):
     assert (
         told(talk, "memory_bytes") == ["it holds 300 MiB: it keeps that, and gets no more"] * warned
     )
+
+
+def test_where_no_gpu_is_known_nothing_is_said_of_a_limit():
+    talk = Talk()
+    talk.core.memory.line.capacity_bytes = {}
+    talk.register(1, memory_bytes=GIB)
+
+    assert told(talk, "memory_bytes") == []

@@ -149,7 +149,7 @@ def test_explain_says_why(talk):
     talk.share(2, key=7)
 
     assert "joined with j-2: they share memory or events of the gpu" in lines(talk, 1)
-    (together,) = [line for line in lines(talk, 2) if "held and released with" in line]
+    (together,) = [line for line in lines(talk, 2) if "held and released together with" in line]
     assert together.endswith("2 processes, which share memory or events of the gpu")
 
 
@@ -163,8 +163,8 @@ def test_jobs_that_name_one_group_are_together_and_those_of_another_uid_apart():
     talk.works(3)
 
     assert talk.open_processes() == {1, 2}
-    (together,) = [line for line in lines(talk, 2) if "held and released with" in line]
-    assert together.endswith("j-1, j-2: 2 processes of group 'torchrun:29500:none'")
+    (together,) = [line for line in lines(talk, 2) if "held and released together with" in line]
+    assert together.endswith("with j-1: 2 processes of group 'torchrun:29500:none'")
 
 
 def test_what_one_job_can_make_the_daemon_remember_is_bounded(talk):

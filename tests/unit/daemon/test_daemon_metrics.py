@@ -128,7 +128,8 @@ def test_a_name_that_somebody_chose_is_escaped():
 def test_the_queue_and_the_gpus_are_counted():
     gpu = {"gpu": "0", "UUID": "GPU-00000000-0000-0000-0000-000000000000"}
 
-    assert value("tandem_queue_depth", **{"class": "batch"}) == 1
+    classes = ("latency", "normal", "batch")
+    assert [value("tandem_queue_depth", **{"class": name}) for name in classes] == [0, 0, 1]
     assert value("tandem_shim_connected") == 1
     assert value("tandem_gpu_busy_ratio", **gpu) == 0.5
     assert value("tandem_gpu_memory_used_bytes", **gpu) == 4
@@ -145,7 +146,8 @@ def test_every_name_is_rendered_and_in_the_manual_and_no_other():
 def test_without_jobs_there_are_only_figures_of_the_daemon():
     empty = samples(MetricsView(policy="fair", jobs=(), gpus=()))
 
-    assert {sample.name for sample in empty} == {"tandem_build_info", "tandem_shim_connected"}
+    names = {"tandem_build_info", "tandem_queue_depth", "tandem_shim_connected"}
+    assert {sample.name for sample in empty} == names
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from recordings import Thread, file_of
 
 from tandem.cli.__main__ import tandem as command
-from tandem.errors import UsageError
+from tandem.errors import CapacityError, UsageError
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_an_export_that_fails_leaves_what_was_there(recording, tmp_path, monkeyp
 
     error, _ = run("trace", "export", "-o", output, recording)
 
-    assert isinstance(error, UsageError)
+    assert isinstance(error, CapacityError)
     assert "No space left on device" in str(error)
     assert (output.read_text(), sorted(p.name for p in tmp_path.iterdir())) == (
         "before",

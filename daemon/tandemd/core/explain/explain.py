@@ -59,7 +59,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     ending = explain_cancel(job, now_ns)
     lines = [
         *([summary] if ending else []),
-        *_facts(scheduler, group, found, now_ns),
+        *_facts(scheduler, job, group, found, now_ns),
         *memory_facts(job, scheduler.options, scheduler.memory.line.capacity_bytes),
     ]
     lines += request_lines(job, now_ns)
@@ -127,10 +127,14 @@ def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], tur
 
 
 def _facts(
-    scheduler: Scheduler, group: Group, found: tuple[list[Group], Turns] | None, now_ns: int
+    scheduler: Scheduler,
+    job: Job,
+    group: Group,
+    found: tuple[list[Group], Turns] | None,
+    now_ns: int,
 ) -> list[str]:
     options = scheduler.options
-    meant = frozenset(gpu for job in group.jobs.values() for gpu in job.meant_gpus)
+    meant = frozenset(gpu for one in group.jobs.values() for gpu in one.meant_gpus)
     substrate = SUBSTRATES[options.mode_of(group.gpus or meant)]
     lines = [
         f"{substrate.description}; policy {options.policy}",
@@ -139,7 +143,7 @@ def _facts(
     lines += [substrate.warning] if substrate.warning else []
     hindrances = {options.hindrance(gpu, options.mode_of([gpu])) for gpu in group.gpus}
     lines += sorted(hindrances - {""})
-    lines += _of_group(group)
+    lines += _of_group(group, job)
     lines += _iterations(group)
     if found is None:
         return lines
@@ -183,11 +187,13 @@ def _segments(options: Options, narrow: list[Group]) -> str:
     return f"{segments} segment{'' if segments == 1 else 's'}"
 
 
-def _of_group(group: Group) -> list[str]:
+def _of_group(group: Group, job: Job) -> list[str]:
     lines = []
     if len(group.jobs) > 1 or len(group.processes) > 1:
         count = f"{len(group.processes)} processes{_why_together(group)}"
-        lines.append(f"held and released with {group.title}: {count}")
+        others = [one.title for one in group.jobs.values() if one is not job]
+        with_whom = f"together with {', '.join(others)}" if others else "as one"
+        lines.append(f"held and released {with_whom}: {count}")
     if waiting := sum(p.usage.waiting_threads for p in group.processes.values()):
         lines.append(f"threads waiting now: {waiting}")
     if group.job_class is JobClass.LATENCY and (lingers := _lingers_ns(group)):
@@ -213,10 +219,13 @@ def _iterations(group: Group) -> list[str]:
     usages = [process.usage for process in group.processes.values()]
     lines = []
     if marked := sum(usage.steps for usage in usages):
-        lines.append(f"iterations: {marked} so far, marked by the job")
-    for usage in usages:
+        in_all = f" by all {len(usages)} processes" if len(usages) > 1 else ""
+        lines.append(f"iterations: {marked} so far{in_all}, marked by the job")
+    for process in group.processes.values():
+        usage, job = process.usage, group.jobs[process.job_id]
         if usage.iteration_ns:
             whose = "marked iterations" if usage.steps else "iterations found in what it submits"
+            whose += f" of {job.title}" if len(group.jobs) > 1 else ""
             each = f"{_ms(usage.iteration_ns)} and {usage.iteration_launches} launches each"
             lines.append(f"{whose}: {each}")
         if usage.phases:

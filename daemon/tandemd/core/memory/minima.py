@@ -36,7 +36,7 @@ def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, i
     """Why its limit limits nothing on any of `gpus`, or of all; empty: it does, or it has none."""
     sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
     limit_bytes, most_bytes = spec.memory_bytes, max(sizes, default=0)
-    if limit_bytes == NO_LIMIT or not all(sizes) or limit_bytes <= most_bytes:
+    if limit_bytes == NO_LIMIT or not sizes or not all(sizes) or limit_bytes <= most_bytes:
         return ""
     return f"{size_of(limit_bytes)} is more than the {size_of(most_bytes)} that the gpu has"
 
