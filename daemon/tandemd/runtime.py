@@ -54,7 +54,7 @@ class RuntimeDir:
         # anyway; the fallback in /tmp is nobody else's business.
         private = self.path.parent == Path("/tmp")
         try:
-            self.path.mkdir(parents=True)
+            self.path.mkdir()  # no path of which more is missing: that is a slip of the pen
             self.path.chmod(0o700 if private else 0o711)
         except FileExistsError:
             pass

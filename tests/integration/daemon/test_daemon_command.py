@@ -154,6 +154,14 @@ def test_a_runtime_directory_without_room_is_refused(monkeypatch, tmp_path):
         RuntimeDir(tmp_path / "rt")
 
 
+def test_a_runtime_directory_of_which_more_is_missing_is_a_slip(daemon):
+    answer = daemon.run("--runtime-dir", str(daemon.base / "rn" / "tandem"))
+
+    assert answer.returncode == 2
+    assert "rn/tandem': No such file or directory" in answer.stderr
+    assert not (daemon.base / "rn").exists()
+
+
 def test_help_has_examples_and_an_unknown_option_is_an_error(daemon):
     assert "examples:" in daemon.run("--help").stdout
     assert daemon.run("--polcy", "fair").returncode == 2
