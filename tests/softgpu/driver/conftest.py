@@ -16,9 +16,13 @@ from tandem import softgpu
 from tandem.softgpu._query import device_status
 
 CONFORMANCE = Path(__file__).parents[2] / "conformance"
+# What was imported is not looked through again: a fifth of a short program's time goes into that.
 PREAMBLE = """
-import ctypes, os, signal, sys, threading
+import ctypes, gc, os, signal, sys, threading
+gc.disable()
 from cuda.bindings import driver as cu
+gc.freeze()
+gc.enable()
 from gpu import NOT_READY, Gpu, address, ok, outside, refused, u32
 libcuda = ctypes.CDLL("libcuda.so.1")
 libcuda.softgpu_now_ns.restype = ctypes.c_uint64
