@@ -1,6 +1,5 @@
 """Client: one method for each thing a person or a scheduler may ask of the daemon."""
 
-import math
 import os
 import threading
 import time
@@ -60,15 +59,29 @@ class _Events(Stream, Protocol):
     def __iter__(self) -> Iterator[pb.JobEvent]: ...
 
 
-class _Services:
-    """What the daemon serves, on one channel."""
+class _Connection:
+    """To the daemon, of one process: what a fork has copied is the parent's to talk on."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
-        self.jobs = services.JobServiceStub(channel)
-        self.gpus = services.GpuServiceStub(channel)
-        self.daemon = services.DaemonServiceStub(channel)
-        self.partitions = services.PartitionServiceStub(channel)
-        self.policies = services.PolicyServiceStub(channel)
+    def __init__(self, place: RuntimeDir, inherited: "_Connection | None" = None) -> None:
+        self.pid = os.getpid()
+        self.inherited = inherited  # kept: what ends with it would be said on the parent's socket
+        self.channel = grpc.insecure_channel(f"unix:{place.rpc}", options=_CHANNEL_OPTIONS)
+        self.jobs = services.JobServiceStub(self.channel)
+        self.gpus = services.GpuServiceStub(self.channel)
+        self.daemon = services.DaemonServiceStub(self.channel)
+        self.partitions = services.PartitionServiceStub(self.channel)
+        self.policies = services.PolicyServiceStub(self.channel)
+        # Protects what follows; held while connecting, never in a call.
+        self.lock = threading.Lock()
+        self.login: Login | None = None
+        self.is_closed: bool = inherited is not None and inherited.is_closed
+
+    def forget_token(self) -> None:
+        """The next call logs in anew."""
+        with self.lock:
+            if self.login is not None:
+                self.login.close()
+                self.login = None
 
 
 class Client:
@@ -90,22 +103,13 @@ class Client:
         self._place = _place(directory)
         if not fits_socket_address(self._place.rpc):
             raise UnavailableError(f"{self._place.rpc} is too long for a socket")
-        self._is_closed = False
-        self._begin()
+        self._connection = _Connection(self._place)
 
-    def _begin(self) -> None:
-        """With nothing of a connection yet."""
-        self._pid = os.getpid()
-        self._channel = grpc.insecure_channel(f"unix:{self._place.rpc}", options=_CHANNEL_OPTIONS)
-        self._services = _Services(self._channel)
-        # Protects _login and _is_closed; held while connecting, never in a call.
-        self._lock = threading.Lock()
-        self._login: Login | None = None
-
-    def _connected(self) -> "_Services":
-        if self._pid != os.getpid():  # what a fork has copied is the parent's to talk on
-            self._begin()
-        return self._services
+    def _connected(self) -> _Connection:
+        connection = self._connection
+        if connection.pid != os.getpid():
+            connection = self._connection = _Connection(self._place, connection)
+        return connection
 
     @property
     def _jobs(self) -> services.JobServiceStub:
@@ -140,10 +144,11 @@ class Client:
 
     def close(self) -> None:
         """Give the token back and close the connection; a second time does nothing."""
-        with self._lock:
-            self._is_closed = True
-        self._forget_token()
-        self._channel.close()
+        connection = self._connected()
+        with connection.lock:
+            connection.is_closed = True
+        connection.forget_token()
+        connection.channel.close()
 
     def jobs(self, *, show_finished: bool = False, deadline_s: float = DEADLINE_S) -> list[Job]:
         """The jobs, oldest first; finished ones of the last minutes only when asked for."""
@@ -453,7 +458,7 @@ class Client:
                 if exc.code() is not grpc.StatusCode.UNAUTHENTICATED:
                     raise
             # The daemon started anew a moment ago and does not know the token; nothing was done.
-            self._forget_token()
+            self._connected().forget_token()
             return self._attempt(method, request, end_s)
 
     def _attempt(
@@ -463,27 +468,22 @@ class Client:
         return method(request, timeout=_left(end_s), metadata=metadata)
 
     def _metadata(self, deadline_s: float) -> _Metadata:
-        with self._lock:
-            if self._is_closed:
+        connection = self._connected()
+        with connection.lock:
+            if connection.is_closed:
                 raise StateError("this client is closed; make another")
-            if self._login is not None and not self._login.alive():
-                self._login.close()
-                self._login = None
-            if self._login is None:
+            if connection.login is not None and not connection.login.alive():
+                connection.login.close()
+                connection.login = None
+            if connection.login is None:
                 try:
                     timeout_s = min(deadline_s, DEADLINE_S)  # however long the call may take
-                    self._login = Login(self._place.login, timeout_s=timeout_s)
+                    connection.login = Login(self._place.login, timeout_s=timeout_s)
                 except UnavailableError as exc:
                     raise _absent(self._place, str(exc)) from exc
                 except DeadlineError as exc:
                     raise _late(self._place, str(exc)) from exc
-            return (("authorization", f"Bearer {self._login.token}"),)
-
-    def _forget_token(self) -> None:
-        with self._lock:
-            if self._login is not None:
-                self._login.close()
-                self._login = None
+            return (("authorization", f"Bearer {connection.login.token}"),)
 
 
 def _text(value: object, what: str) -> str:
@@ -499,8 +499,8 @@ def _text(value: object, what: str) -> str:
 
 def _cancel_request(name: str, signal: str, grace_s: float) -> pb.CancelJobRequest:
     _check_number(grace_s, "grace_s")
-    if not 0 <= grace_s < math.inf:
-        raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 on")
+    if not 0 <= grace_s <= LONGEST_S:
+        raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 to {LONGEST_S:.0f}")
     request = pb.CancelJobRequest(name=name, signal=_text(signal, "signal"))
     request.grace.FromNanoseconds(round(grace_s * 1e9))
     return request

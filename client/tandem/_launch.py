@@ -21,6 +21,7 @@ from typing import NoReturn
 from tandem import _attach, _environment, _paths
 from tandem._attach import Refused, Registered, Request, SilentError
 from tandem._environment import SHOWN, is_instance
+from tandem._text import printable
 from tandem.errors import StateError, TandemError, UnavailableError
 
 EXIT_FAILED = 125
@@ -248,7 +249,7 @@ def _warn(request: Request, answer: Registered) -> None:
     """Of what it asked for, and does not have."""
     asked, granted = request.priority, answer.priority
     for line in answer.told:
-        sys.stderr.write(f"tandem: warning: {line}\n")
+        sys.stderr.write(f"tandem: warning: {printable(line)}\n")
     if asked and granted and asked != granted:
         sys.stderr.write(
             f"tandem: warning: its priority is '{granted}', not '{asked}': uid {os.getuid()} may "

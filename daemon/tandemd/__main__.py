@@ -39,6 +39,11 @@ signals: TERM and INT release all jobs and end; HUP reads the configuration agai
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOOK_S = 0.5  # how often the main thread looks after the loop
 
+
+class LostDirectoryError(StateError):
+    """The runtime directory is gone, or another's by now."""
+
+
 log = structlog.get_logger("tandemd")
 
 
@@ -63,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TandemError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"error: {printable(line)}\n")
+        if isinstance(error, LostDirectoryError):
+            sys.stderr.flush()
+            os._exit(exit_code(error))  # at its end gRPC would remove what is at its socket's path
         sys.exit(exit_code(error))
 
 
@@ -193,6 +201,14 @@ def serve(options: argparse.Namespace) -> None:
     log.info("stopped")
 
 
+def _require(directory: RuntimeDir) -> None:
+    if gone := directory.why_lost():
+        raise LostDirectoryError(
+            f"runtime directory '{directory.path}': {gone} was removed while jobs were served "
+            "there; they go on unshared until a daemon is started anew"
+        )
+
+
 def configured(options: argparse.Namespace) -> Config:
     """The configuration with what the command line overrides.
 
@@ -213,15 +229,11 @@ def _mind(
     """Return when the daemon should end.
 
     Raises:
-        StateError: nobody can reach it any more.
+        LostDirectoryError: nobody can reach it any more.
     """
     period_s = watchdog_period_s()
     while daemon.is_alive():
-        if directory.is_lost:
-            raise StateError(
-                f"runtime directory '{directory.path}' was removed while jobs were served there; "
-                "they go on unshared until a daemon is started anew"
-            )
+        _require(directory)
         number = taken_signal(signals, min(LOOK_S, period_s or LOOK_S))
         if number is None:
             if period_s is not None and daemon.is_fresh():

@@ -149,6 +149,7 @@ class Daemon:
         self._spawn("login", login.run)
         rpc.start()
         self._stops += [rpc.stop, login.stop]
+        self._directory.has_sockets = True
 
     def _prove_sets(self) -> None:
         """In the background, after all that may want it: no job waits for what comes out."""
@@ -172,19 +173,25 @@ class Daemon:
         log.info("serving metrics", at=server.address)
 
     def stop(self) -> None:
-        """Release everybody and end all threads."""
-        for stop in self._stops:
+        """Release everybody and end all threads.
+
+        Of a lost runtime directory only that: what is at its path may be another daemon's, and so
+        would be the sockets, and the MPS, that are ended by their names.
+        """
+        is_lost = bool(self._directory.why_lost())
+        for stop in () if is_lost else self._stops:
             stop()
         if self._built.done() and self._built.exception() is None:
             self._loop.stop()
             self._attach.stop()
-        for thread in (self._core, *self._threads):
+        for thread in (self._core,) if is_lost else (self._core, *self._threads):
             with contextlib.suppress(RuntimeError):  # never started
                 thread.join(STOP_S)
         if self._built.done() and self._built.exception() is None:
             self._bring_back()
             self._loop.remembered.close(STOP_S)
-        self._directory.clean()
+        if not is_lost:
+            self._directory.clean()
 
     def is_alive(self) -> bool:
         """Whether the core still runs, and whoever comes is heard."""

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from tandem.errors import StateError, UsageError
 ATTACH_SOCKET = "attach.sock"
 LOGIN_SOCKET = "login.sock"
 RPC_SOCKET = "tandemd.sock"
+SOCKETS = (ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET)
 LOCK_FILE = "tandemd.lock"
 SUN_PATH_BYTES = 108
+RENEW_S = 3600.0  # how often the lock file is touched
 RUNTIME_DIR_VARIABLE = "TANDEM_RUNTIME_DIR"  # for a daemon that is not the usual one
 
 
@@ -40,6 +43,8 @@ class RuntimeDir:
             UsageError: it cannot be made or used, or belongs to somebody else.
         """
         self.path = path
+        self.has_sockets = False  # all are there, and are to stay
+        self._renewed_s = time.monotonic()
         if len(os.fsencode(path / ATTACH_SOCKET)) >= SUN_PATH_BYTES:
             raise UsageError(f"runtime directory '{path}' is too long a path for a socket")
         try:
@@ -79,18 +84,31 @@ class RuntimeDir:
         except OSError as error:
             raise UsageError(f"'{self.path / LOCK_FILE}': {error.strerror}") from error
 
-    @property
-    def is_lost(self) -> bool:
-        """Somebody removed it, or the lock: nobody finds us, and another daemon may take it."""
+    def why_lost(self) -> str:
+        """What somebody removed: nobody finds us, and another daemon may take its place. Or empty.
+
+        Once it is lost, nothing at this path is ours to remove.
+        """
+        now_s = time.monotonic()
+        if now_s - self._renewed_s >= RENEW_S:
+            self._renewed_s = now_s
+            os.utime(self._lock_fd)  # else cleaners of /tmp take it for something forgotten
         try:
             there = os.stat(self.path / LOCK_FILE)
         except OSError as error:
-            return error.errno in (errno.ENOENT, errno.ENOTDIR)
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                return ""
+            return f"'{LOCK_FILE}'" if self.path.is_dir() else "it"
         ours = os.fstat(self._lock_fd)
-        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+        if (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+            return f"'{LOCK_FILE}'"
+        sockets = SOCKETS if self.has_sockets else ()
+        gone = next((name for name in sockets if not (self.path / name).exists()), "")
+        return gone and f"'{gone}'"
 
     def clean(self) -> None:
         """Remove the sockets; the lock file stays, for removing it would let two daemons in."""
-        for name in (ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET):
+        self.has_sockets = False
+        for name in SOCKETS:
             with contextlib.suppress(OSError):  # not there, or none of ours
                 (self.path / name).unlink()

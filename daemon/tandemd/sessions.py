@@ -35,7 +35,7 @@ from tandemd.core.events import (
     UsageSampled,
 )
 from tandemd.core.memory import minima
-from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec, JobState
+from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import MODES, never_fits, not_yet, unfit, variables
 from tandemd.core.spec_ranges import MOST_NS
@@ -153,9 +153,8 @@ class Sessions:
         uid = connection.peer.uid
         spec = self._spec(uid, packet)
         gpus = self._gpu_index.named(packet.gpu)
-        if not packet.only_asks:
-            self._take_place(connection, now_ns)
-        if (refused := self._refusal(uid, packet, spec, gpus)) is not None:
+        before = self._registered_by(connection)
+        if (refused := self._refusal(uid, packet, spec, gpus, before)) is not None:
             code, reason = refused
             if code == REFUSED_NOT_YET:  # nothing for the log: it asks again in a moment
                 self.attach.send(connection, _native.encode_refused(code=code, reason=reason))
@@ -167,6 +166,8 @@ class Sessions:
         told = [why for why in without_effect if why]
         job_id = 0 if packet.only_asks else self._new_job_id()
         if job_id:
+            if before is not None:
+                self._end_launch(before, now_ns)
             self.commands[job_id] = packet.command
             self._launched[connection.number] = job_id
             self._launchers[job_id] = _target(connection)
@@ -189,26 +190,35 @@ class Sessions:
         )
         self.attach.send(connection, answer)
 
-    def _take_place(self, connection: Connection, now_ns: int) -> None:
-        """End the job that the same process has registered and that never had a process.
+    def _registered_by(self, connection: Connection) -> Job | None:
+        """The job that the same process has registered before and that never had a process.
 
-        `tandem run ... -- tandem run ...` is one process that asks twice: the last word counts, and
+        `tandem run ... -- tandem run ...` is one process that asks twice. The last word counts, and
         what was promised to the first is not promised to others.
         """
         pid, uid = connection.peer.pid, connection.peer.uid
-        for number, job_id in list(self._launched.items()):
+        for job_id, launcher in self._launchers.items():
             job = self._scheduler.jobs.get(job_id)
-            if job is None or job.uid != uid or self._launchers[job_id].pid != pid:
-                continue
-            if job.state is JobState.STARTING:
-                del self._launched[number], self._launchers[job_id]
-                log.info("registered anew by the same process", job=job.display_name, pid=pid)
-                self.note(JobExited(now_ns=now_ns, job_id=job_id))
+            if job is not None and launcher.pid == pid and job.uid == uid and not job.processes:
+                return job
+        return None
+
+    def _end_launch(self, job: Job, now_ns: int) -> None:
+        """It is the launch of another job now."""
+        self._launched = {n: job_id for n, job_id in self._launched.items() if job_id != job.job_id}
+        del self._launchers[job.job_id]
+        log.info("registered anew by the same process", job=job.display_name)
+        self.note(JobExited(now_ns=now_ns, job_id=job.job_id))
 
     def _refusal(
-        self, uid: int, packet: _native.Register, spec: JobSpec, gpus: frozenset[int]
+        self,
+        uid: int,
+        packet: _native.Register,
+        spec: JobSpec,
+        gpus: frozenset[int],
+        before: Job | None,
     ) -> tuple[int, str] | None:
-        """Which code and why, if the job is not to be started as it asks."""
+        """Which code and why, if the job is not to be started as it asks, in place of `before`."""
         options, unserved = self._scheduler.options, self.unserved(uid, gpus)
         never = self._no_such_gpu(packet.gpu) or never_fits(spec, gpus, options)
         if packet.asks_again and not never and (reason := not_yet(spec, gpus, options)):
@@ -218,7 +228,7 @@ class Sessions:
             why = f"it asks for isolation {spec.isolation}, but {unserved}"
         if why:
             return REFUSED_UNFIT, why
-        objection = self._scheduler.objection_to(spec, gpus=gpus)
+        objection = self._scheduler.objection_to(spec, before, gpus)
         if objection and minima.never_fits(spec, gpus, self._scheduler.memory.line.capacity_bytes):
             return REFUSED_UNFIT, objection
         if objection is None and packet.no_wait:

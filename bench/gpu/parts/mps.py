@@ -169,7 +169,7 @@ class _Part:
             found: Message = {"culprit": _did(culprit, "fault")["result"]}
             seen = _did(bystander, f"until {REFUSED_S * 1e3:.0f}")
             found |= {"bystander": seen["result"], "bystander_ms": seen["ms"], "status": status()}
-            found["newcomer"] = self._newcomer(env)
+            found["newcomer"], _ = self._newcomer(env)
             for worker in (bystander, culprit):
                 worker.tell("end")
                 worker.wait(deadline_s=QUIT_S)
@@ -179,18 +179,20 @@ class _Part:
         """What one that comes then is told, until that is no error or it has taken too long."""
         begin = time.monotonic()
         while True:
-            said, took_s = self._newcomer(env), time.monotonic() - begin
+            said, answered_s = self._newcomer(env)
+            took_s = answered_s - begin
             if said == SUCCESS or took_s > RECOVERED_S:
                 return {"afterwards": said, "afterwards_ms": round(took_s * 1e3, 1)}
             time.sleep(LOOK_S)
 
-    def _newcomer(self, env: Mapping[str, str]) -> str:
-        """What the driver says to one that comes now."""
+    def _newcomer(self, env: Mapping[str, str]) -> tuple[str, float]:
+        """What the driver says to one that comes now, and when, on the monotonic clock."""
         with children.talking(self._bench, self._command, env) as worker:
             try:
-                return str(worker.wait_for("ready", deadline_s=BEGUN_S)["result"])
+                said = str(worker.wait_for("ready", deadline_s=BEGUN_S)["result"])
             except WorkerError as failure:
-                return str(failure)
+                said = str(failure)
+            return said, time.monotonic()
 
     def _client(self, env: Mapping[str, str]) -> AbstractContextManager[tuple[Worker, Message]]:
         return children.ready(self._bench, self._command, env)

@@ -113,6 +113,9 @@ def measure(bench: Bench) -> dict[str, Any]:
         figures[arm.name] = _arm(bench, slices, arm, end_s)
         bench.save(figures)
     for arm in OF_MPS:
+        if time.monotonic() > end_s:
+            figures[arm.name] = {"failed": {"all": "not begun: no time was left"}}
+            continue
         with mps(bench) as (place, why):  # each its own: a client that hung may spoil it for others
             nothing = {"why_not": why}
             figures[arm.name] = nothing if place is None else _arm(bench, place, arm, end_s)

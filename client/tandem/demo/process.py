@@ -93,8 +93,7 @@ class Worker:
         if farewell_s and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=farewell_s)
+            _wait_unreaped(self._process, farewell_s)
         _end_group(self._process)
 
     def log_tail(self) -> str:
@@ -180,9 +179,18 @@ class Daemon:
         raise WorkerError(msg)
 
 
+def _wait_unreaped(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Until it has ended, and keep its number: that is also the one of what it started."""
+    end = time.monotonic() + seconds
+    while process.returncode is None and time.monotonic() < end:
+        if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        time.sleep(0.01)
+
+
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """Kill the process and what it started, then reap it."""
-    if process.poll() is None:
+    if process.returncode is None:  # not reaped yet: the number is still its own
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tandemd.core.explain.sets import why_no_set
-from tandemd.core.memory.minima import gpus_of, no_limit
+from tandemd.core.memory.minima import gpus_of, most_held_bytes, no_limit
 from tandemd.core.model import Job, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import said, why_no_share
@@ -48,7 +48,7 @@ def memory_without_effect(spec: JobSpec, gpus: frozenset[int], scheduler: Schedu
 
 
 def _over(job: Job) -> str:
-    held_bytes = sum(process.usage.device_bytes for process in job.processes.values())
+    held_bytes = most_held_bytes(job)
     if held_bytes <= job.spec.memory_bytes:
         return ""
     return f"it holds {size_of(held_bytes)}: it keeps that, and gets no more"

@@ -366,7 +366,8 @@ class Scheduler:
     ) -> str | None:
         """Why the minimum of a new job, or another one of a living job, cannot be promised.
 
-        `gpus`: that a new job is bound to; none: any will do.
+        `gpus`: that a new job is bound to; none: any will do. One that takes the place of `job`,
+        which has no process, has its promise too.
         """
         capacity_bytes = self.memory.line.capacity_bytes
         meant = {
@@ -380,7 +381,10 @@ class Scheduler:
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
             if told:
                 return told
-        room, bound = self._minima.left(capacity_bytes, job), gpus_of(job) if job else gpus
+        room, bound = (
+            self._minima.left(capacity_bytes, job),
+            (gpus_of(job) if job else gpus) or gpus,
+        )
         return objection(spec, room, bound, name=self.options.name_of)
 
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:

@@ -350,3 +350,6 @@ def test_more_minima_than_the_gpu_has_are_refused_at_the_start(place):
     )
     assert holder.end() == 0
     until(lambda: start(*within).returncode == 0, what="there is room again")
+    # What was promised to the outer one is not promised to others.
+    nested = ("--require", "--memory-min", "900MiB", "--", *words, "--require")
+    until(lambda: start(*nested).returncode == 0, what="it has its own promise")

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 
@@ -118,18 +117,18 @@ def test_a_client_survives_a_restart_of_the_daemon(client, daemon):
 
 def test_a_client_whose_token_is_void_logs_in_again(client, daemon):
     client.status()
-    client._login.token = VOID
+    client._connection.login.token = VOID
 
     assert client.status().pid == daemon.pid
-    assert client._login.token != VOID
+    assert client._connection.login.token != VOID
 
 
 def test_a_call_with_a_void_token_is_refused(client, monkeypatch):
     client.status()
-    client._login.token = VOID
+    client._connection.login.token = VOID
 
     with monkeypatch.context() as patch:
-        patch.setattr(client, "_forget_token", lambda: None)  # or it would log in again
+        patch.setattr(client._connection, "forget_token", lambda: None)  # or it would log in again
         with pytest.raises(AccessError, match="no valid token"):
             client.status()
 
@@ -334,7 +333,7 @@ def test_the_daemon_takes_the_request_of_run_as_it_is(daemon, client, runtime_di
 
 def test_a_process_that_registers_again_has_the_job_of_the_last(client, runtime_dir):
     def register(name):
-        asked = Request(name=name, memory_min_bytes=600 << 20)
+        asked = Request(name=name)
         return _attach.register(runtime_dir / "attach.sock", asked, command="x", timeout_s=20)
 
     first, second = register("outer"), register("inner")
@@ -363,17 +362,32 @@ def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_
     assert "traceEvents" in json.loads(output.read_text())
 
 
-def test_a_forked_child_connects_anew(client, job):
-    assert client.jobs()
+def of_a_child(what):
+    """What it returns in a forked child."""
     reading, writing = os.pipe()
-
     if not (pid := os.fork()):
-        with suppress(BaseException):  # whatever it is: it must not go on as a test
-            os.write(writing, " ".join(one.name for one in client.jobs()).encode())
+        try:
+            os.write(writing, str(what()).encode())
+        except BaseException as error:  # whatever it is: it must not go on as a test
+            os.write(writing, repr(error).encode())
         os._exit(0)
     os.close(writing)
-
-    assert os.read(reading, 100).decode() == job
+    with os.fdopen(reading) as told:
+        said = told.read()
     os.waitpid(pid, 0)
-    os.close(reading)
+    return said
+
+
+def test_a_forked_child_connects_anew(client, job):
+    assert client.pause(job)
+    client._connection.lock.acquire()  # as another thread may have it at the fork
+
+    def first_calls():
+        (there,) = client.wait(job, until="paused", deadline_s=20)  # by a watch
+        client.resume(job)
+        client.close()
+        return there.name
+
+    assert of_a_child(first_calls) == job
+    client._connection.lock.release()
     assert [one.name for one in client.jobs()] == [job]

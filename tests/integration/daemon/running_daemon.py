@@ -76,6 +76,15 @@ class RunningDaemon:
             check=False,
         )
 
+    @contextmanager
+    def stopped(self):
+        """It does nothing in there."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self, by=signal.SIGTERM):
         if self.process is None:
             return None

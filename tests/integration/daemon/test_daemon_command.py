@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from running_daemon import until
 
 from tandem.errors import UsageError
 from tandemd.daemon import RESTORE_S, STOP_S
-from tandemd.runtime import RuntimeDir
+from tandemd.runtime import RENEW_S, RuntimeDir
 from tandemd.unit import render
 
 PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
@@ -133,15 +134,47 @@ def test_a_daemon_that_nobody_can_reach_any_more_ends_and_lets_its_jobs_go(daemo
     daemon.start()
     shim = daemon.shim()
 
-    shutil.rmtree(daemon.runtime)
-    if is_taken:  # another daemon might be on the same path already
-        daemon.runtime.mkdir()
-        (daemon.runtime / "tandemd.lock").touch()
+    of_another = (
+        {"tandemd.lock", "attach.sock", "login.sock", "tandemd.sock"} if is_taken else set()
+    )
+    with daemon.stopped():  # another daemon might be on the same path before this one looks
+        shutil.rmtree(daemon.runtime)
+        if is_taken:
+            daemon.runtime.mkdir()
+        for name in of_another:
+            (daemon.runtime / name).touch()
 
     assert daemon.process.wait(PATIENCE_S) == 4
     assert shim.word(FLAGS_OFFSET) & FLAG_RELEASED
-    assert f"error: runtime directory '{daemon.runtime}' was removed" in daemon.log.read_text()
+    gone = "'tandemd.lock'" if is_taken else "it"
+    told = f"error: runtime directory '{daemon.runtime}': {gone} was removed"
+    assert told in daemon.log.read_text()
+    assert not is_taken or {path.name for path in daemon.runtime.iterdir()} == of_another
     daemon.process = None
+
+
+def test_a_daemon_whose_sockets_are_removed_ends_as_well(daemon):
+    daemon.start()
+
+    (daemon.runtime / "login.sock").unlink()
+
+    assert daemon.process.wait(PATIENCE_S) == 4
+    assert "'login.sock' was removed" in daemon.log.read_text()
+    daemon.process = None
+
+
+def test_the_lock_file_is_touched_now_and_then(monkeypatch, tmp_path):
+    directory = RuntimeDir(tmp_path / "rt")
+    lock = tmp_path / "rt" / "tandemd.lock"
+    os.utime(lock, (0, 0))
+    assert directory.why_lost() == ""
+    assert lock.stat().st_mtime == 0
+
+    later_s = time.monotonic() + RENEW_S
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
+
+    assert directory.why_lost() == ""
+    assert lock.stat().st_mtime > 0
 
 
 def test_a_runtime_directory_without_room_is_refused(monkeypatch, tmp_path):

@@ -84,6 +84,21 @@ def test_one_that_is_not_needed_any_more_may_leave_by_itself(tmp_path):
     assert (tmp_path / "left").exists()
 
 
+def test_what_one_that_leaves_by_itself_has_started_ends_with_it(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    begin = f"import subprocess\nkept = open({str(pipe)!r}, 'w')\n"
+    begin += "subprocess.Popen(['sleep', '600'], pass_fds=[kept.fileno()])\n"
+
+    with children.ready(SimpleNamespace(folder=tmp_path), python(begin + SAYS), os.environ):
+        pass
+
+    assert select.select([reader], [], [], PATIENCE_S)[0]
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
 @pytest.mark.parametrize(("left_s", "waited_s"), [(1000, 90.0), (40, 20.0), (4, 5.0)])
 def test_what_a_program_says_next_is_waited_for_as_long_as_the_part_has_time(
     monkeypatch, left_s, waited_s

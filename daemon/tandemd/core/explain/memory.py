@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tandemd.core.memory.checkpoints import RETRY_NS, Move
 from tandemd.core.memory.line import Waiter
 from tandemd.core.memory.memories import memory_of
-from tandemd.core.memory.minima import gpus_of, no_limit
+from tandemd.core.memory.minima import gpus_of, most_held_bytes, no_limit
 from tandemd.core.memory.refusals import refusals
 from tandemd.core.memory.releases import is_released
 from tandemd.core.model import NO_LIMIT, Group, Job, Options
@@ -56,10 +56,11 @@ def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) 
     if job.paused and used_bytes and not (spec.swappable or spec.checkpoint):
         lines.append("its memory stays on the gpu: it was not started with --swappable")
     if spec.memory_bytes < NO_LIMIT:
+        most_bytes = most_held_bytes(job)
         over = ": it is over it, keeps what it has and gets no more" * (
-            used_bytes > spec.memory_bytes
+            most_bytes > spec.memory_bytes
         )
-        limit = f"holds {size_of(used_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
+        limit = f"holds {size_of(most_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
         lines.append(limit)
     if why := no_limit(spec, gpus_of(job), capacity_bytes):
         lines.append(f"its limit of memory limits nothing: {why}")

@@ -6,6 +6,7 @@ GPU yet may come to any of them; until then it is counted where most is left, bu
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tandemd.core.memory.memories import memory_of
@@ -18,6 +19,15 @@ LAPSE_NS = 300_000_000_000  # from `tandem run` to the first use of the GPU it m
 def gpus_of(job: Job) -> frozenset[int]:
     """The GPUs its processes use."""
     return frozenset(gpu for process in job.processes.values() for gpu in process.gpus)
+
+
+def most_held_bytes(job: Job) -> int:
+    """What its processes hold on one of its GPUs, at most: its limit is one for each by itself."""
+    held: dict[int, int] = defaultdict(int)
+    for process in job.processes.values():
+        for gpu in process.gpus:  # where on several it has its memory is not known
+            held[gpu] += process.usage.device_bytes
+    return max(held.values(), default=0)
 
 
 def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> int | None:
