@@ -15,6 +15,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
+import structlog
+
 from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
 from tandemd.config.config import Privacy
@@ -39,6 +41,7 @@ from tandemd.core.space.layouts import parse_layout
 from tandemd.core.space.mps_clients import beside_mps
 from tandemd.core.space.partition import parts_of
 from tandemd.core.space.sm_counts import given_sms
+from tandemd.core.spec_words import changes_of
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts
@@ -69,6 +72,8 @@ Answer = TypeVar("Answer")
 
 MAX_WATCHERS, MAX_WATCHERS_PER_UID = 32, 8
 MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
+log = structlog.get_logger("tandemd")
+
 MOST_EVENTS = 10_000  # in an answer: some megabytes
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
@@ -243,6 +248,7 @@ class Desk:
             jobs = self._chosen(uid, whom)
             event = JobPaused if paused else JobResumed
             for job in jobs:
+                log.info("paused" if paused else "resumed", job=job.display_name, uid=uid)
                 self._loop.handle(event(now_ns=self._loop.clock.now_ns(), job_id=job.job_id))
             return [self._view(uid, job) for job in jobs]
 
@@ -264,6 +270,7 @@ class Desk:
             problems = [self._not_signalled(job) for job in jobs]
             now_ns = self._loop.clock.now_ns()
             for job in jobs:
+                log.info("cancelled", job=job.display_name, uid=uid)
                 self._loop.handle(
                     JobCancelled(now_ns=now_ns, job_id=job.job_id, signal=signal, grace_ns=grace_ns)
                 )
@@ -292,6 +299,8 @@ class Desk:
             wanted = [(job, self._wanted(uid, job, changes, etag)) for job in jobs]
             now_ns = self._loop.clock.now_ns()
             for job, spec in wanted:
+                changed = changes_of(job.spec, spec)
+                log.info("changed", job=job.display_name, uid=uid, what=changed)
                 self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
             core = self._loop.scheduler
             return [
@@ -338,11 +347,12 @@ class Desk:
             raise AccessError(f"uid {uid} may not change the policy; ask an admin")
 
         def answer() -> str:
-            now_ns = self._loop.clock.now_ns()
+            now_ns, before = self._loop.clock.now_ns(), self._loop.scheduler.options.policy
             try:
                 self._loop.handle(PolicyChanged(now_ns=now_ns, policy=name))
             except UnknownPolicyError as error:
                 raise NotFoundError(str(error)) from error
+            log.info("policy set", uid=uid, policy=name, before=before)
             return self._loop.scheduler.options.policy
 
         return self._loop.ask(answer)

@@ -556,7 +556,11 @@ class Scheduler:
         if isinstance(event, PlanFound):
             self._structure_changed |= self.divisions.take(event, self.islands)
             return
-        self.policy = policy_named(event.policy)
+        policy = policy_named(event.policy)
+        if policy is not self.policy:  # what somebody got by other rules is not his debt by these
+            for group in self.groups.values():
+                group.virtual_ns = 0.0
+        self.policy = policy
         self.options = replace(self.options, policy=event.policy)
         self.turns.clear()
         if not self.policy.by_lanes:

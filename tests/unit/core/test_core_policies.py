@@ -39,6 +39,35 @@ def test_fair_does_not_save_up_idle_time():
     assert got[1] >= 70
 
 
+@pytest.mark.parametrize("before", ["fifo", "priority"])
+def test_what_was_got_under_another_policy_is_no_debt_under_fair(before):
+    talk = Talk(Options(policy=before))
+    talk.attach(1, NORMAL if before == "priority" else BATCH)
+    talk.attach(2, BATCH)
+    run(talk, (1, 2), 5000)
+    talk.update(1, job_class=BATCH)
+
+    talk.policy("fair")
+    got = run(talk, (1, 2), 200)
+
+    assert got[1] >= 70
+    assert got[2] >= 70
+
+
+def test_the_same_policy_once_more_forgives_nothing():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, NORMAL)
+    talk.attach(2, BATCH)
+
+    got = {1: 0, 2: 0}
+    for _ in range(100):  # as many times as the configuration is read again
+        talk.policy("fair")
+        for process_id, ms in run(talk, (1, 2), 20).items():
+            got[process_id] += ms
+
+    assert got[1] / got[2] == pytest.approx(4, rel=0.3)
+
+
 def test_fifo_serves_the_earliest_job_until_it_has_no_work():
     talk = Talk(Options(policy="fifo"))
     talk.attach(1, BATCH)
