@@ -37,6 +37,7 @@ examples:
 signals: TERM and INT release all jobs and end; HUP reads the configuration again
 """
 LOG_LEVELS = ("debug", "info", "warning", "error")
+CLOCK_VARIABLES = ("TANDEM_CLOCK", "TANDEM_SOFTGPU_CLOCK")
 LOOK_S = 0.5  # how often the main thread looks after the loop
 
 
@@ -108,6 +109,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add = parser.add_argument
+    is_virtual = any(os.environ.get(name) == "virtual" for name in CLOCK_VARIABLES)
     add("--config", type=Path, metavar="FILE", help="default /etc/tandem/config.toml, if present")
     add("--runtime-dir", type=_folder, metavar="DIR", help="where its sockets are")
     add("--policy", choices=sorted(POLICIES), help="instead of the configured one")
@@ -120,9 +122,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add(
         "--clock",
         choices=("monotonic", "softgpu"),
-        default="softgpu" if os.environ.get("TANDEM_CLOCK") == "virtual" else "monotonic",
+        default="softgpu" if is_virtual else "monotonic",
         help="softgpu: that of the software GPU, virtual or real as it says; default monotonic, "
-        "or softgpu with TANDEM_CLOCK=virtual",
+        f"or softgpu where {' or '.join(CLOCK_VARIABLES)} is virtual",
     )
     add("--log-level", choices=LOG_LEVELS, default="info")
     add("--foreground", action="store_true", help="accepted for scripts; it never forks")

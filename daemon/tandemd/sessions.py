@@ -425,6 +425,11 @@ class Sessions:
             )
         if self._clock_kind == CLOCK_VIRTUAL != hello.clock:
             return "the daemon runs on the software GPU's virtual clock, the process does not"
+        if self._clock_kind == CLOCK_MONOTONIC and hello.clock == CLOCK_VIRTUAL:
+            return (
+                "it counts in the software GPU's virtual time, and the daemon does not; "
+                "start tandemd with --clock softgpu"
+            )
         # It would take each sign of life of ours for old, or for nonsense, and never be held.
         if self._clock_kind == CLOCK_MONOTONIC and has_other_clock(peer.pid):
             return "its clock is not the daemon's: it is in a time namespace with another offset"

@@ -28,6 +28,7 @@ REQUEST = struct.Struct("=IIQQQII64s64s")
 GATE_OFFSET, FLAGS_OFFSET, WINDOW_OFFSET, CLASS_OFFSET, MASK_OFFSET = 64, 68, 72, 76, 96
 WAITS_OFFSET, SLOTS_OFFSET = 192, 4096
 FLAG_HONOUR_PRESENCE, FLAG_RELEASED = 1, 4
+MONOTONIC, VIRTUAL = 0, 1  # wire::ClockKind
 STATE_HEADER_BYTES = 64
 TICKS_OFFSET = 64 + 16  # ns_per_tick_q32, tick_base_ns, tick_base
 RING_OFFSET, RINGS_OFFSET, RING_RECORDS = 5 * 4096, 6 * 4096, 1024
@@ -43,8 +44,8 @@ def request(*, job_class=NORMAL, swappable=0, name="", group=""):
     return REQUEST.pack(job_class, 0, 0, 0, 0, 0, asked, name.encode(), group.encode())
 
 
-def hello(*, job_id=0, layouts=(1, 1), version=1, devices=(), **asked):
-    head = struct.pack("=IIIIQ", *layouts, 0x000100, 1, job_id)
+def hello(*, job_id=0, layouts=(1, 1), version=1, devices=(), clock=MONOTONIC, **asked):
+    head = struct.pack("=IIIIQ", *layouts, 0x000100, clock, job_id)
     return packet(
         HELLO,
         head

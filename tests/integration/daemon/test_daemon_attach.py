@@ -26,6 +26,7 @@ from fake_shim import (
     REGISTERED,
     SHARED,
     USES,
+    VIRTUAL,
     WELCOME,
     WINDOW_OFFSET,
     YES,
@@ -78,6 +79,12 @@ def test_a_newcomer_is_welcomed_before_it_is_shown_its_peers(daemon):
     assert (kind, struct.unpack("=II", body), len(fds)) == (PRESENCE, (0, LATENCY), 1)
     until(lambda: batch.presence_mask == 1, what="the mask names the presence entry")
     assert not latency.is_held
+
+
+def test_a_process_in_virtual_time_is_refused_by_a_daemon_in_real_time(daemon):
+    _, reason = daemon.start().connect().refusal(hello(clock=VIRTUAL))
+
+    assert "start tandemd with --clock softgpu" in reason
 
 
 @pytest.mark.parametrize(
