@@ -10,11 +10,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tandem import _mps
 
 ANSWER_S = 2.0
 GREEN_SINCE = 12050  # streams of green contexts, cuGreenCtxStreamCreate, are new in CUDA 12.5
+# The least that a set has, by the major compute capability (CUDA driver API, "Green Contexts").
+_LEAST_SMS, LEAST_SMS = {6: 1, 7: 2, 8: 4}, 8
 DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS = range(4)  # NVML_COMPUTEMODE_*
 COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
 
@@ -29,6 +32,8 @@ class GpuFacts:
     has_mig_on: bool | None = None  # None: it has no MIG
     instances: int = 0  # of MIG
     is_software: bool = False
+    sm_count: int = 0  # 0: not known
+    major: int = 0  # of its compute capability; 0: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,13 @@ def _has_green_contexts(_gpu: GpuFacts, machine: Machine) -> str:
     return f"streams of green contexts need CUDA 12.5, and the driver has {major}.{minor}"
 
 
+def _has_two_sets(gpu: GpuFacts, _machine: Machine) -> str:
+    least = _LEAST_SMS.get(gpu.major, LEAST_SMS)
+    if not 0 < gpu.sm_count < 2 * least:
+        return ""
+    return f"two sets of SMs take {2 * least}, and it has {gpu.sm_count}"
+
+
 def _can_be_cut(gpu: GpuFacts, _machine: Machine) -> str:
     return "this gpu has no MIG" if gpu.has_mig_on is None else ""
 
@@ -96,7 +108,7 @@ _MPS = (_is_whole, _takes_a_context, _has_mps, _is_served_by_mps)
 CHECKS: Mapping[str, tuple[Check, ...]] = {
     "time": (_is_whole, _takes_two_contexts),
     "mps": _MPS,
-    "mps+green": (*_MPS, _has_green_contexts),
+    "mps+green": (*_MPS, _has_green_contexts, _has_two_sets),
     "mig": (_can_be_cut, _is_cut),
 }
 
@@ -152,6 +164,8 @@ def gpus_of_nvml() -> Sequence[GpuFacts]:
             has_mig_on=has_mig_on,
             instances=_instances(device) if has_mig_on else 0,
             is_software="Tandem Software GPU" in _text(name),
+            sm_count=sm_count_of(nvml, device),
+            major=_major(nvml, device),
         )
 
     try:
@@ -159,6 +173,26 @@ def gpus_of_nvml() -> Sequence[GpuFacts]:
         return [facts(index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as exc:
         raise OSError(str(exc)) from exc
+
+
+def sm_count_of(nvml: Any, device: object) -> int:  # noqa: ANN401 - a module
+    """Its multiprocessors; 0: NVML does not say.
+
+    NVML counts cores; what a multiprocessor has of them depends on the architecture.
+    """
+    try:
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(device)
+        cores = int(nvml.nvmlDeviceGetNumGpuCores(device))
+    except (nvml.NVMLError, AttributeError):
+        return 0
+    return cores // (64 if (major, minor) in {(6, 0), (7, 0), (7, 5), (8, 0)} else 128)
+
+
+def _major(nvml: Any, device: object) -> int:  # noqa: ANN401 - a module
+    try:
+        return int(nvml.nvmlDeviceGetCudaComputeCapability(device)[0])
+    except (nvml.NVMLError, AttributeError):
+        return 0
 
 
 def _text(said: str | bytes) -> str:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import structlog
 
+from tandem._fitness import sm_count_of
 from tandemd.core.memory.memories import COMPUTE_INSTANCES, MOST_GPUS
 
 SOFTWARE_NAME = "Tandem Software GPU"
@@ -223,7 +224,7 @@ class NvmlInventory:
             product_name=_text(nvml.nvmlDeviceGetName(handle)),
             driver=self._driver(),
             memory_total_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            sm_count=self._sm_count(handle),
+            sm_count=sm_count_of(self._nvml, handle),
             bandwidth_bytes_per_s=self._bandwidth(handle),
             numa_node=self._numa_node(handle),
         )
@@ -254,16 +255,6 @@ class NvmlInventory:
             return 2 * clock * 1_000_000 * int(nvml.nvmlDeviceGetMemoryBusWidth(handle)) // 8
         except (nvml.NVMLError, AttributeError):
             return 0
-
-    def _sm_count(self, handle: object) -> int:
-        # NVML counts cores; what a multiprocessor has of them depends on the architecture.
-        nvml = self._nvml
-        try:
-            major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-            cores = int(nvml.nvmlDeviceGetNumGpuCores(handle))
-        except (nvml.NVMLError, AttributeError):
-            return 0
-        return cores // (64 if (major, minor) in {(6, 0), (7, 0), (7, 5), (8, 0)} else 128)
 
 
 def numa_node_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int | None:

@@ -80,6 +80,9 @@ WHOLE = Machine(uid=1000, cuda_version=13000, can_start_mps=True)
         ({}, {"cuda_version": 12040}, "mps+green", "need CUDA 12.5, and the driver has 12.4"),
         ({}, {"cuda_version": 12030}, "mps", ""),
         ({}, {"cuda_version": 12050}, "mps+green", ""),
+        ({"sm_count": 8, "major": 9}, {}, "mps+green", "two sets of SMs take 16, and it has 8"),
+        ({"sm_count": 16, "major": 9}, {}, "mps+green", ""),
+        ({"sm_count": 8, "major": 8}, {}, "mps+green", ""),
     ],
 )
 def test_what_keeps_a_mode_from_working_is_told(gpu, machine, mode, why):
