@@ -152,8 +152,10 @@ def _facts(
     quantum_ns = scheduler.policy.quantum_ns(options)
     if quantum_ns and group.step_cost_ns and len(island) > 1:
         turn = _ms(max(quantum_ns, group.turn_ns))
+        # Where memory is exchanged a turn is longer, and how much is known of who has it.
+        least = "" if group.turn_ns else "at least " * any(one.turn_ns for one in island)
         lines.append(
-            f"its turns of {turn} end with an iteration where one is near: "
+            f"its turns of {least}{turn} end with an iteration where one is near: "
             f"{_ms(group.step_cost_ns)} of gpu time each"
         )
     others = [g for g in island if g is not group]
