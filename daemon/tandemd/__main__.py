@@ -161,8 +161,8 @@ def serve(options: argparse.Namespace) -> None:
 
     Raises:
         UsageError: a wrong configuration or runtime directory, or no socket can be had.
-        StateError: another daemon has the runtime directory, or it was removed meanwhile; or a
-            library is missing.
+        LostDirectoryError: the runtime directory was removed, or is another daemon's by now.
+        StateError: another daemon has it, or a library is missing.
         BugError: the loop died, or a thread that hears who comes.
     """
     # First of all: threads inherit the mask, and the main thread alone takes signals, by waiting.
@@ -195,6 +195,7 @@ def serve(options: argparse.Namespace) -> None:
     finally:  # also where it did not start: native threads that still run would abort the exit
         notify("STOPPING=1")
         daemon.stop()
+    _require(directory)  # also where a signal was quicker: what is left running ends with us
     if daemon.failure is not None:
         raise BugError(
             f"a thread that nothing goes on without died: {daemon.failure!r}; "

@@ -15,7 +15,7 @@ from running_daemon import until
 
 from tandem.errors import UsageError
 from tandemd.daemon import RESTORE_S, STOP_S
-from tandemd.runtime import RENEW_S, RuntimeDir
+from tandemd.runtime import RENEW_S, SOCKETS, RuntimeDir
 from tandemd.unit import render
 
 PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
@@ -150,6 +150,21 @@ def test_a_daemon_that_nobody_can_reach_any_more_ends_and_lets_its_jobs_go(daemo
     told = f"error: runtime directory '{daemon.runtime}': {gone} was removed"
     assert told in daemon.log.read_text()
     assert not is_taken or {path.name for path in daemon.runtime.iterdir()} == of_another
+    daemon.process = None
+
+
+def test_a_daemon_that_is_to_end_leaves_what_is_at_its_path_by_then(daemon):
+    daemon.start()
+
+    with daemon.stopped():
+        shutil.rmtree(daemon.runtime)
+        daemon.runtime.mkdir()
+        for name in SOCKETS:
+            (daemon.runtime / name).touch()
+        daemon.process.send_signal(signal.SIGTERM)
+
+    assert daemon.process.wait(PATIENCE_S) == 4
+    assert {path.name for path in daemon.runtime.iterdir()} == set(SOCKETS)
     daemon.process = None
 
 
