@@ -161,22 +161,22 @@ def decode_answer(packet: bytes) -> Registered | Refused:
     body = packet[HEADER.size :]
     if kind == TYPE_REGISTERED and len(body) >= REGISTERED.size:
         text = body[REGISTERED.size :]
-        pairs = (line.partition("=") for line in _lines(text[:ENVIRONMENT_BYTES]))
+        lines = _decoded(text[:ENVIRONMENT_BYTES]).splitlines()
+        pairs = (line.partition("=") for line in lines)
         job_id, job_class = REGISTERED.unpack_from(body)
         return Registered(
             job_id=job_id,
             priority={number: name for name, number in CLASSES.items()}.get(job_class),
             environment={name: value for name, equals, value in pairs if equals},
-            told=tuple(_lines(text[ENVIRONMENT_BYTES:])),
+            told=tuple(_decoded(text[ENVIRONMENT_BYTES:]).splitlines()),
         )
     if kind == TYPE_REFUSED and len(body) >= REFUSED.size + REASON_BYTES:
-        reason = body[REFUSED.size :].split(b"\0")[0].decode(errors="replace")
-        return Refused(code=REFUSED.unpack_from(body)[0], reason=reason)
+        return Refused(code=REFUSED.unpack_from(body)[0], reason=_decoded(body[REFUSED.size :]))
     raise UnavailableError(f"the daemon sent an unexpected answer (type {kind})")
 
 
-def _lines(text: bytes) -> list[str]:
-    return text.split(b"\0")[0].decode(errors="replace").splitlines()
+def _decoded(text: bytes) -> str:
+    return text.split(b"\0")[0].decode(errors="replace")
 
 
 def _seconds(duration_ns: int) -> int:

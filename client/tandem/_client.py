@@ -79,9 +79,13 @@ class _Connection:
     def forget_token(self) -> None:
         """The next call logs in anew."""
         with self.lock:
-            if self.login is not None:
-                self.login.close()
-                self.login = None
+            self.log_out()
+
+    def log_out(self) -> None:
+        """The same, for who has the lock."""
+        if self.login is not None:
+            self.login.close()
+            self.login = None
 
 
 class Client:
@@ -147,7 +151,7 @@ class Client:
         connection = self._connected()
         with connection.lock:
             connection.is_closed = True
-        connection.forget_token()
+            connection.log_out()
         connection.channel.close()
 
     def jobs(self, *, show_finished: bool = False, deadline_s: float = DEADLINE_S) -> list[Job]:
@@ -473,8 +477,7 @@ class Client:
             if connection.is_closed:
                 raise StateError("this client is closed; make another")
             if connection.login is not None and not connection.login.alive():
-                connection.login.close()
-                connection.login = None
+                connection.log_out()
             if connection.login is None:
                 try:
                     timeout_s = min(deadline_s, DEADLINE_S)  # however long the call may take

@@ -165,7 +165,7 @@ def gpus_of_nvml() -> Sequence[GpuFacts]:
             instances=_instances(device) if has_mig_on else 0,
             is_software="Tandem Software GPU" in _text(name),
             sm_count=sm_count_of(nvml, device),
-            major=_major(nvml, device),
+            major=(_capability(nvml, device) or (0, 0))[0],
         )
 
     try:
@@ -180,19 +180,20 @@ def sm_count_of(nvml: Any, device: object) -> int:  # noqa: ANN401 - a module
 
     NVML counts cores; what a multiprocessor has of them depends on the architecture.
     """
+    capability = _capability(nvml, device)
+    try:
+        cores = int(nvml.nvmlDeviceGetNumGpuCores(device)) if capability else 0
+    except (nvml.NVMLError, AttributeError):
+        return 0
+    return cores // (64 if capability in {(6, 0), (7, 0), (7, 5), (8, 0)} else 128)
+
+
+def _capability(nvml: Any, device: object) -> tuple[int, int] | None:  # noqa: ANN401 - a module
     try:
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(device)
-        cores = int(nvml.nvmlDeviceGetNumGpuCores(device))
     except (nvml.NVMLError, AttributeError):
-        return 0
-    return cores // (64 if (major, minor) in {(6, 0), (7, 0), (7, 5), (8, 0)} else 128)
-
-
-def _major(nvml: Any, device: object) -> int:  # noqa: ANN401 - a module
-    try:
-        return int(nvml.nvmlDeviceGetCudaComputeCapability(device)[0])
-    except (nvml.NVMLError, AttributeError):
-        return 0
+        return None
+    return int(major), int(minor)
 
 
 def _text(said: str | bytes) -> str:

@@ -72,11 +72,11 @@ Answer = TypeVar("Answer")
 
 MAX_WATCHERS, MAX_WATCHERS_PER_UID = 32, 8
 MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
-log = structlog.get_logger("tandemd")
-
 MOST_EVENTS = 10_000  # in an answer: some megabytes
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
+
+log = structlog.get_logger("tandemd")
 _PROMISES = {"memory_min_bytes", "persistent_bytes", "ephemeral_bytes"}
 _INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_count": "sm_percent"}
 

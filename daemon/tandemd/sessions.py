@@ -20,7 +20,7 @@ import structlog
 
 from tandem import _native
 from tandemd.config.limits import Limits
-from tandemd.core.effects import memory_without_effect, no_release
+from tandemd.core.effects import without_effect_from_the_start
 from tandemd.core.events import (
     Event,
     GpuAdded,
@@ -162,8 +162,7 @@ class Sessions:
             else:
                 self.attach.refuse(connection, code=code, reason=reason)
             return
-        without_effect = (no_release(spec), memory_without_effect(spec, gpus, self._scheduler))
-        told = [why for why in without_effect if why]
+        told = list(without_effect_from_the_start(self._scheduler, spec, gpus))
         job_id = 0 if packet.only_asks else self._new_job_id()
         if job_id:
             if before is not None:

@@ -125,13 +125,17 @@ def _over(rows: Mapping[str, Row], name: str, figure: str, base: str) -> float |
 
 def ratio_of(rates: Sequence[float], bare: Sequence[float]) -> float | None:
     """The median over the rounds, each against the bare one beside it; None: there is none."""
-    pairs = list(zip(rates, bare, strict=False))
-    return statistics.median(rate / base for rate, base in pairs) if pairs else None
+    ratios = _ratios(rates, bare)
+    return statistics.median(ratios) if ratios else None
+
+
+def _ratios(rates: Sequence[float], bare: Sequence[float]) -> list[float]:
+    return [rate / base for rate, base in zip(rates, bare, strict=False)]
 
 
 def quartiles_of(rates: Sequence[float], bare: Sequence[float]) -> list[float]:
     """Between which half of the rounds' ratios lie: how far a limit just missed is chance."""
-    ratios = [rate / base for rate, base in zip(rates, bare, strict=False)]
+    ratios = _ratios(rates, bare)
     if len(ratios) < 2:
         return []
     first, _, third = statistics.quantiles(ratios, n=4, method="inclusive")

@@ -21,9 +21,7 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
     if "idle_release_ns" in changed and (why := no_release(job.spec)):
         yield why
     if "memory_bytes" in changed:
-        yield from filter(
-            None, (memory_without_effect(job.spec, gpus_of(job), scheduler), _over(job))
-        )
+        yield from filter(None, (_no_memory_limit(job.spec, gpus_of(job), scheduler), _over(job)))
     group = scheduler.group_of(job)
     options = scheduler.options
     if _asks_for_sms(job, changed) and group:
@@ -41,8 +39,14 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
             yield f"{' and '.join(promised)} {'has' if len(promised) == 1 else 'have'} {why}"
 
 
-def memory_without_effect(spec: JobSpec, gpus: frozenset[int], scheduler: Scheduler) -> str:
-    """Why its limit of memory on these GPUs, or on all, is none; empty: it is one, or not said."""
+def without_effect_from_the_start(
+    scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]
+) -> Iterator[str]:
+    """The same of a job that is about to start on these GPUs, or on any, if none is named."""
+    yield from filter(None, (no_release(spec), _no_memory_limit(spec, gpus, scheduler)))
+
+
+def _no_memory_limit(spec: JobSpec, gpus: frozenset[int], scheduler: Scheduler) -> str:
     why = no_limit(spec, gpus, scheduler.memory.line.capacity_bytes)
     return f"memory has no effect: {why}" if why else ""
 

@@ -381,10 +381,8 @@ class Scheduler:
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
             if told:
                 return told
-        room, bound = (
-            self._minima.left(capacity_bytes, job),
-            (gpus_of(job) if job else gpus) or gpus,
-        )
+        room = self._minima.left(capacity_bytes, job)
+        bound = (gpus_of(job) if job else gpus) or gpus
         return objection(spec, room, bound, name=self.options.name_of)
 
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:

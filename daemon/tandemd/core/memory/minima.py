@@ -44,11 +44,16 @@ def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> in
 
 def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> str:
     """Why its limit limits nothing on any of `gpus`, or of all; empty: it does, or it has none."""
-    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
+    sizes = _sizes(gpus, capacity_bytes)
     limit_bytes, most_bytes = spec.memory_bytes, max(sizes, default=0)
     if limit_bytes == NO_LIMIT or not sizes or not all(sizes) or limit_bytes <= most_bytes:
         return ""
     return f"{size_of(limit_bytes)} is more than the {size_of(most_bytes)} that the gpu has"
+
+
+def _sizes(gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> list[int]:
+    """Of these GPUs, or of all, if none is named; 0 = not known."""
+    return [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
 
 
 class Room:
@@ -75,7 +80,7 @@ class Room:
 
 def never_fits(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> bool:
     """Whether no GPU of `gpus`, or of all, has the minimum that it asks for, even alone."""
-    sizes = [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
+    sizes = _sizes(gpus, capacity_bytes)
     return bool(sizes) and all(0 < size < spec.memory_min_bytes for size in sizes)
 
 
