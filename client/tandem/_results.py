@@ -56,11 +56,11 @@ class Job:
     memory_wait_place: int  # in line, from 1
     gpu_time_ns: int
     gpu_time_estimated: bool  # part of it was split between jobs that ran together
-    wait_time_ns: int
+    wait_time_ns: int  # of its threads, for others: not while only its own window was full
     launches: int
     steps: int
     share_ratio: float  # of GPU time in the last second, 0..1
-    share_target_ratio: float | None  # what its sm owes it, as a share of time
+    share_target_ratio: float | None  # of the same time, what its sm owes it while it has work
     sms: int | None = None  # of its first GPU, that its kernels may use now; None = not known
     set_groups: tuple[int, ...] | None = None  # of SMs, by number: its set; None = it has none
     set_group_sms: int | None = None  # SMs of each of these

@@ -30,12 +30,12 @@ from tandemd.core.explain.memory import first_in_line
 from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.explain.space import space_lines
 from tandemd.core.memory.minima import gpus_of, share_bytes
-from tandemd.core.model import Job, JobClass, JobSpec, JobState, Options
+from tandemd.core.model import Group, Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space.asked import owed_share, unfit
+from tandemd.core.space.asked import go_first, owed_share, unfit
 from tandemd.core.space.claims import part_sms_of
 from tandemd.core.space.layouts import parse_layout
 from tandemd.core.space.mps_clients import beside_mps
@@ -752,9 +752,19 @@ class Desk:
             share=self._loop.recent.share(("job", job.job_id)),
             requests=job.latency.count,
             p99_ns=job.latency.p99_ns,
-            owed=owed_share(job, group, core.options) if group else 0.0,
+            owed=self._owed(job, group) if group else 0.0,
             findings=self._findings(job),
         )
+
+    def _owed(self, job: Job, group: Group) -> float:
+        """What its `--sm` owes it of the GPU's time: a part of what jobs before it left, lately."""
+        core, recent = self._loop.scheduler, self._loop.recent
+        owed, island = owed_share(job, group, core.options), core.island_of(group)
+        if not owed or island is None:
+            return 0.0
+        first = go_first(group, island[0], core.policy)
+        taken = sum(recent.share(("job", other.job_id)) for other in first)
+        return owed * max(0.0, 1 - taken)
 
     def _findings(self, job: Job) -> tuple[FindingView, ...]:
         wall_ns = self._loop.calendar.wall_ns

@@ -69,7 +69,7 @@ class JobView:
     share: float
     requests: int  # that ended in the last half minute; 0 = none, or nobody looks
     p99_ns: int  # of these
-    owed: float  # what its --sm comes to as a share of time; 0 = nothing
+    owed: float  # what its --sm owes it of the GPU's time, as share is; 0 = nothing
     findings: tuple[FindingView, ...]
     set_sms: int = 0  # of its set of SMs; 0 = it has none
     set_groups: tuple[int, ...] = ()  # of SMs, by number: that set

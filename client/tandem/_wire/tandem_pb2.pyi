@@ -279,7 +279,7 @@ class JobStatus(google.protobuf.message.Message):
     requests: builtins.int
     """of how many; 0 = none, or nobody looks"""
     share_target_ratio: builtins.float
-    """what its sm owes it as a share of time, 0..1; 0 = nothing"""
+    """of the same time, what its sm owes it, 0..1; 0 = nothing"""
     sms: builtins.int
     """of its first GPU, that its kernels may use now; 0 = not known"""
     set_group_sms: builtins.int
@@ -287,7 +287,9 @@ class JobStatus(google.protobuf.message.Message):
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
-    def wait_time(self) -> google.protobuf.duration_pb2.Duration: ...
+    def wait_time(self) -> google.protobuf.duration_pb2.Duration:
+        """of its threads, for other jobs; not for its own window"""
+
     @property
     def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]: ...
     @property

@@ -30,14 +30,15 @@ FIGURES = ("GPU", "BUSY%", "P99", "SWAP", "WAIT", "GPU-TIME", "AGE")
 def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
     """List the jobs: who computes, who waits, and with how much memory.
 
-    BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job
-    where that is a share of time. P99 is what 99 of 100 requests took no longer than in the last
-    half minute, and behind a slash what --slo asks for. A ~ before GPU-TIME says that over
-    1 % of it was split between jobs that ran together. WAIT is the total since the job began. A +
-    behind MEM is what an allocation of the job waits for. SWAP is memory that was moved to the
-    host, in its memory or in files; - says that a job's memory stays on the GPU. FINDINGS are what
-    the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of -G,
-    or of the torchrun or the step of Slurm that started it.
+    BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job of
+    that second, where it is a share of time: 30% is of what higher classes left. P99 is what 99 of
+    100 requests took no longer than in the last half minute, and behind a slash what --slo asks
+    for. A + behind MEM is what an allocation of the job waits for. SWAP is memory that was moved to
+    the host, in its memory or in files; - says that a job's memory stays on the GPU. WAIT is what
+    threads of the job waited for other jobs since it began; `tandem explain` says at what. A ~
+    before GPU-TIME says that over 1 % of it was split between jobs that ran together. FINDINGS are
+    what the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of
+    -G, or of the torchrun or the step of Slurm that started it.
 
     \b
     Examples:

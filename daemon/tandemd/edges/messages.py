@@ -105,7 +105,7 @@ def _status(view: JobView) -> pb.JobStatus:
         filed_bytes=int64(sum(process.filed_bytes for process in view.processes)),
         gpu_time=_duration(view.gpu_ns),
         gpu_time_estimated=view.shared_ns > view.gpu_ns // 100,
-        wait_time=_duration(sum(view.waits_ns)),
+        wait_time=_duration(sum(view.waits_ns) - view.waits_ns[WaitReason.WINDOW]),
         launches=int64(view.launches),
         steps=int64(view.steps),
         share_ratio=view.share,

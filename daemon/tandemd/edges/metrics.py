@@ -126,7 +126,7 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_job_share_target_ratio",
         kind="gauge",
-        help="part of the GPU time of those it takes turns with that its --sm owes it",
+        help="part of the GPU's time in the last second that its --sm owed it while it had work",
         series=_owed,
     ),
     JobMetric(

@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from tandem._wire import tandem_pb2 as pb
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.kept_plans import Measured
-from tandemd.core.planner.planning import Outlook, how_to
+from tandemd.core.planner.planning import Outlook
 from tandemd.core.planner.plans import Forecast, Part, Valued
 from tandemd.core.words import span_of
 from tandemd.edges.messages import gpu_message, int64
@@ -40,7 +40,7 @@ def _plan(valued: Valued, seen: Outlook, in_force: InForce, sm_count: int) -> pb
     return pb.Plan(
         in_force=is_in_force,
         kind=valued.kind,
-        needs=how_to(valued.kind, seen.mode, has_planner=in_force.has_planner),
+        needs=seen.what_it_takes(valued.kind, has_planner=in_force.has_planner),
         progress=valued.progress,
         missed=valued.missed,
         jobs=[

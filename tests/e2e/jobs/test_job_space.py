@@ -67,6 +67,23 @@ def test_what_was_said_at_the_start_is_shown_everywhere(place):
     assert owed.endswith(" 0.25")
 
 
+def test_what_a_share_owes_is_part_of_what_higher_classes_leave(fresh_place):
+    place = fresh_place
+    place.start_daemon(*place.configured(policy='"priority"'))
+    computing(place, "said", "--sm", "50%")
+
+    def told():
+        jobs = json.loads(place.tandem("ps", "--json"))
+        return next(job for job in jobs if job["display_name"] == "said")
+
+    until(lambda: told()["share_target_ratio"] == 0.5, what="it is known to be alone")
+    place.job("urgent").go_on("lambda: waiting.short(gpu)")
+    until(lambda: told()["share_target_ratio"] < 0.1, what="the other one's work is seen")
+
+    assert told()["share_target_ratio"] > 0
+    assert "owed 50%" in place.tandem("explain", "said")
+
+
 def test_a_job_that_asks_for_what_no_gpu_has_is_not_started(place):
     too_many = place.refused("--require", "--sm", "9")
     on_the_first = place.refused("--require", "--sm", "9", "-i", "0")

@@ -180,6 +180,22 @@ def test_every_mode_says_what_a_plan_takes(mode):
     assert ("partition apply --mig" in answers["space"]) == (mode == "mig")
 
 
+def test_what_a_plan_takes_is_not_told_as_possible_where_its_mode_is_not():
+    few = {0: {"mps+green": "two sets of SMs take 16, and it has 8"}}
+    talk = Talk(Options(sm_counts={0: 8}, why_not=few))
+    talk.attach(1, NORMAL)
+    here = seen(talk)
+
+    both, space, time = (
+        here.what_it_takes(kind, has_planner=False) for kind in ("time and space", "space", "time")
+    )
+
+    assert (
+        both == "cannot be had: it needs mode mps+green, and two sets of SMs take 16, and it has 8"
+    )
+    assert (space, time) == (how_to("space", "time"), "is how jobs share it")
+
+
 def serve(talk, process_id, *, ms, every_ms, times=30):
     """Requests of so many milliseconds, one each."""
     for _ in range(times):

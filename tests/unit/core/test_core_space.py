@@ -7,7 +7,7 @@ from tandemd.core.events import JobExited, MpsClientsListed, SubstrateFailed
 from tandemd.core.explain.explain import explain
 from tandemd.core.explain.space import space_lines
 from tandemd.core.model import JobSpec, Options
-from tandemd.core.space.asked import not_yet, owed_share, unfit, variables
+from tandemd.core.space.asked import go_first, not_yet, owed_share, unfit, variables
 from tandemd.core.space.mps_clients import beside_mps
 from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.watchdog.rivalry import rivalry_on
@@ -137,6 +137,21 @@ def test_a_share_counts_among_jobs_of_one_class_under_priority():
 
     assert got[2] / (got[2] + got[3]) == pytest.approx(0.9, abs=0.05)
     assert sum(got[p] for p in (2, 3)) / sum(got.values()) == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("policy", "first"), [("priority", [1, 2]), ("pair", [1, 2]), ("fair", []), ("fifo", [])]
+)
+def test_higher_classes_go_first_and_the_others_share(policy, first):
+    talk = talking(policy=policy)
+    for job_id, job_class in enumerate((LATENCY, NORMAL, BATCH, BATCH), 1):
+        talk.attach(job_id, job_class)
+    group = talk.core.group_of(talk.core.jobs[3])
+    island, _ = talk.core.island_of(group)
+
+    found = go_first(group, island, talk.core.policy)
+
+    assert sorted(job.job_id for job in found) == first
 
 
 def test_jobs_of_a_group_are_owed_what_they_say_together():

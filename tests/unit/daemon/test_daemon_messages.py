@@ -67,13 +67,19 @@ def test_what_the_processes_of_a_job_claim_together_is_as_much_as_a_message_hold
 def test_figures_that_no_message_holds_are_told_as_what_it_holds_at_most():
     huge = 3 * MOST
     view = replace(
-        VIEW, launches=huge, steps=huge, requests=huge, gpu_ns=huge, waits_ns=(0, huge, huge, 0, 0)
+        VIEW, launches=huge, steps=huge, requests=huge, gpu_ns=huge, waits_ns=(0, huge, 0, huge, 0)
     )
 
     status = job_message(view).status
 
     assert (status.launches, status.steps, status.requests) == (MOST,) * 3
     assert status.gpu_time.ToNanoseconds() == status.wait_time.ToNanoseconds() == MOST
+
+
+def test_waiting_for_its_own_window_is_not_waiting_for_others():
+    view = replace(VIEW, waits_ns=(0, 5, 70, 11, 13))
+
+    assert job_message(view).status.wait_time.ToNanoseconds() == 5 + 11 + 13
 
 
 def test_a_job_that_cannot_be_told_hides_no_other():

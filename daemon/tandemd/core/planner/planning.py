@@ -8,7 +8,7 @@ neither it nor a neighbour minded the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tandemd.core.model import Group, Job, Options, Process, StayReason
 from tandemd.core.planner.planner import alternatives
@@ -16,13 +16,14 @@ from tandemd.core.planner.plans import Gpu, Part, Scene, Valued, Worker
 from tandemd.core.space.asked import said_share
 from tandemd.core.space.set_places import groups_asked
 from tandemd.core.space.sm_counts import given_sms, why_no_curve
-from tandemd.core.substrate import divides_space
+from tandemd.core.substrate import SUBSTRATES, divides_space
 from tandemd.core.tuner.pauses import times_and_pause
 from tandemd.core.turns.foresight import features
 from tandemd.core.turns.interference import Features, Interference
 from tandemd.core.words import span_of
 
 MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
+_MODES = {"space": "mps", "time and space": "mps+green"}  # that a kind of plans takes at least
 UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
 
 
@@ -41,10 +42,18 @@ class Outlook:
     model_error: float | None  # of these
     doubts: tuple[str, ...]
     undivided: str = ""  # why all take turns, whatever else would be better; empty: they need not
+    why_not: Mapping[str, str] = field(default_factory=dict)  # modes that these GPUs cannot be in
 
     def alternatives(self) -> list[Valued]:
         """The best plan of each kind, best first; none without jobs. Takes up to 0.1 s."""
         return alternatives(self.scene) if self.scene.workers else []
+
+    def what_it_takes(self, kind: str, *, has_planner: bool) -> str:
+        """To go by a plan of this kind, or why nobody can; `has_planner`: as of `how_to`."""
+        other = _MODES.get(kind, self.mode)
+        if other != self.mode and (why := self.why_not.get(other)):
+            return f"cannot be had: it needs mode {other}, and {why}"
+        return how_to(kind, self.mode, has_planner=has_planner)
 
     def taking_turns(self) -> Valued | None:
         """What is to be expected where all take turns on all SMs, as in mode time."""
@@ -77,7 +86,16 @@ def outlook(
         model_error=model.error,
         doubts=tuple(doubts),
         undivided=undivided,
+        why_not=_why_not(gpus, options),
     )
+
+
+def _why_not(gpus: Iterable[int], options: Options) -> dict[str, str]:
+    hindrances = {
+        mode: [why for gpu in sorted(gpus) if (why := options.hindrance(gpu, mode))]
+        for mode in SUBSTRATES
+    }
+    return {mode: found[0] for mode, found in hindrances.items() if found}
 
 
 def why_undivided(groups: Iterable[Group]) -> str:

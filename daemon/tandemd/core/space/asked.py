@@ -81,6 +81,16 @@ def owed_share(job: Job, group: Group, options: Options) -> float:
     return said_share(job.spec, group.gpus, options) * group.owed_share / asked
 
 
+def go_first(group: Group, island: Iterable[Group], policy: Policy) -> list[Job]:
+    """The jobs of an island that get the GPU before a group and those it takes turns with."""
+    return [
+        job
+        for other in island
+        if policy.always_open(other) or policy.tier(other) < policy.tier(group)
+        for job in other.jobs.values()
+    ]
+
+
 def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
     """Set what fair queueing counts every group of an island by, and what each is owed."""
     groups, weights, anybody = list(members), dict(options.weights), False

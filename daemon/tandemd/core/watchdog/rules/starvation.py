@@ -38,8 +38,9 @@ class Starvation:
             what=f"it got {got_ns / spent_ns:.1%} of the gpu in {span(spent_ns)}, and was owed "
             f"{owed_ns / spent_ns:.1%}; other jobs want it: {last.rivals}",
             why="it makes far less progress than the policy promises",
-            advice="`tandem explain` says who has the gpu; raise scheduler.min_share or the weight "
-            "of its class, choose another policy, or give one of the others another gpu",
+            advice="`tandem explain` says who has the gpu; raise the weight of its class, or "
+            "scheduler.min_share where higher classes have it, choose another policy, or give one "
+            "of the others another gpu",
             facts=(
                 ("got_ns", got_ns),
                 ("owed_ns", owed_ns),
