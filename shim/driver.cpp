@@ -2,6 +2,7 @@
 
 #include "faults.h"
 #include "old_glibc.h"
+#include "precedence.h"
 #include "real_dlsym.h"
 #include "tracing.h"
 
@@ -40,6 +41,10 @@ bool resolve_driver() {
   find(library, "softgpu_wait_for_change", g_driver.softgpu_wait_for_change);
   find(library, "softgpu_wait_begin", g_driver.softgpu_wait_begin);
   find(library, "softgpu_wait_end", g_driver.softgpu_wait_end);
+  if (comes_second()) {
+    g_way.store(Way::kPlain, std::memory_order_release);
+    return true;
+  }
   plant_in_driver();
   // Pairs with the acquire in driver() and the entries.
   g_way.store(tracing::start() ? Way::kTraced : Way::kFast, std::memory_order_release);

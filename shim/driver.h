@@ -35,7 +35,7 @@ enum class Way : uint8_t {
   kUnknown,  // the driver has not been looked at, or this is a child
   kFast,
   kTraced,
-  kPlain,  // as if we were not there: a child that no fork handler has prepared
+  kPlain,  // as if we were not there: a child that no fork handler has prepared, or not the first copy
 };
 
 // Filled by resolve_driver; never changes after g_way is set.

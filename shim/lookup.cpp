@@ -7,6 +7,7 @@
 
 #include "driver.h"
 #include "old_glibc.h"
+#include "precedence.h"
 #include "real_dlsym.h"
 
 namespace tandem::shim {
@@ -117,7 +118,7 @@ Revisions revisions_of(const char* base, int cuda_version, uint64_t flags) {
 void* tandem_substitute(void* handle, const char* name) {
   using namespace tandem::shim;
   const Wrapper* row = row_of(name);
-  if (!row) return real_dlsym(handle, name);
+  if (!row || comes_second()) return real_dlsym(handle, name);
   void* found = real_dlsym(handle, name);
   if (!found) return nullptr;  // dlerror says why
   const bool is_drivers = resolve_driver() && *row->real;

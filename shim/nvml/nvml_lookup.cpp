@@ -4,6 +4,7 @@
 
 #include "nvml/nvml_api.h"
 #include "old_glibc.h"
+#include "precedence.h"
 #include "real_dlsym.h"
 
 namespace tandem::shim::nvml {
@@ -56,7 +57,7 @@ void* tandem_substitute_nvml(void* handle, const char* name) {
   using namespace tandem::shim;
   const nvml::Wrapper wrapper = nvml::wrapper_named(name);
   void* found = real_dlsym(handle, name);
-  if (!wrapper.name || !found) return found;
+  if (!wrapper.name || !found || comes_second()) return found;
   const bool is_nvmls = nvml::library() && *wrapper.real;
   if (found == wrapper.function) return is_nvmls ? found : not_found(name);
   return is_nvmls && found == *wrapper.real ? wrapper.function : found;

@@ -3,6 +3,7 @@
 import ctypes
 import ctypes.util
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -164,6 +165,24 @@ def test_an_allocator_that_looks_for_the_next_one_while_it_allocates(
         assert job.do("shim.allocations()") > 0
 
         assert is_held_and_goes(job, daemon)
+
+
+def test_of_two_copies_of_us_the_second_steps_aside(
+    preload: Preload, tmp_path: Path, daemon: FakeDaemon
+) -> None:
+    """As where /etc/ld.so.preload names one, and `tandem run` that of another environment."""
+    (tmp_path / "other").mkdir()
+    copy = shutil.copy(preload.shim, tmp_path / "other")
+    with Job(preload.environment(LD_PRELOAD=f"{preload.shim}:{copy}")) as job:
+        job.start("launch()")
+        taken = daemon.attach(hold=True)
+        taken.until("waiting_threads", 1)
+        taken.process.set_gate(hold=False)
+
+        assert job.result() == 0
+        assert job.do("alloc(4096)[0]") == 0
+        assert taken.until("device_bytes", 4096)
+        assert not daemon.has_caller()
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
