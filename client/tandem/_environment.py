@@ -43,7 +43,7 @@ def job_environment(
     variables = request_environment(request)
     variables["LD_PRELOAD"] = preload(_paths.SHIM, present.get("LD_PRELOAD", ""))
     if return_memory:
-        variables |= _returning(present)
+        variables |= returning(present)
     if gpu is not None and not is_instance(gpu):
         variables |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", SHOWN: gpu}
     return variables
@@ -150,7 +150,8 @@ def is_instance(gpu: str | None) -> bool:
     return gpu is not None and ":" in gpu
 
 
-def _returning(job: Mapping[str, str]) -> dict[str, str]:
+def returning(job: Mapping[str, str]) -> dict[str, str]:
+    """What has PyTorch give memory back that it has freed, unless the job says otherwise."""
     # PyTorch's own allocator keeps what is freed; the driver's gives it back at the next wait.
     said = next((name for name in _PYTORCH_ALLOCATOR if name in job), None)
     if said is None:

@@ -11,8 +11,9 @@ RPC_SOCKET = "tandemd.sock"
 
 SHIM = Path(__file__).absolute().parent / "libtandem.so"
 
-_VARIABLES = ("TANDEM_RUNTIME_DIR", "RUNTIME_DIRECTORY")
-_SYSTEM = Path("/run/tandem")
+VARIABLE = "TANDEM_RUNTIME_DIR"
+_VARIABLES = (VARIABLE, "RUNTIME_DIRECTORY")
+SYSTEM = Path("/run/tandem")
 _SUN_PATH_BYTES = 108  # of sockaddr_un, with the final NUL
 
 
@@ -54,7 +55,7 @@ def runtime_dir(environ: Mapping[str, str], *, uid: int) -> RuntimeDir:
     for place in places:
         if _trusted(place.path, uid=uid) and place.attach.exists():
             return place
-    existing = [p for p in places if p.path != _SYSTEM or p.path.is_dir()]
+    existing = [p for p in places if p.path != SYSTEM or p.path.is_dir()]
     return existing[0]
 
 
@@ -69,7 +70,7 @@ def named(environ: Mapping[str, str]) -> dict[str, str]:
     """The variable by which `environ` itself names the daemon, if it does, with its whole path."""
     for variable in ("TANDEM_SOCKET", *_VARIABLES):
         if value := environ.get(variable, "").split(":")[0]:
-            name = variable if variable == "TANDEM_SOCKET" else _VARIABLES[0]
+            name = variable if variable == "TANDEM_SOCKET" else VARIABLE
             return {name: str(Path(value).absolute())}
     return {}
 
@@ -82,8 +83,8 @@ def to_be_named(environ: Mapping[str, str], *, uid: int) -> dict[str, str]:
     place = runtime_dir(environ, uid=uid)
     said = named(environ)
     if not said and place.attach.exists():
-        said = {_VARIABLES[0]: str(place.path)}
-    return {} if said.get(_VARIABLES[0]) == str(_SYSTEM) else said
+        said = {VARIABLE: str(place.path)}
+    return {} if said.get(VARIABLE) == str(SYSTEM) else said
 
 
 def fits_socket_address(path: Path) -> bool:
@@ -93,7 +94,7 @@ def fits_socket_address(path: Path) -> bool:
 
 def _usual_places(environ: Mapping[str, str], *, uid: int) -> list[RuntimeDir]:
     places = [
-        RuntimeDir(path=_SYSTEM, origin="system"),
+        RuntimeDir(path=SYSTEM, origin="system"),
         RuntimeDir(path=Path(f"/tmp/tandem-{uid}"), origin="fallback"),
     ]
     if xdg := environ.get("XDG_RUNTIME_DIR"):
@@ -107,4 +108,4 @@ def _trusted(path: Path, *, uid: int) -> bool:
         owner = path.lstat().st_uid
     except OSError:
         return False
-    return owner in (0, uid) or path == _SYSTEM
+    return owner in (0, uid) or path == SYSTEM

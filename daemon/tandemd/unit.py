@@ -52,6 +52,8 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 RuntimeDirectory=tandem
 RuntimeDirectoryMode=0755
+# Containers of jobs have it mounted: of another one, made at the next start, they would not know.
+RuntimeDirectoryPreserve=yes
 StateDirectory=tandem
 StateDirectoryMode=0700
 SystemCallArchitectures=native

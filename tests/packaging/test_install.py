@@ -1,6 +1,7 @@
 """What a user gets from `pip install .`: the wheel, in an environment of its own."""
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -75,6 +76,16 @@ def test_the_wheel_runs_a_command_under_the_shim_with_click_alone(installed: Pat
     assert done.returncode == 7
     assert done.stdout.strip().endswith("tandem/libtandem.so")
     assert Path(done.stdout.strip()).is_file()
+
+
+def test_the_wheel_carries_what_containers_mount(installed: Path, tmp_path: Path):
+    python = str(installed / "python")
+
+    done = _run(python, "-m", "tandem.cli", "cdi", "generate", TANDEM_RUNTIME_DIR=str(tmp_path))
+
+    mounts = json.loads(done.stdout)["containerEdits"]["mounts"]
+    assert all(Path(mount["hostPath"]).exists() for mount in mounts)
+    assert len(mounts) == 3
 
 
 def test_the_wheel_carries_the_software_gpu_and_its_kernel_header(installed: Path):

@@ -34,6 +34,7 @@ COMMANDS = {
     "kernelspec": Verb(
         target="tandem.cli.kernelspec:kernelspec", help="Have notebooks share the GPU."
     ),
+    "cdi": Verb(target="tandem.cli.cdi:cdi", help="Have containers share the GPU."),
     "ps": Verb(target="tandem.cli.ps:ps", help="List the jobs."),
     "top": Verb(target="tandem.cli.top:top", help="Watch the jobs and the GPUs."),
     "status": Verb(target="tandem.cli.status:status", help="Show the daemon and its GPUs."),

@@ -124,7 +124,7 @@ def test_an_instance_needs_a_daemon_that_knows_it(shim, heard):
 
 
 def test_the_place_of_the_daemon_is_named_unless_all_look_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(_paths, "_SYSTEM", tmp_path / "system")
+    monkeypatch.setattr(_paths, "SYSTEM", tmp_path / "system")
     nobody = 4_000_000_000  # has no /tmp/tandem-<uid>
     own = tmp_path / "xdg" / "tandem"
     named = {"XDG_RUNTIME_DIR": str(tmp_path / "xdg")}

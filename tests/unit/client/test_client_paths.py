@@ -15,7 +15,7 @@ UID = os.geteuid()
 @pytest.fixture
 def system(tmp_path, monkeypatch):
     folder = tmp_path / "run-tandem"
-    monkeypatch.setattr(_paths, "_SYSTEM", folder)
+    monkeypatch.setattr(_paths, "SYSTEM", folder)
     return folder
 
 

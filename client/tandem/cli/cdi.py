@@ -1,0 +1,66 @@
+"""`tandem cdi`."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tandem import _cdi
+from tandem.cli._files import STANDARD_OUTPUT, written
+from tandem.cli._requests import request_of, request_options
+from tandem.errors import UsageError
+
+
+@click.group()
+def cdi() -> None:
+    """Have containers share the GPU: devices that podman, Docker and Kubernetes know by CDI.
+
+    \b
+    Examples:
+      tandem cdi generate -o /etc/cdi/tandem.json
+      podman run --device nvidia.com/gpu=0 --device tandem.dev/gpu=batch IMAGE python train.py
+    """
+
+
+@cdi.command()
+@request_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=STANDARD_OUTPUT,
+    help="File to write, such as /etc/cdi/tandem.json; - is standard output.",
+)
+def generate(output: Path, **options: Any) -> None:
+    """Write a specification of the Container Device Interface.
+
+    Its devices are tandem.dev/gpu=latency, =normal and =batch, of these priorities, and =any, which
+    asks for the one of -p or for none. A container with one of them has the library preloaded, by a
+    file /etc/ld.so.preload, and sees the daemon's sockets. Give it the GPU as well: by
+    --device nvidia.com/gpu=0, or --gpus. All other options hold for every device; a container asks
+    for more by -e, as -e TANDEM_NAME=server.
+
+    Each process that uses the GPU is a job of its own, as with `tandem env`; -m is its limit alone.
+    Write it anew when Tandem or the daemon's directory has moved.
+
+    \b
+    Examples:
+      tandem cdi generate -o /etc/cdi/tandem.json
+      tandem cdi generate -m 20GiB --swappable > tandem.json
+      docker run --gpus all --device tandem.dev/gpu=latency -e TANDEM_SLO=p99=50ms IMAGE
+    """
+    if options["gpu"]:
+        raise UsageError(
+            f"--gpu {options['gpu']!r} says nothing in a container, where GPUs are numbered anew; "
+            "choose it by --device nvidia.com/gpu=... or --gpus when the container starts"
+        )
+    spec = _cdi.specification(
+        request_of(options | {"name": ""}),
+        os.environ,
+        uid=os.geteuid(),
+        return_memory=options["return_memory"],
+    )
+    with written(output) as file:
+        file.write(json.dumps(spec, indent=2) + "\n")
