@@ -2,7 +2,9 @@
 
 import http.client
 import re
+import shutil
 import socket
+import subprocess
 import tempfile
 import threading
 from pathlib import Path
@@ -22,6 +24,7 @@ from tandemd.views import FindingView, GpuView, JobView, MetricsView, ProcessVie
 
 SECOND = 1_000_000_000
 PATIENCE_S = 60
+ALERTS = Path(__file__).resolve().parents[3] / "packaging/prometheus/tandem.rules.yml"
 LEAK = Finding(rule="leak", since_ns=0, what="", why="", advice="")
 JOB = JobView(
     job_id=0x7F3A,
@@ -141,6 +144,24 @@ def test_every_name_is_rendered_and_in_the_manual_and_no_other():
 
     assert {sample.name for sample in samples()} == set(names())
     assert set(re.findall(r"`(tandem_\w+)`", section)) == set(names())
+
+
+def test_alerts_ask_for_figures_and_labels_that_there_are():
+    """What they come to, `promtool test rules` tries (packaging/prometheus)."""
+    asked = re.findall(r"(tandem_\w+)(?:\{(\w+)\W)?", ALERTS.read_text())
+    labels = {sample.name: sample.labels.keys() for sample in samples()}
+
+    assert len(asked) > 5
+    assert {name for name, _ in asked} <= labels.keys()
+    assert all(label in labels[name] for name, label in asked if label)
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_alerts_are_raised_for_what_they_are_about():
+    command = ["promtool", "test", "rules", "tandem.rules.test.yml"]
+    done = subprocess.run(command, cwd=ALERTS.parent, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_without_jobs_there_are_only_figures_of_the_daemon():
