@@ -168,6 +168,9 @@ def gpu(message: pb.Gpu) -> Gpu:
         name=message.name or str(message.index),
         sets=_set_proof(message.sets) if message.HasField("sets") else None,
         not_had=message.not_had,
+        unmanaged_processes=(
+            message.unmanaged_processes if message.HasField("unmanaged_processes") else None
+        ),
     )
 
 

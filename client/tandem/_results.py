@@ -164,6 +164,7 @@ class Gpu:
     name: str  # its index; of a MIG instance GPU:INSTANCE, such as 0:2
     sets: SetProof | None = None  # where mode mps+green is configured and MPS runs
     not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
+    unmanaged_processes: int | None = None  # compute there without the daemon; None: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -425,6 +425,7 @@ class Desk:
                     is_being_proved=gpu.index in options.proving,
                     unproved=options.unproved.get(gpu.index, ""),
                     not_had=self._not_had(gpu, options),
+                    strangers=self._loop.strangers.on(gpu.index),
                 )
                 for gpu in gpus
             ]

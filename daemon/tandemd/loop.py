@@ -53,6 +53,7 @@ from tandemd.observers.curves import Curves
 from tandemd.observers.history import Histories
 from tandemd.observers.recent import Recent
 from tandemd.observers.scalings import Scalings, Wanted
+from tandemd.observers.strangers import Strangers
 from tandemd.observers.structure import Structures
 from tandemd.observers.usages import usage_of
 from tandemd.remembered import Remembered
@@ -96,6 +97,7 @@ class Loop:
         self.channels = channels
         self.failures = Failures()
         self.recent = Recent()
+        self.strangers = Strangers()
         self.histories = Histories()
         self.watchdog = Watchdog()
         self.structures = Structures(poller)

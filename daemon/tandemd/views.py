@@ -107,6 +107,7 @@ class GpuView:
     is_being_proved: bool = False  # whether it has them
     unproved: str = ""  # why it has none, where they are asked for
     not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
+    strangers: int | None = None  # processes that compute there without this daemon; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -921,6 +921,7 @@ class Gpu(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     SETS_FIELD_NUMBER: builtins.int
     NOT_HAD_FIELD_NUMBER: builtins.int
+    UNMANAGED_PROCESSES_FIELD_NUMBER: builtins.int
     index: builtins.int
     uuid: builtins.str
     product_name: builtins.str
@@ -935,6 +936,8 @@ class Gpu(google.protobuf.message.Message):
     """index, or of a MIG instance GPU:INSTANCE"""
     not_had: builtins.str
     """why it is not in the mode that is configured; empty: it is, or none is"""
+    unmanaged_processes: builtins.int
+    """compute there without this daemon; none: not known"""
     @property
     def sets(self) -> global___SetProof:
         """where mode mps+green is configured and MPS runs"""
@@ -954,9 +957,11 @@ class Gpu(google.protobuf.message.Message):
         name: builtins.str = ...,
         sets: global___SetProof | None = ...,
         not_had: builtins.str = ...,
+        unmanaged_processes: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["sets", b"sets"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "not_had", b"not_had", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "uuid", b"uuid"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "sets", b"sets", "unmanaged_processes", b"unmanaged_processes"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "not_had", b"not_had", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "unmanaged_processes", b"unmanaged_processes", "uuid", b"uuid"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_unmanaged_processes", b"_unmanaged_processes"]) -> typing.Literal["unmanaged_processes"] | None: ...
 
 global___Gpu = Gpu
 

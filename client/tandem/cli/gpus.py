@@ -40,6 +40,9 @@ def show(found: Sequence[Gpu]) -> None:
             click.echo(f"gpu {gpu.name}: mode mps+green is being proved, until then it is in mps")
         elif gpu.not_had:
             click.echo(f"gpu {gpu.name}: {printable(gpu.not_had)}")
+        if count := gpu.unmanaged_processes:
+            they = f"{count} processes compute" if count > 1 else "1 process computes"
+            click.echo(f"gpu {gpu.name}: {they} without this daemon; see `tandem doctor`")
 
 
 def _row(gpu: Gpu) -> tuple[str, ...]:

@@ -91,6 +91,7 @@ class Holdings:
 
     by_pid: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # bytes on each GPU
     is_complete: bool = True  # every GPU was asked, and each figure is known
+    running: Mapping[int, frozenset[int]] = field(default_factory=dict)  # pids, by GPU that says it
 
 
 class Inventory(Protocol):
@@ -156,18 +157,20 @@ class NvmlInventory:
     def holdings(self) -> Holdings:
         """Of a GPU, or a process, of which the driver does not say it, nothing is known."""
         held: dict[int, tuple[int, ...]] = {}
+        on: dict[int, frozenset[int]] = {}
         is_complete = not self._silent
-        for _, handle in self._found:
+        for gpu, handle in self._found:
             try:
                 running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
             except self._nvml.NVMLError:
                 is_complete = False
                 continue
+            on[gpu.index] = frozenset(int(process.pid) for process in running)
             for process in running:
                 is_complete &= process.usedGpuMemory is not None
                 pid, size_bytes = int(process.pid), int(process.usedGpuMemory or 0)
                 held[pid] = (*held.get(pid, ()), size_bytes)
-        return Holdings(held, is_complete=is_complete)
+        return Holdings(held, is_complete=is_complete, running=on)
 
     def _on(self, index: int, handle: object) -> list[tuple[Gpu, object]]:
         """The GPU; with MIG on its instances, by their numbers, which may be none."""

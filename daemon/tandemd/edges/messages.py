@@ -227,6 +227,7 @@ def gpu_message(view: GpuView) -> pb.Gpu:
         software=gpu.is_software,
         sets=_set_proof(view),
         not_had=view.not_had,
+        unmanaged_processes=view.strangers,
     )
 
 

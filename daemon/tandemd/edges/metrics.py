@@ -238,7 +238,7 @@ JOB_METRICS = (
     ),
 )
 
-GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float]], ...] = (
+GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float | None]], ...] = (
     (
         "tandem_gpu_memory_used_bytes",
         "device memory that is taken, by whomever",
@@ -253,6 +253,11 @@ GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float]], ...] = (
         "tandem_gpu_busy_ratio",
         "part of the last second in which jobs of ours had work on it",
         lambda view: view.busy,
+    ),
+    (
+        "tandem_gpu_unmanaged_processes",
+        "processes that compute on it and are no job's; no series where the driver does not say",
+        lambda view: view.strangers,
     ),
 )
 
@@ -291,7 +296,8 @@ def _families(view: MetricsView) -> Iterator[Metric]:
     for name, text, value in GPU_METRICS:
         family = GaugeMetricFamily(name, text, labels=GPU_LABELS)
         for gpu in view.gpus:
-            family.add_metric([gpu.gpu.name, gpu.gpu.uuid_text], value(gpu))
+            if (figure := value(gpu)) is not None:
+                family.add_metric([gpu.gpu.name, gpu.gpu.uuid_text], figure)
         yield family
     yield from _of_daemon(view)
 

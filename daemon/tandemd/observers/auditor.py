@@ -7,6 +7,7 @@ shared out to the last piece, jobs wait for what is not there.
 from __future__ import annotations
 
 import threading
+import time
 
 from tandemd.core.events import MemoryAudited
 from tandemd.edges.gpus import Inventory
@@ -56,22 +57,23 @@ class Auditor:
         self._came.set()
 
     def look(self) -> None:
-        """Look once, if anybody is attached; the core takes it in on its own thread."""
-        if not self._sessions.info:  # the loop's, but this only asks whether there is any
-            return
+        """Look once; the core takes it in on its own thread."""
         # A process takes before it asks the driver, and frees before it says so.
         before = self._loop.poller.memory_claims()
         found = self._inventory.holdings()
         after = self._loop.poller.memory_claims()
         held, is_complete = found.by_pid, found.is_complete
-        if not held:
-            return
 
         def tell() -> None:
             attached = {key: info.pid for key, info in self._sessions.info.items()}
             # Where the driver names none of them, it does not say what any holds: in a container,
             # for one. Where it names some, and all that it knows, the others hold nothing.
-            if held.keys().isdisjoint(attached.values()):
+            names_none = held.keys().isdisjoint(attached.values())
+            says_nothing = bool(attached) and names_none
+            pids = frozenset(attached.values())
+            running = None if says_nothing else found.running
+            self._loop.strangers.look(running, pids, time.monotonic())
+            if names_none:
                 return
             by_process = {key: held.get(pid, ()) for key, pid in attached.items()}
             known = tuple((k, sizes) for k, sizes in by_process.items() if sizes or is_complete)

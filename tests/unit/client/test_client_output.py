@@ -3,13 +3,14 @@
 import contextlib
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from tandem._results import Explanation, Finding, Gpu, Job, Wait
-from tandem.cli import _output, explain, ps
+from tandem.cli import _output, explain, gpus, ps
 from tandem.cli.set import parse_changes
 from tandem.errors import UsageError
 
@@ -202,23 +203,36 @@ def test_json_has_the_names_and_units_of_the_api(capsys):
     assert shown["resident_bytes"] == 38 * GIB
 
 
-def test_json_of_one_thing_is_an_object(capsys):
-    gpu = Gpu(
-        index=0,
-        uuid="GPU-0",
-        product_name="Tandem Software GPU",
-        mode="time",
-        memory_total_bytes=GIB,
-        memory_used_bytes=0,
-        sm_count=4,
-        busy_ratio=0.5,
-        name="0",
-        software=True,
-    )
+GPU = Gpu(
+    index=0,
+    uuid="GPU-0",
+    product_name="Tandem Software GPU",
+    mode="time",
+    memory_total_bytes=GIB,
+    memory_used_bytes=0,
+    sm_count=4,
+    busy_ratio=0.5,
+    name="0",
+    software=True,
+)
 
-    _output.print_json(gpu)
+
+def test_json_of_one_thing_is_an_object(capsys):
+    _output.print_json(GPU)
 
     assert json.loads(capsys.readouterr().out)["busy_ratio"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(None, ""), (0, ""), (1, "1 process computes"), (2, "2 processes compute")],
+)
+def test_processes_without_this_daemon_are_below_the_gpus(count, told, capsys):
+    gpus.show([replace(GPU, unmanaged_processes=count)])
+
+    _, _, *below = capsys.readouterr().out.splitlines()
+    expected = f"gpu 0: {told} without this daemon; see `tandem doctor`"
+    assert below == ([expected] if told else [])
 
 
 def test_an_explanation_as_text(monkeypatch):

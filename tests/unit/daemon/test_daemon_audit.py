@@ -10,6 +10,7 @@ from tandem import softgpu
 from tandemd.core.events import MemoryAudited
 from tandemd.edges.gpus import Holdings, NvmlInventory
 from tandemd.observers.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, Auditor
+from tandemd.observers.strangers import Strangers
 
 HOLDING = """
 import json, os
@@ -23,26 +24,20 @@ print(json.dumps([os.getpid(), *find_inventory().holdings().by_pid.items()]))
 """
 
 
-class Looked(dict):
-    """Who is attached: nobody. Says when it is looked at."""
-
-    def __init__(self, tell):
-        self.tell = tell
-
-    def __bool__(self):
-        self.tell()
-        return False
-
-
 class NvmlError(Exception):
     pass
 
 
 class Held:
-    def __init__(self, held, is_complete):
-        self.found = Holdings(held, is_complete=is_complete)
+    """What NVML says; tells when it is asked."""
+
+    def __init__(self, held, is_complete, tell=lambda: None):
+        running = {0: frozenset(held)}
+        self.found = Holdings(held, is_complete=is_complete, running=running)
+        self.tell = tell
 
     def holdings(self):
+        self.tell()
         return self.found
 
 
@@ -63,6 +58,7 @@ def look(held, *, is_complete=True, said=({},)):
         handle=handled.append,
         clock=SimpleNamespace(now_ns=lambda: 7),
         poller=Said(*said),
+        strangers=Strangers(),
     )
     info = {1: SimpleNamespace(pid=100), 2: SimpleNamespace(pid=200)}
     Auditor(
@@ -94,7 +90,8 @@ def test_a_figure_that_the_driver_does_not_say_is_no_nothing(silent):
         return [SimpleNamespace(pid=100, usedGpuMemory=said)]
 
     inventory = object.__new__(NvmlInventory)
-    inventory._found, inventory._silent = [(None, 0), (None, 1)], frozenset()
+    gpus = [SimpleNamespace(index=index) for index in (4, 7)]
+    inventory._found, inventory._silent = [(gpus[0], 0), (gpus[1], 1)], frozenset()
     inventory._nvml = SimpleNamespace(
         nvmlDeviceGetComputeRunningProcesses=running, NVMLError=NvmlError
     )
@@ -102,6 +99,8 @@ def test_a_figure_that_the_driver_does_not_say_is_no_nothing(silent):
     found = inventory.holdings()
 
     assert found.by_pid[100][0] == 5
+    assert found.running[4] == {100}
+    assert (7 in found.running) is (silent is None)
     assert not found.is_complete
 
 
@@ -133,7 +132,9 @@ def test_whoever_attaches_ends_a_long_rest(monkeypatch):
     monkeypatch.setattr("tandemd.observers.auditor.PERIOD_S", 3600.0)
     looks = threading.Semaphore(0)
     auditor = Auditor(
-        loop=None, sessions=SimpleNamespace(info=Looked(looks.release)), inventory=Held({}, True)
+        loop=SimpleNamespace(poller=Said({}), post=lambda errand: None),
+        sessions=SimpleNamespace(info={}),
+        inventory=Held({}, True, looks.release),
     )
     thread = threading.Thread(target=auditor.run)
     thread.start()

@@ -74,6 +74,7 @@ GPU = GpuView(
     gpu=Gpu(index=0, uuid=bytes(16), memory_total_bytes=10, memory_used_bytes=4),
     mode="time",
     busy=0.5,
+    strangers=2,
 )
 VIEW = MetricsView(policy="fair", jobs=(JOB,), gpus=(GPU,))
 ITS = {"job": "j-7f3a", "user": "ann", "class": "batch"}
@@ -136,6 +137,7 @@ def test_the_queue_and_the_gpus_are_counted():
     assert value("tandem_shim_connected") == 1
     assert value("tandem_gpu_busy_ratio", **gpu) == 0.5
     assert value("tandem_gpu_memory_used_bytes", **gpu) == 4
+    assert value("tandem_gpu_unmanaged_processes", **gpu) == 2
 
 
 def test_every_name_is_rendered_and_in_the_manual_and_no_other():

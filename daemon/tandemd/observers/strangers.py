@@ -1,0 +1,70 @@
+"""Processes that compute on our GPUs and are no job's: nothing holds them back, and nothing counts.
+
+Whoever unsets LD_PRELOAD is one, what cannot be preloaded, and a job of another daemon. What the
+daemon starts itself to try something is none, nor is MPS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+
+import psutil
+import structlog
+
+from tandem import _mps
+
+PATIENCE_S = 5.0  # with who is on its way to us: all jobs are when a daemon starts
+
+log = structlog.get_logger()
+
+
+class Strangers:
+    """Belongs to the loop's thread."""
+
+    def __init__(self) -> None:
+        # By GPU and pid; None: it is not known who is there.
+        self._since_s: dict[tuple[int, int], float] | None = None
+        self._told: frozenset[tuple[int, int]] = frozenset()
+
+    def on(self, gpu: int) -> int | None:
+        """How many; None: it is not known."""
+        return None if self._since_s is None else sum(key[0] == gpu for key in self._told)
+
+    def look(
+        self, running: Mapping[int, frozenset[int]] | None, ours: Collection[int], now_s: float
+    ) -> None:
+        """Take in who computes on which GPU, and whom of them we know.
+
+        Args:
+            running: pids on each GPU; None: the driver does not say.
+            ours: pids of jobs.
+            now_s: of any clock that does not go back.
+        """
+        if running is None:
+            self._since_s, self._told = None, frozenset()
+            return
+        known_s = self._since_s or {}
+        found = {(gpu, pid) for gpu, pids in running.items() for pid in pids if pid not in ours}
+        self._since_s = {key: known_s.get(key, now_s) for key in found}
+        told = frozenset(
+            (gpu, pid)
+            for (gpu, pid), since_s in self._since_s.items()
+            if now_s - since_s >= PATIENCE_S and is_foreign(pid)
+        )
+        for gpu, pid in sorted(told - self._told):
+            log.warning(
+                "a process computes on a GPU without this daemon; see `tandem doctor`",
+                gpu=gpu,
+                pid=pid,
+            )
+        self._told = told
+
+
+def is_foreign(pid: int) -> bool:
+    """Whether it lives, and neither this daemon has started it nor is it a part of MPS."""
+    try:
+        parents = [process.pid for process in psutil.Process(pid).parents()]
+    except psutil.Error:
+        return False
+    return os.getpid() not in parents and not _mps.is_running(pid)
