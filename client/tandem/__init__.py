@@ -20,12 +20,14 @@ from tandem.errors import (
 )
 
 if TYPE_CHECKING:
+    from tandem._async_client import AsyncClient
     from tandem._client import Client
     from tandem._pressure import MemoryWatch, on_memory_pressure
     from tandem._results import Explanation, Gpu, Job, JobEvent, Policy, Process, Status, Wait
 
 __all__ = [
     "AccessError",
+    "AsyncClient",
     "BugError",
     "CapacityError",
     "Client",
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "AsyncClient": "tandem._async_client",
     "Client": "tandem._client",
     "Explanation": "tandem._results",
     "Gpu": "tandem._results",

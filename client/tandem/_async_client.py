@@ -1,0 +1,180 @@
+"""`Client` for asyncio: the same methods, each to be awaited.
+
+Nothing is written twice: a call is that of `Client`, on a thread. gRPC has an own way to be asked
+from asyncio, but then whatever logs in, connects anew after a fork and maps errors would be there
+a second time, for calls that take a millisecond.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, update_wrapper
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from tandem._client import Client
+from tandem._results import Job, JobEvent
+from tandem.errors import TandemError
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _awaited(
+    method: Callable[Concatenate[Client, _Arguments], _Result],
+) -> Callable[Concatenate["AsyncClient", _Arguments], Coroutine[Any, Any, _Result]]:
+    async def call(
+        self: "AsyncClient", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Result:
+        return await asyncio.to_thread(method, self.client, *args, **kwargs)
+
+    update_wrapper(call, method)
+    return call
+
+
+class AsyncClient:
+    """A connection to the daemon of this machine for asyncio; use it as an async context manager.
+
+    It has the methods of `Client`, with the same arguments, results and errors, and each is
+    awaited. A call that is cancelled may have been carried out. For one event loop.
+
+        async with tandem.AsyncClient() as client:
+            for job in await client.jobs():
+                print(job.name, job.state)
+            async for event in await client.watch():
+                print(event.kind, event.job.name)
+    """
+
+    def __init__(self, *, directory: str | None = None) -> None:
+        """Take the daemon whose runtime directory is `directory`, by default the usual one."""
+        self.client = Client(directory=directory)  # for who has a thread to spare
+        self._directory = directory
+        self._watches: set[Watch] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give the token back, end what is watched, and close; a second time does nothing."""
+        for watch in tuple(self._watches):
+            await watch.aclose()
+        await asyncio.to_thread(self.client.close)
+
+    jobs = _awaited(Client.jobs)
+    job = _awaited(Client.job)
+    set = _awaited(Client.set)
+    pause = _awaited(Client.pause)
+    resume = _awaited(Client.resume)
+    cancel = _awaited(Client.cancel)
+    group = _awaited(Client.group)
+    pause_group = _awaited(Client.pause_group)
+    resume_group = _awaited(Client.resume_group)
+    cancel_group = _awaited(Client.cancel_group)
+    set_group = _awaited(Client.set_group)
+    explain = _awaited(Client.explain)
+    windows = _awaited(Client.windows)
+    gpus = _awaited(Client.gpus)
+    cut_gpu = _awaited(Client.cut_gpu)
+    memory_history = _awaited(Client.memory_history)
+    partitions = _awaited(Client.partitions)
+    plans = _awaited(Client.plans)
+    policy = _awaited(Client.policy)
+    set_policy = _awaited(Client.set_policy)
+    status = _awaited(Client.status)
+    metrics = _awaited(Client.metrics)
+    events = _awaited(Client.events)
+
+    async def wait(
+        self, *names: str, until: str = "ended", deadline_s: float | None = None
+    ) -> list[Job]:
+        """As `Client.wait`; who is cancelled meanwhile waits no longer."""
+        thread = _Thread(self._directory)
+        try:
+            return await thread.do(
+                partial(thread.client.wait, *names, until=until, deadline_s=deadline_s)
+            )
+        finally:
+            thread.end()
+
+    async def watch(self, *, deadline_s: float | None = None) -> "Watch":
+        """Every change from the moment this has returned: `async for event in await ...`.
+
+        Errors are those of `Client.watch`. Ends with `aclose` of it or of the client.
+        """
+        thread = _Thread(self._directory)
+        try:
+            events = await thread.do(partial(thread.client.watch, deadline_s=deadline_s))
+        except BaseException:
+            thread.end()
+            raise
+        watch = Watch(thread, events, self._watches)
+        self._watches.add(watch)
+        return watch
+
+
+class Watch(AsyncIterator[JobEvent]):
+    """Events as they come; made by `AsyncClient.watch`. For one task at a time."""
+
+    def __init__(
+        self, thread: "_Thread", events: Iterator[JobEvent], open_watches: set["Watch"]
+    ) -> None:
+        self._thread = thread
+        self._events = events
+        self._open_watches = open_watches
+        self._next: asyncio.Future[JobEvent | None] | None = None
+        self._is_over = False
+
+    async def __anext__(self) -> JobEvent:
+        """The next event. Who is cancelled meanwhile, as by a timeout, misses nothing."""
+        if self._is_over:
+            raise StopAsyncIteration
+        if self._next is None:
+            following: Callable[[], JobEvent | None] = partial(next, self._events, None)
+            self._next = self._thread.do(following)
+        try:
+            event = await asyncio.shield(self._next)
+        except TandemError:
+            if not self._is_over:
+                await self.aclose()
+                raise
+            event = None
+        self._next = None
+        if event is None:
+            await self.aclose()
+            raise StopAsyncIteration
+        return event
+
+    async def aclose(self) -> None:
+        """No more of them; a second time does nothing."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._open_watches.discard(self)
+        if self._next is not None:  # it fails now, and nobody may be there to hear of it
+            self._next.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._thread.end()
+
+
+class _Thread:
+    """For what may take for ever: a thread and a connection that end with it, whatever it does."""
+
+    def __init__(self, directory: str | None) -> None:
+        self.client = Client(directory=directory)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="tandem-client")
+
+    def do(self, call: Callable[[], _Result]) -> asyncio.Future[_Result]:
+        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def end(self) -> None:
+        # What it waits for ends with an error then. Not here: who logs in just now has the lock.
+        threading.Thread(target=self.client.close, name="tandem-client-close").start()
+        self._executor.shutdown(wait=False, cancel_futures=True)
