@@ -47,6 +47,7 @@ from tandemd.edges.checkpoints import Checkpointer, Target
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
 from tandemd.edges.homes import Homes
+from tandemd.edges.job_files import JobFiles
 from tandemd.edges.login import LoginServer
 from tandemd.edges.modes import found_mode, has_own_mps
 from tandemd.edges.mps import LeftMps, MpsControl
@@ -128,6 +129,7 @@ class Daemon:
         if not self._loop.clock.is_virtual:
             self._spawn("attach", self._attach.run)
             self._watch_gpus()
+            self._keep_job_files()
 
     def _watch_gpus(self) -> None:
         auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
@@ -171,6 +173,19 @@ class Daemon:
         self._spawn("metrics", server.run)
         self._stops.append(server.stop)
         log.info("serving metrics", at=server.address)
+
+    def _keep_job_files(self) -> None:
+        """Where the configuration says so; a change of that needs a restart."""
+        if not (folder := self._config.metrics.hpc_job_mapping_dir):
+            return
+        try:
+            files = JobFiles(Path(folder), jobs_on=self._desk.jobs_on)
+        except OSError as error:
+            raise UsageError(
+                f"metrics.hpc_job_mapping_dir = '{folder}': cannot be written: {error.strerror}"
+            ) from error
+        self._spawn("job files", files.run)
+        self._stops.append(files.stop)
 
     def stop(self) -> None:
         """Release everybody and end all threads.

@@ -432,6 +432,19 @@ class Desk:
 
         return self._loop.ask(answer)
 
+    def jobs_on(self) -> dict[str, list[str]]:
+        """Names of the jobs with a process on each GPU, oldest first; every GPU is there."""
+        names = {gpu.index: gpu.name for gpu in self._inventory.gpus()}
+
+        def answer() -> dict[str, list[str]]:
+            found: dict[str, list[str]] = {name: [] for name in names.values()}
+            for job in sorted(self._loop.scheduler.jobs.values(), key=lambda job: job.arrival):
+                for gpu in sorted(gpus_of(job) & names.keys()):
+                    found[names[gpu]].append(job.display_name)
+            return found
+
+        return self._loop.ask(answer)
+
     def _not_had(self, gpu: Gpu, options: Options) -> str:
         mode, wanted = options.mode_of([gpu.index]), self.mode_wanted(gpu)
         if wanted in ("auto", mode) or gpu.instance or gpu.index in options.proving:

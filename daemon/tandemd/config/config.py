@@ -195,6 +195,14 @@ class MetricsTable(_Table):
     """`[metrics]`."""
 
     listen: str = ""
+    hpc_job_mapping_dir: str = ""
+
+    @field_validator("hpc_job_mapping_dir")
+    @classmethod
+    def _is_whole(cls, folder: str) -> str:
+        if folder and not Path(folder).is_absolute():
+            raise ValueError(f"'{folder}' is no whole path, as /run/tandem/dcgm-jobs")
+        return folder
 
     @field_validator("listen")
     @classmethod

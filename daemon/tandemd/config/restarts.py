@@ -6,7 +6,12 @@ from operator import attrgetter
 
 from tandemd.config.config import Config
 
-AT_START = ("daemon.max_processes_per_uid", "daemon.state", "metrics.listen")
+AT_START = (
+    "daemon.max_processes_per_uid",
+    "daemon.state",
+    "metrics.hpc_job_mapping_dir",
+    "metrics.listen",
+)
 
 
 def keys_for_restart(begun: Config, said: Config) -> list[str]:

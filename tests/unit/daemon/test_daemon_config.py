@@ -88,6 +88,7 @@ def test_the_daemon_warns_of_them_and_goes_on(monkeypatch, written):
         ("[watchdog.stall]\nfloor_s = '60'\n", "watchdog.stall.floor_s"),
         ("[class.batch]\nmemory_swap = 'yes'\n", "class.batch.memory_swap"),
         ("[metrics]\nlisten = 'unix:metrics.sock'\n", "metrics.listen"),
+        ("[metrics]\nhpc_job_mapping_dir = 'jobs'\n", "metrics.hpc_job_mapping_dir"),
     ],
 )
 def test_what_is_of_another_kind_is_refused_with_its_key(tmp_path, text, key):

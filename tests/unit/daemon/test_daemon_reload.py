@@ -17,6 +17,7 @@ max_processes_per_uid = 2
 state = "none"
 privacy = "own-only"
 [metrics]
+hpc_job_mapping_dir = "/x"
 listen = "127.0.0.1:9446"
 [scheduler]
 policy = "fair"

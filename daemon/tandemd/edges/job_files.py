@@ -1,0 +1,79 @@
+"""Tells dcgm-exporter which jobs are on which GPU, so that its figures carry them (`hpc_job`).
+
+It reads a directory with a file a GPU, named by the index (`0`; of an instance of MIG `0.2`), that
+has the id of a job a line (DCGM Exporter, `--hpc-job-mapping-dir`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+PERIOD_S = 1.0
+
+JobsOn = Mapping[str, Sequence[str]]  # ids of jobs, by name of GPU; every GPU is there
+
+log = structlog.get_logger()
+
+
+class JobFiles:
+    """Keeps the files as jobs come and go. `run` is a thread's."""
+
+    def __init__(self, folder: Path, *, jobs_on: Callable[[], JobsOn]) -> None:
+        """Take a directory, which is made where it is not there.
+
+        Raises:
+            OSError: it cannot be made, or no file in it.
+        """
+        self._folder = folder
+        self._jobs_on = jobs_on
+        self._stopping = threading.Event()
+        self._written: dict[str, str] = {}
+        self._is_failing = False
+        folder.mkdir(mode=0o755, exist_ok=True)
+        self._write(dict.fromkeys(map(_name, jobs_on()), ""))
+
+    def run(self) -> None:
+        """Look until `stop`; then nobody is on any GPU."""
+        while not self._stopping.wait(PERIOD_S):
+            self.look()
+        self._try(dict.fromkeys(self._written, ""))
+
+    def look(self) -> None:
+        """Look once, and write what changed."""
+        found = {
+            _name(gpu): "".join(f"{job}\n" for job in jobs) for gpu, jobs in self._jobs_on().items()
+        }
+        gone = dict.fromkeys(self._written.keys() - found.keys(), "")
+        self._try({**gone, **found})
+
+    def stop(self) -> None:
+        """End `run`. Any thread."""
+        self._stopping.set()
+
+    def _try(self, texts: Mapping[str, str]) -> None:
+        try:
+            self._write(texts)
+            self._is_failing = False
+        except OSError as error:  # and again with the next look
+            if not self._is_failing:
+                log.warning("metrics.hpc_job_mapping_dir cannot be written", reason=str(error))
+            self._is_failing = True
+
+    def _write(self, texts: Mapping[str, str]) -> None:
+        for name, text in texts.items():
+            if self._written.get(name) == text:
+                continue
+            fresh = self._folder / f".{name}.{os.getpid()}"  # it reads none that begins with a dot
+            fresh.write_text(text)
+            fresh.chmod(0o644)  # whatever the umask: the exporter is another user
+            fresh.replace(self._folder / name)
+            self._written[name] = text
+
+
+def _name(gpu: str) -> str:
+    return gpu.replace(":", ".")

@@ -1,0 +1,91 @@
+"""The files by which dcgm-exporter knows the jobs on each GPU."""
+
+import threading
+
+import pytest
+from structlog.testing import capture_logs
+
+from tandemd.edges.job_files import JobFiles
+
+
+@pytest.fixture
+def jobs():
+    return {"0": [], "1:2": []}
+
+
+@pytest.fixture
+def files(tmp_path, jobs):
+    return JobFiles(tmp_path / "jobs", jobs_on=lambda: jobs)
+
+
+def texts(tmp_path):
+    return {file.name: file.read_text() for file in (tmp_path / "jobs").iterdir()}
+
+
+def test_there_is_a_file_for_each_gpu_with_a_job_a_line(files, jobs, tmp_path):
+    assert texts(tmp_path) == {"0": "", "1.2": ""}
+
+    jobs["0"], jobs["1:2"] = ["j-1", "j-2"], ["j-2"]
+    files.look()
+
+    assert texts(tmp_path) == {"0": "j-1\nj-2\n", "1.2": "j-2\n"}
+    assert (tmp_path / "jobs/0").stat().st_mode & 0o777 == 0o644
+
+
+def test_what_has_not_changed_is_not_written(files, jobs, tmp_path):
+    jobs["0"] = ["j-1"]
+    files.look()
+    before = [(tmp_path / "jobs" / name).stat().st_ino for name in ("0", "1.2")]
+
+    jobs["0"] = ["j-2"]
+    files.look()
+
+    after = [(tmp_path / "jobs" / name).stat().st_ino for name in ("0", "1.2")]
+    assert (before[0] != after[0], before[1] == after[1]) == (True, True)
+
+
+def test_an_instance_that_is_gone_has_nobody(files, jobs, tmp_path):
+    jobs["1:2"] = ["j-2"]
+    files.look()
+    del jobs["1:2"]
+    files.look()
+
+    assert texts(tmp_path) == {"0": "", "1.2": ""}
+
+
+def test_what_an_earlier_daemon_left_is_not_believed(files, jobs, tmp_path):
+    jobs["0"] = ["j-1"]
+    files.look()
+
+    JobFiles(tmp_path / "jobs", jobs_on=lambda: jobs)
+
+    assert texts(tmp_path)["0"] == ""
+
+
+def test_at_its_end_nobody_is_on_any_gpu(files, jobs, tmp_path):
+    jobs["0"] = ["j-1"]
+    files.look()
+    thread = threading.Thread(target=files.run)
+    thread.start()
+    files.stop()
+    thread.join()
+
+    assert texts(tmp_path) == {"0": "", "1.2": ""}
+
+
+def test_a_directory_that_is_lost_is_told_of_once_and_written_to_again(files, jobs, tmp_path):
+    (tmp_path / "jobs").rename(tmp_path / "away")
+    with capture_logs() as logs:
+        for number in range(3):
+            jobs["0"] = [f"j-{number}"]
+            files.look()
+    (tmp_path / "away").rename(tmp_path / "jobs")
+    files.look()
+
+    assert [line["event"] for line in logs] == ["metrics.hpc_job_mapping_dir cannot be written"]
+    assert texts(tmp_path)["0"] == "j-2\n"
+
+
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        JobFiles(tmp_path / "none/jobs", jobs_on=dict)
