@@ -109,6 +109,11 @@ def show(result: Result) -> None:
     for title, what in (("not replayed", result.left_out), ("refused", result.refused)):
         for name, count in sorted(what.items()):
             click.echo(f"{title}: {count} x {printable(name)}")
+    if result.processes > 1:
+        click.echo(
+            "processes do not wait for each other's turns here, as they may have had to when they "
+            "were recorded: their work may overlap more"
+        )
     if result.untimed_launches:
         click.echo(
             f"{result.untimed_launches} launches have no time of their own, and last as long as "
