@@ -192,8 +192,16 @@ class MigLayouts:
         return int(self._nvml.nvmlDeviceGetIndex(device))
 
     def _is_on(self, device: object, gpu: str) -> bool:
-        with self._errors(f"gpu {gpu} has no MIG"):
-            return bool(self._nvml.nvmlDeviceGetMigMode(device)[0])
+        nvml = self._nvml
+        try:
+            return bool(nvml.nvmlDeviceGetMigMode(device)[0])
+        except nvml.NVMLError_NotSupported as error:
+            raise StateError(
+                f"gpu {gpu} has no MIG and cannot be cut; `tandem doctor` says which modes it can "
+                "be in"
+            ) from error
+        except nvml.NVMLError as error:
+            raise StateError(f"whether gpu {gpu} has MIG is not to be had: {error}") from error
 
     def _turn(self, device: object, gpu: str, *, is_on: bool) -> None:
         word = "on" if is_on else "off"
