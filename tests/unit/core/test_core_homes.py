@@ -6,8 +6,8 @@ import pytest
 from talk import Talk
 
 from tandemd.core.events import CopyPool, DropFile, DropPool, MoveMemory, OfferFile, TakeBack
-from tandemd.core.memory.homes import PIECE, UNIT
-from tandemd.core.model import Options, SwapOutcome
+from tandemd.core.memory.homes import PIECE, UNIT, Home
+from tandemd.core.model import Options, Process, SwapOutcome, Usage
 
 MIB = 1 << 20
 LOTS = 1 << 40
@@ -200,6 +200,56 @@ def test_memory_that_the_host_could_not_give_is_asked_for_again():
 
     (again,) = only(talk.tick(after_ms=1_001), MoveMemory)
     assert again.pool_bytes == SIZE
+
+
+def half_gone(talk, size=4 * SIZE):
+    """Of so much there is as much on the host as that holds; the next order is under way."""
+    talk.start(1, size=size)
+    (first,) = only(talk.pause(1), MoveMemory)
+    gone = size - first.target_bytes
+    said = talk.obeys([first], 1, swapped_bytes=gone)
+    (copy,) = only(said, CopyPool)
+    (offer,) = only(talk.copied(1, copy.pool), OfferFile)
+    said = talk.obeys([offer], 1, swapped_bytes=gone, filed_bytes=gone)
+    (second,) = only(said, MoveMemory)
+    return gone, second
+
+
+@pytest.mark.parametrize(
+    "outcome", [SwapOutcome.NO_HOST_ROOM, SwapOutcome.NOT_DRAINED, SwapOutcome.FAILED]
+)
+def test_what_went_before_an_order_failed_is_told_to_come_back_when_it_is_needed(outcome):
+    talk = Hosts(host_limit_bytes=3 * SIZE)
+    gone, second = half_gone(talk)
+
+    failed = talk.obeys([second], 1, swapped_bytes=gone, swap_outcome=outcome)
+    assert not only(failed, MoveMemory)  # it is paused, and stays where it is
+    (back,) = only(talk.resume(1), MoveMemory)
+
+    assert back.target_bytes >= 4 * SIZE
+
+
+def test_an_order_is_not_turned_round_on_its_way():
+    talk = Hosts(host_limit_bytes=3 * SIZE)
+    gone, second = half_gone(talk, 7 * SIZE)
+    assert second.target_bytes > 0
+
+    for more in range(8 * MIB, 7 * SIZE - second.target_bytes - gone, 8 * MIB):
+        said = talk.sample(1, swapped_bytes=gone + more)
+        assert not only(said, MoveMemory)
+
+
+def test_files_whose_memory_is_back_already_are_no_room_for_other_memory():
+    usage = Usage(
+        process_id=1,
+        device_bytes=4 * SIZE,
+        swappable_bytes=4 * SIZE,
+        swapped_bytes=16 * MIB,
+        filed_bytes=3 * SIZE,
+    )
+    home = Home(process=Process(process_id=1, job_id=1, gpu=0, usage=usage))
+
+    assert home.lacks_bytes(0) == 4 * SIZE - 16 * MIB
 
 
 class Model:

@@ -115,7 +115,9 @@ class Home:
         usable_bytes = sum(
             pool.size_bytes for pool in self.pools if pool.tier not in (Tier.FILE, Tier.ASKED_BACK)
         )
-        return usage.swapped_bytes - usage.filed_bytes - usable_bytes, resident_bytes
+        # The two are not told at once, and what is back from a file is not away any more.
+        filed_bytes = min(usage.filed_bytes, usage.swapped_bytes)
+        return usage.swapped_bytes - filed_bytes - usable_bytes, resident_bytes
 
     @property
     def underway(self) -> Pool | None:

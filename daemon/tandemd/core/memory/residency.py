@@ -454,8 +454,12 @@ class Residency:
         if crowd is None:
             for group in island.members:
                 is_away = group.paused or is_released(group, island.options, now_ns)
-                goes = is_away and self._is_still(group, island, now_ns)
-                yield group, self._target_away(group, island.options) if goes else NO_LIMIT
+                if is_away and self._is_still(group, island, now_ns):
+                    yield group, self._target_away(group, island.options)
+                elif is_away and self._is_fixed(group, now_ns):
+                    yield group, _as_told(self._places_of(group))
+                else:
+                    yield group, NO_LIMIT
             return
         order = [(rank, g) for rank, g in _by_need(island, now_ns) if g.key in crowd.claims]
         wished = [
@@ -484,10 +488,9 @@ class Residency:
         if stuck <= least:
             return least
         self._host.lacks(places, least)
-        is_begun = any(place.target_bytes != NO_LIMIT for place in places)
         if options.file_limit_bytes and is_worth_it(places, stuck, least):
             return stuck
-        return sum(place.resident_bytes for place in places) if is_begun else NO_LIMIT
+        return _as_told(places)
 
     def _stuck(
         self, order: list[tuple[Rank, Group]], claims: list[Claim], options: Options
@@ -518,11 +521,14 @@ class Residency:
 
     def _is_still(self, group: Group, island: Island, now_ns: int) -> bool:
         """Nothing of it is on the GPU or is to come there, and moving it did not just fail."""
-        if any(now_ns < place.fixed_until_ns for place in self._places_of(group)):
+        if self._is_fixed(group, now_ns):
             return False
         if not group.open:
             return group.drained
         return not (island.has_turn(group) or group.busy or group.wants)
+
+    def _is_fixed(self, group: Group, now_ns: int) -> bool:
+        return any(now_ns < place.fixed_until_ns for place in self._places_of(group))
 
     def _told(self, place: Place, target: int, options: Options, now_ns: int) -> MoveMemory | None:
         """The order that is needed, if any."""
@@ -558,7 +564,8 @@ class Residency:
         place.stays_because = ""
         if (why := FAILURES.get(usage.swap_outcome)) is not None:
             place.tell_it_stays(now_ns, why)
-            place.target_bytes = NO_LIMIT
+            # What went by an order before this one stays there, and has to be told to come back.
+            place.target_bytes = place.resident_bytes if usage.swapped_bytes else NO_LIMIT
             place.fixed_until_ns = now_ns + RETRY_NS
         elif place.job.paused and place.target_bytes == 0:
             place.was_suspended = True
@@ -618,6 +625,16 @@ def _asleep(island: Island) -> set[int]:
         if group.paused or not island.has_turn(group)
         for process_id in group.processes
     }
+
+
+def _as_told(places: list[Place]) -> int:
+    """What is on the GPU of them, or will be when what they were told last is done."""
+    if all(place.target_bytes == NO_LIMIT for place in places):
+        return NO_LIMIT
+    return sum(
+        min(place.target_bytes, place.resident_bytes) if place.is_moving else place.resident_bytes
+        for place in places
+    )
 
 
 def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
