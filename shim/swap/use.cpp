@@ -55,36 +55,68 @@ void pause(uint32_t door) {
   else futex_wait(g_door, door, kSliceNs);
 }
 
-void pause_until_let_in(Needs needs) {
-  for (;;) {
-    const uint32_t door = g_door.load();
-    if (is_let_in(needs)) return;
-    pause(door);
+// A thread's wait, as it is told to whichever daemon is there: one that has come meanwhile knows nothing
+// of it, and who waits for nothing gets no memory.
+class ToldWait {
+ public:
+  ToldWait() { follow(); }
+  ~ToldWait() { end(); }
+  ToldWait(const ToldWait&) = delete;
+  ToldWait& operator=(const ToldWait&) = delete;
+
+  void follow() {
+    Channel* const now = g_channel.load(std::memory_order_acquire);
+    const uint32_t attachment = now ? now->attachment.load(std::memory_order_relaxed) : 0;
+    if (now == channel_ && attachment == attachment_) return;
+    end();
+    channel_ = now;
+    attachment_ = attachment;
+    if (channel_) begin();
   }
-}
+
+ private:
+  void begin() {
+    shm::StateWaits& waits = channel_->state->waits;
+    start_ns_ = g_clock.now_ns();
+    g_at_door.fetch_add(1);
+    waits.since_ns.store(start_ns_, std::memory_order_relaxed);
+    waits.reason.store(static_cast<uint32_t>(shm::WaitReason::kMemory), std::memory_order_relaxed);
+    waits.waiting_threads.fetch_add(1, std::memory_order_release);
+    ring_doorbell(*channel_);
+  }
+
+  void end() {
+    if (!channel_) return;
+    shm::StateWaits& waits = channel_->state->waits;
+    const Waited waited{g_clock.now_ns() - start_ns_, shm::WaitReason::kMemory};
+    // Else other pages lie there by now: none of that is theirs.
+    if (channel_->attachment.load(std::memory_order_relaxed) == attachment_) {
+      waits.total_ns[static_cast<uint32_t>(waited.reason)].fetch_add(waited.ns,
+                                                                     std::memory_order_relaxed);
+      waits.waiting_threads.fetch_sub(1, std::memory_order_release);
+      record_wait(*channel_, waited);
+    }
+    g_at_door.fetch_sub(1);
+  }
+
+  Channel* channel_ = nullptr;
+  uint32_t attachment_ = 0;
+  uint64_t start_ns_ = 0;
+};
 
 void wait(Needs needs) {
   const uint32_t wants_pages = needs == Needs::kPages ? 1 : 0;
   g_want_pages.fetch_add(wants_pages);
-  Channel* channel = g_channel.load(std::memory_order_acquire);
-  shm::StateWaits* waits = channel ? &channel->state->waits : nullptr;
-  const uint64_t start_ns = g_clock.now_ns();
-  if (waits) {
-    g_at_door.fetch_add(1);
-    waits->since_ns.store(start_ns, std::memory_order_relaxed);
-    waits->reason.store(static_cast<uint32_t>(shm::WaitReason::kMemory), std::memory_order_relaxed);
-    waits->waiting_threads.fetch_add(1, std::memory_order_release);
-    ring_doorbell(*channel);
+  {
+    ToldWait told;
+    for (;;) {
+      const uint32_t door = g_door.load();
+      if (is_let_in(needs)) break;
+      pause(door);
+      told.follow();
+    }
   }
-  pause_until_let_in(needs);
   g_want_pages.fetch_sub(wants_pages);
-  if (!waits) return;
-  const Waited waited{g_clock.now_ns() - start_ns, shm::WaitReason::kMemory};
-  waits->total_ns[static_cast<uint32_t>(waited.reason)].fetch_add(waited.ns,
-                                                                  std::memory_order_relaxed);
-  waits->waiting_threads.fetch_sub(1, std::memory_order_release);
-  g_at_door.fetch_sub(1);
-  record_wait(*channel, waited);
 }
 
 // The last of what was away has been given up: there is nothing to wait for.

@@ -53,6 +53,29 @@ def test_the_host_has_to_hold_no_more_than_what_goes(fresh_place):
     assert [job.do("t.is_right()") for job in jobs] == [True] * 2
 
 
+def test_the_next_daemon_gives_a_turn_to_who_waits_for_its_memory(fresh_place):
+    """A thread that waits since before it came is not counted on the page that it is given."""
+    place = fresh_place
+    place.start_daemon()
+    going, waiting = jobs = jobs_beside_a_filler(place, 2, "--swappable")
+    take(jobs, 34)
+    going.go_on("lambda: t.train(1)")
+    waiting.start(f"t.train({ITERATIONS})")
+    with place.client() as client:
+        until(lambda: is_out(client, "t2"), what="its memory is on the host while it waits")
+    place.stop_daemon()
+
+    place.start_daemon()
+
+    assert waiting.result()
+    assert waiting.do("t.is_right()")
+
+
+def is_out(client, name):
+    job = next(job for job in client.jobs() if job.display_name == name)
+    return job.state == "waiting" and job.swapped_bytes > 0
+
+
 def test_without_permission_one_of_them_dies(place):
     jobs = jobs_beside_a_filler(place, 2)
     with pytest.raises(AssertionError, match="'t2' ended with code 1"):
