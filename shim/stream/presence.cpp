@@ -22,6 +22,15 @@ uint64_t base_linger_ns(const Channel& channel) {
   return std::min(channel.command->gate.linger_ns.load(std::memory_order_relaxed), kMaxLingerNs);
 }
 
+// Paused, or without the memory that it needs, a request gets on no sooner because others stay away: those
+// may have what it waits for.
+bool is_kept_waiting(const Channel& channel) {
+  const shm::StateWaits& waits = channel.state->waits;
+  if (waits.waiting_threads.load(std::memory_order_acquire) == 0) return false;
+  const auto reason = static_cast<shm::WaitReason>(waits.reason.load(std::memory_order_relaxed));
+  return reason == shm::WaitReason::kGate || reason == shm::WaitReason::kMemory;
+}
+
 }  // namespace
 
 void move_busy_ahead(Channel& channel, uint64_t now_ns) {
@@ -44,7 +53,8 @@ void tune_linger(Channel& channel) {
 void show_idle_if_so(Channel& channel, uint64_t now_ns) {
   if (!is_latency_class(channel)) return;
   auto& until = channel.presence->busy_until_ns;
-  if (g_requests.load(std::memory_order_relaxed) > 0) {
+  const bool has_request = g_requests.load(std::memory_order_relaxed) > 0;
+  if (has_request && !is_kept_waiting(channel)) {
     if (until.load(std::memory_order_relaxed) < now_ns + kRefreshNs)
       until.store(now_ns + kAheadNs, std::memory_order_release);
     return;
@@ -53,7 +63,7 @@ void show_idle_if_so(Channel& channel, uint64_t now_ns) {
   const uint64_t tuned = channel.state->control.linger_ns.load(std::memory_order_relaxed);
   const uint64_t end = now_ns + std::max(tuned, base_linger_ns(channel));
   if (until.load(std::memory_order_relaxed) <= end) return;
-  g_idle_since.store(now_ns, std::memory_order_relaxed);
+  if (!has_request) g_idle_since.store(now_ns, std::memory_order_relaxed);
   until.store(end, std::memory_order_release);
   futex_wake_all(low_half(until));
 }

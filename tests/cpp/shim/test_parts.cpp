@@ -145,6 +145,36 @@ TEST(a_latency_job_is_busy_while_it_works_and_lingers_after) {
   CHECK_EQ(until.load(), 304'000u);
 }
 
+TEST(a_request_that_is_kept_waiting_keeps_nobody_away) {
+  Channel* channel = make_channel();
+  auto& until = channel->presence->busy_until_ns;
+  auto& waits = channel->state->waits;
+  command_of(channel).gate.job_class = static_cast<uint32_t>(shm::JobClass::kLatency);
+  command_of(channel).gate.linger_ns = 300'000;
+  count_request(channel, 1);
+  const uint64_t begin_ns = g_clock.now_ns();
+  for (const shm::WaitReason reason : {shm::WaitReason::kGate, shm::WaitReason::kMemory}) {
+    waits.reason.store(static_cast<uint32_t>(reason));
+    waits.waiting_threads.store(1);
+    channel->gate.slot_end = 1;
+    channel->slots[0].open = 1;
+    show_idle_if_so(*channel, begin_ns);
+    CHECK(until.load() > begin_ns + 300'000);  // its own work is still there
+    channel->slots[0].open = 0;
+    show_idle_if_so(*channel, begin_ns);
+    CHECK_EQ(until.load(), begin_ns + 300'000);
+    waits.waiting_threads.store(0);
+    show_idle_if_so(*channel, begin_ns);
+    CHECK(until.load() > begin_ns + 500'000'000);  // it goes on
+  }
+  waits.reason.store(static_cast<uint32_t>(shm::WaitReason::kWindow));
+  waits.waiting_threads.store(1);
+  show_idle_if_so(*channel, begin_ns);
+  CHECK(until.load() > begin_ns + 500'000'000);
+  waits.waiting_threads.store(0);
+  count_request(channel, -1);
+}
+
 TEST(a_latency_job_lingers_as_its_own_gaps_call_for) {
   Channel* channel = make_channel();
   auto& until = channel->presence->busy_until_ns;
