@@ -4,6 +4,7 @@ The structs are those of csrc/core/wire.h, packed by hand: the base install has 
 module nor gRPC, and this path is on every start of a job. A test holds both against each other.
 """
 
+import os
 import socket
 import struct
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ NEVER_IDLE_NS = 100 * 365 * 86_400 * SECOND_NS  # the daemon takes so much for n
 CLASSES = {"latency": 1, "normal": 2, "batch": 3}
 ISOLATIONS = {"time": 1, "mps": 2, "mps+green": 3, "mig": 4}
 
+_PEER = struct.Struct("3i")  # ucred: pid, uid, gid
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
@@ -108,6 +110,7 @@ def register(
             # non-blocking socket would only report as "try again".
             _set_timeout(connection, timeout_s)
             connection.connect(str(path))
+            _check_owner(path, _uid_of_peer(connection))
             connection.send(encode_register(request, command=command, gpu=gpu))
             answer = connection.recv(MAX_MESSAGE_BYTES)
         except BlockingIOError as exc:
@@ -117,6 +120,20 @@ def register(
         except OSError as exc:
             raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
     return decode_answer(answer)
+
+
+def _uid_of_peer(connection: socket.socket) -> int:
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return int(_PEER.unpack(peer)[1])
+
+
+def _check_owner(path: Path, uid: int) -> None:
+    """Nor does the shim attach to it (`is_trustworthy` in shim/job/attach.cpp)."""
+    if path.is_relative_to("/tmp") and uid not in (0, os.geteuid()):
+        raise UnavailableError(
+            f"{path}: the daemon is of uid {uid}, and in /tmp only one's own and root's are "
+            "trusted, for anybody can listen there; have it elsewhere, as in /run/tandem"
+        )
 
 
 def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:

@@ -4,8 +4,8 @@ They call the one function that the shim already loaded in this process exports
 (shim/tandem_mark.h); nothing is connected, nothing beyond the standard library is imported.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from functools import cache, wraps
 from itertools import count
 from numbers import Real
@@ -76,7 +76,7 @@ def _phase(name_hash: int) -> Iterator[None]:
 def critical(*, max_ms: float) -> AbstractContextManager[None]:
     """Ask not to lose the GPU inside the block, for at most `max_ms` milliseconds.
 
-    A wish: the daemon bounds it, and nothing tells whether it was granted.
+    A wish, which is recorded and reaches the daemon; no policy looks at it yet.
 
     Raises:
         TypeError: `max_ms` is no number.
@@ -97,11 +97,12 @@ def _critical(max_ms: float) -> Iterator[None]:
 def slo(
     *, p99_ms: float
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Decorate the function, plain or async, that handles one request.
+    """Decorate the function, plain or async, or the generator, that handles one request.
 
-    While it runs a process of class latency counts as busy, also while the GPU does nothing for
-    it, so that best-effort work of others stays away. `p99_ms` says what the code was written for;
-    the objective that the daemon works to is that of `tandem run --slo`.
+    A generator does so from its first step to its end. While it runs a process of class latency
+    counts as busy, also while the GPU does nothing for it, so that best-effort work of others stays
+    away. `p99_ms` says what the code was written for; the objective that the daemon works to is
+    that of `tandem run --slo`.
 
         @tandem.slo(p99_ms=50)
         def handle(request): ...
@@ -113,10 +114,16 @@ def slo(
     _positive(p99_ms, "p99_ms")
 
     def decorate(handle: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-        from inspect import iscoroutinefunction
+        from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 
-        if iscoroutinefunction(handle):
-            return cast("Callable[_Arguments, _Result]", _marked_async(handle))
+        ways: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+            (iscoroutinefunction, _marked_async),
+            (isgeneratorfunction, _marked_generator),
+            (isasyncgenfunction, _marked_async_generator),
+        )
+        for is_such, marked_as in ways:
+            if is_such(handle):
+                return cast("Callable[_Arguments, _Result]", marked_as(handle))
 
         @wraps(handle)
         def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -151,6 +158,32 @@ def _marked_async(
     async def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         with _request():
             return await handle(*args, **kwargs)
+
+    return marked
+
+
+def _marked_generator(
+    handle: Callable[_Arguments, Generator[Any, Any, _Result]],
+) -> Callable[_Arguments, Generator[Any, Any, _Result]]:
+    @wraps(handle)
+    def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Generator[Any, Any, _Result]:
+        with _request():
+            return (yield from handle(*args, **kwargs))
+
+    return marked
+
+
+def _marked_async_generator(
+    handle: Callable[_Arguments, AsyncGenerator[_Result, None]],
+) -> Callable[_Arguments, AsyncGenerator[_Result, None]]:
+    @wraps(handle)
+    async def marked(
+        *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> AsyncGenerator[_Result, None]:
+        with _request():
+            async with aclosing(handle(*args, **kwargs)) as parts:
+                async for part in parts:
+                    yield part
 
     return marked
 

@@ -17,6 +17,7 @@ class MemoryWatch:
         self._callback = callback
         self._period_s = period_s
         self._closed = threading.Event()
+        self._told: set[type[Exception]] = set()
         self._thread = threading.Thread(target=self._run, name="tandem-memory", daemon=True)
         self._thread.start()
 
@@ -44,7 +45,19 @@ class MemoryWatch:
         while not self._closed.wait(self._period_s):
             since = since + 1 if _marks.memory_is_wanted() else 0
             if since % AGAIN_PERIODS == 1:
-                self._callback()
+                self._call()
+
+    def _call(self) -> None:
+        try:
+            self._callback()
+        except Exception as error:  # the next time it may do better, and others still wait
+            if type(error) not in self._told:
+                self._told.add(type(error))
+                threading.excepthook(
+                    threading.ExceptHookArgs(
+                        (type(error), error, error.__traceback__, self._thread)
+                    )
+                )
 
 
 def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1) -> MemoryWatch:
@@ -53,7 +66,8 @@ def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1)
         watch = tandem.on_memory_pressure(torch.cuda.empty_cache)
 
     It is called on a thread of the client, which looks every `period_s` seconds; while memory is
-    wanted, every tenth look. An exception in it ends the watch, as in any thread. Outside the shim
+    wanted, every tenth look. An exception in it is told as in any thread, once of a
+    type, and it is called again all the same. Outside the shim
     it is never called.
 
     Raises:

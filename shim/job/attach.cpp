@@ -98,7 +98,9 @@ bool is_trustworthy(int socket, const char* path) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == 0 || peer.uid == geteuid();
+  if (peer.uid == 0 || peer.uid == geteuid()) return true;
+  say_once("daemon", path, "is another user's, and not trusted in /tmp; running unshared");
+  return false;
 }
 
 int connect_to(const char* path) {

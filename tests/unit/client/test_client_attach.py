@@ -1,5 +1,6 @@
 """REGISTER as `tandem run` packs it, held against the contract in csrc/core/wire.h."""
 
+import os
 import re
 import struct
 from pathlib import Path
@@ -193,6 +194,22 @@ def test_a_reason_of_any_bytes_is_text():
 def test_nobody_there_is_unavailable(tmp_path):
     with pytest.raises(UnavailableError, match="No such file"):
         _attach.register(tmp_path / "attach.sock", Request(), command="x")
+
+
+@pytest.mark.parametrize(
+    ("folder", "owner", "is_trusted"),
+    [("/tmp", 0, True), ("/tmp", 1000, True), ("/tmp", 1001, False), ("/run/tandem", 1001, True)],
+)
+def test_in_a_directory_of_everybodys_only_ones_own_daemon_and_roots_are_trusted(
+    folder, owner, is_trusted, monkeypatch
+):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    path = Path(folder) / "lab/attach.sock"
+    if is_trusted:
+        _attach._check_owner(path, owner)
+        return
+    with pytest.raises(UnavailableError, match="the daemon is of uid 1001, and in /tmp only"):
+        _attach._check_owner(path, owner)
 
 
 def test_a_path_too_long_for_a_socket_is_unavailable(tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,46 @@ def test_requests_are_numbered_and_may_overlap(shim):
     assert [kind for kind, _, _ in shim.marks] == [5, 5, 6, 6]
     assert outer != inner
     assert ends == [(6, inner, 0), (6, outer, 0)]
+
+
+def test_a_request_that_is_answered_in_parts_lasts_until_the_last(shim):
+    @tandem.slo(p99_ms=50)
+    def handle():
+        got = yield 1
+        yield got
+        return 3
+
+    parts = handle()
+    assert not shim.marks
+    assert (next(parts), parts.send(2)) == (1, 2)
+    assert [call[0] for call in shim.marks] == [_marks.REQUEST_BEGIN]
+    with pytest.raises(StopIteration) as end:
+        next(parts)
+    assert end.value.value == 3
+    assert [call[0] for call in shim.marks] == [_marks.REQUEST_BEGIN, _marks.REQUEST_END]
+
+
+@pytest.mark.parametrize("how_many", [1, 2])
+def test_an_async_one_does_too_and_when_nobody_wants_the_rest(how_many, shim):
+    ended = []
+
+    @tandem.slo(p99_ms=50)
+    async def handle():
+        try:
+            yield 1
+            yield 2
+        finally:
+            ended.append(True)
+
+    async def body():
+        async with aclosing(handle()) as parts:
+            got = [await anext(parts) for _ in range(how_many)]
+            assert [call[0] for call in shim.marks] == [_marks.REQUEST_BEGIN]
+            return got
+
+    assert asyncio.run(body()) == [1, 2][:how_many]
+    assert ended
+    assert [call[0] for call in shim.marks] == [_marks.REQUEST_BEGIN, _marks.REQUEST_END]
 
 
 def test_an_async_request_lasts_until_it_is_awaited(shim):

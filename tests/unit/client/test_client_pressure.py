@@ -42,6 +42,22 @@ def test_it_is_called_again_while_memory_is_wanted_but_not_at_every_look(monkeyp
     assert calls_with(monkeypatch, *[True] * (2 * _pressure.AGAIN_PERIODS + 1)) == 3
 
 
+def test_a_callback_that_fails_is_called_again_and_told_of_once(monkeypatch):
+    calls, told = [], []
+    wanted = Wanted(True, False, True, False, True)
+    monkeypatch.setattr(_marks, "memory_is_wanted", wanted)
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
+
+    def fail():
+        calls.append(True)
+        raise RuntimeError
+
+    with tandem.on_memory_pressure(fail, period_s=0.001):
+        assert wanted.seen.wait(DEADLINE_S)
+
+    assert (len(calls), told) == (3, [RuntimeError])
+
+
 def test_nobody_is_called_outside_the_shim():
     assert _marks.memory_is_wanted() is False
 
