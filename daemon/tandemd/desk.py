@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +25,7 @@ from tandemd.config.limits import Limits
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobCancelled, JobPaused, JobResumed, JobUpdated, PolicyChanged
+from tandemd.core.explain.discretion import discreet
 from tandemd.core.explain.explain import explain
 from tandemd.core.explain.lanes import place_in_line
 from tandemd.core.explain.memory import first_in_line
@@ -165,14 +167,17 @@ class Desk:
             now_ns = clock.now_ns()
             found = explain(core, job, now_ns)
             share = self._loop.recent.share(("job", job.job_id))
+            lines = (*found.lines, *space_lines(core, job, share), *scaling_lines(core, job))
+            story = tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story)
+            say = self._discretion(uid)
             view = ExplanationView(
                 name=job.display_name,
-                summary=found.summary,
-                lines=(*found.lines, *space_lines(core, job, share), *scaling_lines(core, job)),
+                summary=say(found.summary),
+                lines=tuple(map(say, lines)),
                 policy=core.options.policy,
                 mode=core.options.mode_of(gpus_of(job) or job.meant_gpus),
                 wait_ns=job.waited_ns(now_ns),
-                story=tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story),
+                story=tuple(map(say, story)),
                 findings=self._findings(job),
             )
             return view, tuple(job.processes), now_ns
@@ -593,6 +598,15 @@ class Desk:
     def _may_see(self, uid: int, job: Job) -> bool:
         return self.privacy != "own-only" or self._may_control(uid, job)
 
+    def _discretion(self, uid: int) -> Callable[[str], str]:
+        """What becomes of a text before the caller hears it."""
+        if self.privacy != "own-only" or self.limits.is_admin(uid):
+            return str
+        core = self._loop.scheduler
+        known = [*core.jobs.values(), *core.finished.values()]
+        visible = {job.display_name for job in known if self._may_see(uid, job)}
+        return partial(discreet, visible=visible)
+
     def _may_control(self, uid: int, job: Job) -> bool:
         return uid == job.uid or self.limits.is_admin(uid)
 
@@ -647,6 +661,7 @@ class Desk:
                 return job
         living = [j for j in visible if j.spec.name == name and j.state is not JobState.EXITED]
         named = living or [job for job in visible if job.spec.name == name]
+        named = [job for job in named if job.uid == uid] or named  # others may use the same name
         if len(named) > 1:
             ids = ", ".join(job.display_name for job in named)
             groups = {(job.uid, job.spec.group) for job in named}
@@ -730,7 +745,7 @@ class Desk:
             command=command if open_to_all or self._may_control(uid, job) else "",
             spec=job.spec,
             state=job.state,
-            reason=explain(core, job, clock.now_ns()).summary,
+            reason=self._discretion(uid)(explain(core, job, clock.now_ns()).summary),
             created_wall_ns=calendar.wall_ns(job.created_ns),
             processes=tuple(
                 ProcessView(

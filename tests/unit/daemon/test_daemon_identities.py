@@ -162,7 +162,7 @@ def test_whom_nobody_asked_about_has_the_least():
     assert (limits.ceiling(0), limits.is_admin(0)) == (JobClass.LATENCY, True)
 
 
-def loop_with_jobs(*uids):
+def loop_with_jobs(*uids, name=""):
     channels = SimpleNamespace(perform=lambda _action: None)
     loop = Loop(
         scheduler=Scheduler(), clock=MonotonicClock(), poller=_native.Poller(), channels=channels
@@ -170,7 +170,12 @@ def loop_with_jobs(*uids):
     for number, uid in enumerate(uids, 1):
         loop.handle(
             ProcessAttached(
-                now_ns=1, process_id=number, job_id=number, uid=uid, gpu=0, spec=JobSpec()
+                now_ns=1,
+                process_id=number,
+                job_id=number,
+                uid=uid,
+                gpu=0,
+                spec=JobSpec(name=name),
             )
         )
     return loop
@@ -208,6 +213,32 @@ def test_a_listing_asks_about_the_caller_once_and_the_loop_comes_round_meanwhile
     assert [(view.user, view.uid) for view in answer.result()] == [("user8", 8)] * 50
     assert database.asked == [9]
     assert threading.get_ident() not in database.threads
+
+
+@pytest.mark.parametrize(
+    ("privacy", "is_told"), [("own-only", False), ("hide-cmdline", True), ("open", True)]
+)
+def test_only_where_all_may_see_them_other_peoples_jobs_are_named(privacy, is_told, database):
+    loop = loop_with_jobs(7, 8, name="same")
+    desk = Desk(
+        loop=loop,
+        sessions=SimpleNamespace(commands={}, info={}),
+        inventory=SimpleNamespace(refresh=lambda: None),
+        limits=Limits(identities=Identities(database.look_up)),
+        privacy=privacy,
+        runtime_dir=Path("/nowhere"),
+    )
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(desk.explanation, 8, "same")  # its own, whoever else has one
+        while not answer.done():
+            loop._round(notable=True)
+
+    found = answer.result()
+    assert found.name == "j-2"
+    text = " | ".join((found.summary, *found.lines))
+    assert ("j-1 'same'" in text) is is_told
+    assert ("shares the gpu with another user's job (normal)" in text) is not is_told
 
 
 def connection(number, uid):

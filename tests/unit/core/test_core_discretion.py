@@ -1,0 +1,27 @@
+"""Ids and names of jobs that somebody may not know of are left out of what is said."""
+
+import pytest
+
+from tandemd.core.explain.discretion import SOMEBODY, discreet
+from tandemd.core.model import Job, JobSpec
+
+
+def job(number, name=""):
+    return Job(
+        job_id=number, uid=0, arrival=0, created_ns=0, registered=True, spec=JobSpec(name=name)
+    )
+
+
+@pytest.mark.parametrize("name", ["", "secret", "it's", 'a "b"', "'\"", "back\\", "j-9"])
+def test_a_title_is_left_out_as_a_whole(name):
+    text = f"waits: {job(0x1F, name).title} (class normal) has the gpu, behind {job(2).title}"
+
+    said = discreet(text, {"j-2"})
+
+    assert said == f"waits: {SOMEBODY} (class normal) has the gpu, behind j-2"
+
+
+def test_who_may_know_of_all_hears_all():
+    text = f"shares the gpu with {job(1, 'one').title}, {job(2).title}"
+
+    assert discreet(text, {"j-1", "j-2"}) == text
