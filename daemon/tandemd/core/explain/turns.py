@@ -22,7 +22,8 @@ def explain_held(
         busy = ", ".join(g.title for g in island if g.busy and g is not group) or "others"
         why = f"it is next, once the work of {busy} has drained"
         return f"waiting {span_of(held_ns)}: {why}; {most}"
-    who = f"{holder.title} (class {holder.job_class.name.lower()}) has the gpu"
+    has = "have" if len(holder.jobs) > 1 else "has"
+    who = f"{holder.title} (class {holder.job_class.name.lower()}) {has} the gpu"
     memory = _comes_with_turn(scheduler, job, group)
     if not memory:
         return f"waiting {span_of(held_ns)}: {who}; {most}"
