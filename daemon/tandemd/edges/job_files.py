@@ -69,7 +69,9 @@ class JobFiles:
             if self._written.get(name) == text:
                 continue
             fresh = self._folder / f".{name}.{os.getpid()}"  # it reads none that begins with a dot
-            fresh.write_text(text)
+            fresh.unlink(missing_ok=True)
+            with fresh.open("x") as file:  # a link that somebody put there is not followed
+                file.write(text)
             fresh.chmod(0o644)  # whatever the umask: the exporter is another user
             fresh.replace(self._folder / name)
             self._written[name] = text

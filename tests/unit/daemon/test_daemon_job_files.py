@@ -1,5 +1,6 @@
 """The files by which dcgm-exporter knows the jobs on each GPU."""
 
+import os
 import threading
 
 import pytest
@@ -51,6 +52,19 @@ def test_an_instance_that_is_gone_has_nobody(files, jobs, tmp_path):
     files.look()
 
     assert texts(tmp_path) == {"0": "", "1.2": ""}
+
+
+def test_a_link_in_the_directory_is_not_written_through(files, jobs, tmp_path):
+    other = tmp_path / "other"
+    other.write_text("kept")
+    for name in (f".0.{os.getpid()}", "0"):
+        (tmp_path / "jobs" / name).unlink(missing_ok=True)
+        (tmp_path / "jobs" / name).symlink_to(other)
+    jobs["0"] = ["j-1"]
+    files.look()
+
+    assert other.read_text() == "kept"
+    assert texts(tmp_path)["0"] == "j-1\n"
 
 
 def test_what_an_earlier_daemon_left_is_not_believed(files, jobs, tmp_path):
