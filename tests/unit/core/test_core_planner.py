@@ -429,21 +429,6 @@ def test_an_objective_that_is_missed_is_reason_enough():
     assert "is to miss 0 objectives and not 1" in planner.look(busier)
 
 
-def test_what_is_measured_of_the_plan_in_force_counts_before_what_is_foretold():
-    trainer = worker("trainer", solo_ms=100)
-    small = scene(worker("server", 8, knee=2, slo_ns=25 * MS, rate=20.0), trainer)
-    busier = scene(worker("server", 8, knee=4, slo_ns=25 * MS, rate=20.0), trainer)
-
-    def told(measured_ms):
-        planner = Planner()
-        planner.look(small)
-        p99_ns = {"server": measured_ms * MS}
-        return [planner.take(busier, alternatives(busier), (), p99_ns) for _ in range(WINDOWS)]
-
-    assert told(30)[-1] == "it is to miss 0 objectives and not 1"
-    assert told(24) == [""] * WINDOWS
-
-
 def test_a_forecast_near_an_objective_is_no_reason_to_change_to_and_fro():
     """The rate moves about one at which all in turns on all SMs just misses the objective."""
     trainer, plans, planner = worker("trainer", 20), [], Planner()
@@ -506,7 +491,7 @@ def test_sizes_that_the_tuner_has_changed_are_the_tuners():
     for in_force, changes in (((), True), ((Part(3, ("a",)), Part(5, ("b",))), False)):
         planner = Planner()
         planner.look(first)
-        told = [planner.take(other, [best(other)], in_force) for _ in range(WINDOWS)]
+        told = [planner.take(other, best(other), in_force) for _ in range(WINDOWS)]
         assert bool(told[-1]) is changes
 
 

@@ -158,8 +158,7 @@ class Divisions:
         if not event.found:
             return False
         division.others = event.found
-        p99_ns = division.tally.recent_p99_ns(_jobs_of(members), event.now_ns)
-        why = division.planner.take(seen.scene, event.found, division.plan, p99_ns)
+        why = division.planner.take(seen.scene, event.found[0], division.plan)
         chosen = division.planner.current
         assert chosen is not None
         if not why:

@@ -15,8 +15,6 @@ from tandemd.core.planner.plans import Valued, Worker
 from tandemd.core.tuner.latency import MOST, percentile_ns
 
 ENOUGH = 10  # iterations or requests; of fewer nothing is said
-MANY = 100  # requests; of fewer the 99th percentile is the longest, which may be chance
-SETTLING_NS = 1_000_000_000  # until what had piled up under the plan before is answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +69,6 @@ class Tally:
         """Of the jobs of which enough is known."""
         found = {job.display_name: self._of(job, workers, now_ns) for job in jobs}
         return {name: one for name, one in found.items() if one is not None}
-
-    def recent_p99_ns(self, jobs: Iterable[Job], now_ns: int) -> dict[str, int]:
-        """Of the jobs with enough requests that began some time after that moment, the newest."""
-        found: dict[str, int] = {}
-        for job in jobs:
-            took_ns = job.latency.began_since(self.since_ns + SETTLING_NS, now_ns)
-            if len(took_ns) >= MANY:
-                found[job.display_name] = percentile_ns(took_ns, 0.99)
-        return found
 
     def _of(self, job: Job, workers: Mapping[str, Worker], now_ns: int) -> Measured | None:
         name, over_ns = job.display_name, now_ns - self.since_ns

@@ -12,22 +12,17 @@ exhaustively (candidates.py); of more jobs some plans are tried, and then better
 went or what was said of one is another, or where it is known at last how one scales, and else only
 where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more, or
 promises more progress by `BETTER`. To be fairer is no such reason: what is measured wavers.
-What objectives the plan in force keeps is what was measured, where enough was; of other plans there
-are only forecasts, and the best of each kind is worth a try. Who shares with whom, once left, is
-not gone back to before the load is another, but for what missed fewer objectives than what came
-after it, where nothing else is left that promises to do better: so each try may end where it began.
-Sizes that the tuner changed
-meanwhile are the tuner's. So while load is constant changes come to an end. The load is another
-when under a plan that was in force before requests come at another rate: under another plan that
-may be the plan's doing.
+Forecasts that are wrong stay wrong: who shares with whom, once left, is not gone back to before the
+load is another, and sizes that the tuner changed meanwhile are the tuner's. So while load is
+constant changes come to an end. The load is another when under a plan that was in force before
+requests come at another rate: under another plan that may be the plan's doing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from tandemd.core.planner.candidates import candidates, has_all
 from tandemd.core.planner.climb import climb
@@ -89,8 +84,7 @@ class Planner:
     band: float = BAND
     _said: object = None  # of all jobs, when the plan was made
     _better: int = 0  # looks in a row
-    _left: dict[object, Valued] = field(default_factory=dict)  # plans, or who shared with whom
-    _is_recalled: bool = False  # it is one of these
+    _left: set[object] = field(default_factory=set)  # plans, and who shared with whom
     _seen: dict[tuple[frozenset[Part], str], Worker] = field(default_factory=dict)  # under a plan
 
     def forget(self) -> None:
@@ -102,60 +96,40 @@ class Planner:
 
         Call it when jobs came or went, and once a window.
         """
-        return self.take(scene, [best(scene)] if scene.workers else [])
+        return self.take(scene, best(scene) if scene.workers else None)
 
-    def take(
-        self,
-        scene: Scene,
-        found: Sequence[Valued],
-        in_force: Plan = (),
-        p99_ns: Mapping[str, int] = MappingProxyType({}),
-    ) -> str:
-        """The same, where the best plans of the scene were found elsewhere.
+    def take(self, scene: Scene, found: Valued | None, in_force: Plan = ()) -> str:
+        """The same, where the best plan of the scene was found elsewhere; None: nobody is there.
 
-        Args:
-            scene: the jobs and the GPU as they are now.
-            found: the best plan, and others worth a try, best first; empty: nobody is there.
-            in_force: `current` as the tuner has sized it; empty: it has not.
-            p99_ns: of jobs, as measured under that; of who is missing the forecast counts.
+        `in_force`: `current` as the tuner has sized it; empty: it has not.
         """
         said, before = _said(scene), self.current
-        if not found or before is None or said != self._said:
-            self.current, self._said, self._better = found[0] if found else None, said, 0
+        if found is None or before is None or said != self._said:
+            self.current, self._said, self._better = found, said, 0
             self._begin_anew()
             return "other jobs are there, or more is said or known of one" if found else ""
         in_force = in_force or before.plan
         self._note_load(scene, in_force)
-        foretold = self.current = scene.value(before.plan)
-        now = scene.measured(foretold, p99_ns)
-        better = self._better_than(now, found, in_force, scene)
-        self._better = self._better + 1 if better else 0
-        if better is None or self._better < WINDOWS:
+        now = self.current = scene.value(before.plan)
+        is_better = self._is_open(found.plan, in_force) and _is_clearly_better(
+            found, now, scene, self.band
+        )
+        self._better = self._better + 1 if is_better else 0
+        if self._better < WINDOWS:
             return ""
-        recalls = not self._is_open(better.plan, in_force)
-        is_moved = _sharing(better.plan) != _sharing(now.plan)
-        self._left[_sharing(now.plan) if is_moved else frozenset(now.plan)] = now
-        self.current, self._better = scene.value(better.plan), 0
-        self._is_recalled = recalls
-        return _why(better, now, is_measured=now.missed != foretold.missed, recalls=recalls)
-
-    def _better_than(
-        self, now: Valued, found: Sequence[Valued], in_force: Plan, scene: Scene
-    ) -> Valued | None:
-        for one in found:
-            if self._is_open(one.plan, in_force) and _is_clearly_better(one, now, scene, self.band):
-                return one
-        if self._is_recalled or not self._left:
-            return None
-        least = min(self._left.values(), key=lambda one: one.missed)
-        return least if least.missed < now.missed else None
+        self.current, self._better = found, 0
+        is_moved = _sharing(found.plan) != _sharing(now.plan)
+        self._left.add(_sharing(now.plan) if is_moved else frozenset(now.plan))
+        if found.missed < now.missed:
+            return f"it is to miss {objectives(found.missed)} and not {now.missed}"
+        return f"it promises {found.progress:.2f} of progress by weight and not {now.progress:.2f}"
 
     def _is_open(self, plan: Plan, in_force: Plan) -> bool:
         assert self.current is not None
         is_sized = frozenset(in_force) != frozenset(self.current.plan)
         if is_sized and _sharing(plan) == _sharing(in_force):
             return False
-        return not {_sharing(plan), frozenset(plan)} & self._left.keys()
+        return not {_sharing(plan), frozenset(plan)} & self._left
 
     def _note_load(self, scene: Scene, in_force: Plan) -> None:
         for worker in scene.workers.values():
@@ -167,16 +141,6 @@ class Planner:
     def _begin_anew(self) -> None:
         self._left.clear()
         self._seen.clear()
-        self._is_recalled = False
-
-
-def _why(better: Valued, now: Valued, *, is_measured: bool, recalls: bool) -> str:
-    if recalls:
-        return f"it missed {objectives(better.missed)}, and what was tried since then more"
-    if better.missed < now.missed:
-        before = "the plan before missed" if is_measured else "not"
-        return f"it is to miss {objectives(better.missed)} and {before} {now.missed}"
-    return f"it promises {better.progress:.2f} of progress by weight and not {now.progress:.2f}"
 
 
 def _is_another_load(worker: Worker, known: Worker, fewest_sms: int) -> bool:

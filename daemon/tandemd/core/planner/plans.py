@@ -25,7 +25,7 @@ GPU; of one that answers requests at a rate, the part of them that it answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf, log
 
@@ -149,15 +149,6 @@ class Scene:
         )
         total = progress * len(workers) / weights
         return Valued(plan, forecasts, missed, total, slighted, weight_of)
-
-    def measured(self, valued: Valued, p99_ns: Mapping[str, int]) -> Valued:
-        """The same plan, with what was measured of its requests in place of what is foretold."""
-        forecasts = {
-            name: replace(each, p99_ns=float(p99_ns.get(name, each.p99_ns)))
-            for name, each in valued.forecasts.items()
-        }
-        missed = sum(self.misses(name, each) for name, each in forecasts.items())
-        return replace(valued, forecasts=forecasts, missed=missed)
 
     def misses(self, name: str, forecast: Forecast) -> bool:
         """Its objective, if it has one."""

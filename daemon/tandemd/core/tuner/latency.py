@@ -105,12 +105,6 @@ class Latency:
         """Durations of those that began on the SMs that the job is on."""
         return [took_ns for end_ns, took_ns in self._ended if end_ns - took_ns >= self.moved_ns]
 
-    def began_since(self, then_ns: int, now_ns: int) -> list[int]:
-        """Durations of those that began since that moment, and on the SMs that the job is on."""
-        self.age(now_ns)
-        then_ns = max(then_ns, self.moved_ns)
-        return [took_ns for end_ns, took_ns in self._ended if end_ns - took_ns >= then_ns]
-
     @property
     def rate(self) -> float:
         """Requests a second; 0 = not known."""
