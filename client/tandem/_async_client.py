@@ -8,7 +8,7 @@ a second time, for calls that take a millisecond.
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial, update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -165,16 +165,30 @@ class Watch(AsyncIterator[JobEvent]):
 
 
 class _Thread:
-    """For what may take for ever: a thread and a connection that end with it, whatever it does."""
+    """For what may take for ever: a connection of its own, and threads nobody waits for."""
 
     def __init__(self, directory: str | None) -> None:
         self.client = Client(directory=directory)
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="tandem-client")
 
     def do(self, call: Callable[[], _Result]) -> asyncio.Future[_Result]:
-        return asyncio.get_running_loop().run_in_executor(self._executor, call)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[_Result] = loop.create_future()
+
+        def settle(set_it: Callable[[], None]) -> None:
+            if not done.done():
+                set_it()
+
+        def run() -> None:
+            try:
+                set_it = partial(done.set_result, call())
+            except BaseException as error:
+                set_it = partial(done.set_exception, error)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(settle, set_it)
+
+        threading.Thread(target=run, name="tandem-client", daemon=True).start()
+        return done
 
     def end(self) -> None:
         # What it waits for ends with an error then. Not here: who logs in just now has the lock.
-        threading.Thread(target=self.client.close, name="tandem-client-close").start()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        threading.Thread(target=self.client.close, name="tandem-client-close", daemon=True).start()

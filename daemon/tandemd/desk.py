@@ -37,7 +37,7 @@ from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space.asked import go_first, owed_share, unfit
+from tandemd.core.space.asked import go_first, most_promised, owed_share, unfit
 from tandemd.core.space.claims import part_sms_of
 from tandemd.core.space.layouts import parse_layout
 from tandemd.core.space.mps_clients import beside_mps
@@ -793,7 +793,7 @@ class Desk:
             return 0.0
         first = go_first(group, island[0], core.policy)
         taken = sum(recent.share(("job", other.job_id)) for other in first)
-        return owed * max(0.0, 1 - taken)
+        return owed * max(1 - most_promised(core.options), 1 - taken)  # so much is always left
 
     def _findings(self, job: Job) -> tuple[FindingView, ...]:
         wall_ns = self._loop.calendar.wall_ns

@@ -65,10 +65,6 @@ extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, u
   return 0;
 }
 
-// By which this copy of the library knows its own (precedence.h).
-extern "C" __attribute__((alias("tandem_mark_v1"), visibility("hidden"))) decltype(tandem_mark_v1)
-    tandem_own_mark;
-
 extern "C" __attribute__((visibility("default"))) int tandem_memory_is_wanted_v1(void) {
   using namespace tandem;
   const shim::Channel* channel = shim::g_channel.load(std::memory_order_acquire);

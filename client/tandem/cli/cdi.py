@@ -15,7 +15,7 @@ from tandem.errors import UsageError
 
 @click.group()
 def cdi() -> None:
-    """Have containers share the GPU: devices that podman, Docker and Kubernetes know by CDI.
+    """Have containers share the GPU: devices that podman and Docker know by CDI.
 
     \b
     Examples:

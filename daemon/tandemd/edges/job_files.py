@@ -6,14 +6,18 @@ has the id of a job a line (DCGM Exporter, `--hpc-job-mapping-dir`).
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 PERIOD_S = 1.0
+_FILE = re.compile(r"\d+(\.\d+)?")
 
 JobsOn = Mapping[str, Sequence[str]]  # ids of jobs, by name of GPU; every GPU is there
 
@@ -34,13 +38,15 @@ class JobFiles:
         self._stopping = threading.Event()
         self._written: dict[str, str] = {}
         self._is_failing = False
-        folder.mkdir(mode=0o755, exist_ok=True)
-        self._write(dict.fromkeys(map(_name, jobs_on()), ""))
+        _own(folder)
+        left = [each.name for each in folder.iterdir() if _FILE.fullmatch(each.name)]
+        self._write(dict.fromkeys([*left, *map(_name, jobs_on())], ""))
 
     def run(self) -> None:
         """Look until `stop`; then nobody is on any GPU."""
         while not self._stopping.wait(PERIOD_S):
-            self.look()
+            with suppress(TimeoutError):  # the core is busy, or ends: again with the next look
+                self.look()
         self._try(dict.fromkeys(self._written, ""))
 
     def look(self) -> None:
@@ -75,6 +81,18 @@ class JobFiles:
             fresh.chmod(0o644)  # whatever the umask: the exporter is another user
             fresh.replace(self._folder / name)
             self._written[name] = text
+
+
+def _own(folder: Path) -> None:
+    try:
+        folder.mkdir()
+        folder.chmod(0o755)  # whatever the umask
+    except FileExistsError:
+        about = folder.stat()
+        if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
+            raise PermissionError(
+                errno.EPERM, "it is another user's, or others may write to it"
+            ) from None
 
 
 def _name(gpu: str) -> str:

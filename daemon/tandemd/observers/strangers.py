@@ -23,13 +23,14 @@ class Strangers:
     """Belongs to the loop's thread."""
 
     def __init__(self) -> None:
-        # By GPU and pid; None: it is not known who is there.
-        self._since_s: dict[tuple[int, int], float] | None = None
+        self._since_s: dict[tuple[int, int], float] = {}  # by GPU and pid
         self._told: frozenset[tuple[int, int]] = frozenset()
+        self._asked: frozenset[int] = frozenset()  # GPUs of which it is known who is there
+        self._foreign: dict[int, bool] = {}  # pids of these: to find out takes milliseconds
 
     def on(self, gpu: int) -> int | None:
         """How many; None: it is not known."""
-        return None if self._since_s is None else sum(key[0] == gpu for key in self._told)
+        return sum(key[0] == gpu for key in self._told) if gpu in self._asked else None
 
     def look(
         self, running: Mapping[int, frozenset[int]] | None, ours: Collection[int], now_s: float
@@ -42,16 +43,18 @@ class Strangers:
             now_s: of any clock that does not go back.
         """
         if running is None:
-            self._since_s, self._told = None, frozenset()
+            self._asked = frozenset()  # who was there before is so still, as far as is known
             return
-        known_s = self._since_s or {}
+        self._asked, known_s = frozenset(running), self._since_s
         found = {(gpu, pid) for gpu, pids in running.items() for pid in pids if pid not in ours}
         self._since_s = {key: known_s.get(key, now_s) for key in found}
         told = frozenset(
             (gpu, pid)
             for (gpu, pid), since_s in self._since_s.items()
-            if now_s - since_s >= PATIENCE_S and is_foreign(pid)
+            if now_s - since_s >= PATIENCE_S and self._is_foreign(pid)
         )
+        pids = {pid for _, pid in found}
+        self._foreign = {pid: known for pid, known in self._foreign.items() if pid in pids}
         for gpu, pid in sorted(told - self._told):
             log.warning(
                 "a process computes on a GPU without this daemon; see `tandem doctor`",
@@ -59,6 +62,11 @@ class Strangers:
                 pid=pid,
             )
         self._told = told
+
+    def _is_foreign(self, pid: int) -> bool:
+        if pid not in self._foreign:
+            self._foreign[pid] = is_foreign(pid)
+        return self._foreign[pid]
 
 
 def is_foreign(pid: int) -> bool:

@@ -46,7 +46,7 @@ def test_where_the_driver_does_not_say_nothing_is_known(told):
     told([7], PATIENCE_S)
 
     assert told(None, 2 * PATIENCE_S) == ([], None)
-    assert told([7], 3 * PATIENCE_S) == ([], 0)
+    assert told([7], 3 * PATIENCE_S) == ([], 1)  # and it is not told of again
 
 
 def test_what_the_daemon_started_itself_is_none_and_nor_is_what_has_ended():
