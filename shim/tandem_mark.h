@@ -15,8 +15,9 @@ enum tandem_mark_kind {
   /* id: FNV-1a (64 bits) of the phase's name. value: unused. */
   TANDEM_MARK_PHASE_BEGIN = 2,
   TANDEM_MARK_PHASE_END = 3,
-  /* Do not take the GPU away for the next `value` nanoseconds; 0 ends it early. id: unused. A wish:
-   * the daemon bounds it. */
+  /* Do not take the GPU away for the next `value` nanoseconds; 0 ends the wish early. id: unused. The
+   * daemon bounds it (scheduler.critical_ms). Of several wishes the one that goes on longest counts,
+   * until each has been ended. */
   TANDEM_MARK_CRITICAL = 4,
   /* A request with a latency objective. id: its number. value: unused. Between the two a
    * latency-class process counts as busy even while the GPU does nothing for it. */

@@ -10,8 +10,10 @@
 #include "helper.h"
 #include "holdings.h"
 #include "line.h"
+#include "marks.h"
 #include "memory.h"
 #include "pool_rows.h"
+#include "presence.h"
 #include "ring_writer.h"
 #include "sample_writer.h"
 #include "session.h"
@@ -47,6 +49,8 @@ void become_child() {
   reset_context_numbers();
   g_thread = ThreadState{};
   forget_captures();
+  forget_requests();
+  forget_wishes();
   partition::start_afresh();
   tracing::become_child();
   // Off stays off; otherwise begin again at the next call that needs a context.

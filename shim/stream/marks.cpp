@@ -2,12 +2,42 @@
 #include "memory.h"
 #include "presence.h"
 #include "session.h"
+#include "short_lock.h"
 #include "tandem_mark.h"
 #include "thread_state.h"
 #include "tracing.h"
 
 namespace tandem::shim {
 namespace {
+
+// Wishes not to lose the GPU, of all threads: while one is open, the latest of their ends counts.
+class Wishes {
+ public:
+  void begin(std::atomic<uint64_t>& until_ns, uint64_t now_ns, uint64_t for_ns) {
+    const uint64_t end_ns = for_ns < UINT64_MAX - now_ns ? now_ns + for_ns : UINT64_MAX;
+    const HoldsShortLock held(&lock_);
+    ++open_;
+    if (end_ns > until_ns.load(std::memory_order_relaxed))
+      until_ns.store(end_ns, std::memory_order_release);
+  }
+
+  void end(std::atomic<uint64_t>& until_ns) {
+    const HoldsShortLock held(&lock_);
+    if (open_ > 0) --open_;
+    if (open_ == 0) until_ns.store(0, std::memory_order_release);
+  }
+
+  void start_afresh() {
+    lock_.start_afresh();
+    open_ = 0;
+  }
+
+ private:
+  ShortLock lock_;
+  uint32_t open_ = 0;
+};
+
+Wishes g_wishes;
 
 void apply(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t now_ns) {
   shm::StateMarks& marks = channel.state->marks;
@@ -27,7 +57,8 @@ void apply(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t now
                       marks.begun_phases.fetch_add(1, std::memory_order_release) + 1);
       break;
     case TANDEM_MARK_CRITICAL:
-      marks.critical_until_ns.store(value ? now_ns + value : 0, std::memory_order_release);
+      if (value) g_wishes.begin(marks.critical_until_ns, now_ns, value);
+      else g_wishes.end(marks.critical_until_ns);
       break;
     default:
       break;
@@ -47,6 +78,9 @@ void record_mark(Channel& channel, int kind, uint64_t id, uint64_t value, uint64
 }
 
 }  // namespace
+
+void forget_wishes() { g_wishes.start_afresh(); }
+
 }  // namespace tandem::shim
 
 extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, uint64_t id,

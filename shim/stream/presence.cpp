@@ -68,6 +68,8 @@ void show_idle_if_so(Channel& channel, uint64_t now_ns) {
   futex_wake_all(low_half(until));
 }
 
+void forget_requests() { g_requests.store(0, std::memory_order_relaxed); }
+
 void count_request(Channel* channel, int change) {
   const int running = g_requests.fetch_add(change, std::memory_order_relaxed) + change;
   if (running < 0) g_requests.store(0, std::memory_order_relaxed);

@@ -28,5 +28,6 @@ void show_idle_if_so(Channel& channel, uint64_t now_ns);
 
 // tandem_mark_v1: a request began (+1) or ended (-1) somewhere in the process.
 void count_request(Channel* channel, int change);
+void forget_requests();  // in a forked child: those of other threads have no end there
 
 }  // namespace tandem::shim

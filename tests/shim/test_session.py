@@ -471,6 +471,50 @@ def test_a_forked_child_attaches_on_its_own(preload: Preload, daemon: FakeDaemon
         assert job.do("launch()") == 0
 
 
+WISHES = "lambda ns: shim.tandem_mark_v1(4, ctypes.c_uint64(0), ctypes.c_uint64(ns))"
+MINUTE_NS = 60 * 10**9
+
+
+def test_of_several_wishes_not_to_lose_the_gpu_the_longest_counts_until_all_have_ended(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        attached = job.attach_to(daemon)
+        job.do(f"globals().update(wish={WISHES})")
+        before_ns = time.monotonic_ns()
+        job.do(f"(wish({MINUTE_NS}), wish(1000))")
+        until_ns = attached.snapshot().critical_until_ns
+
+        assert MINUTE_NS <= until_ns - before_ns <= MINUTE_NS + time.monotonic_ns() - before_ns
+        job.do("wish(0)")
+        assert attached.snapshot().critical_until_ns == until_ns
+        job.do("wish(0)")
+        assert attached.snapshot().critical_until_ns == 0
+        job.do("(wish(0), wish(2**64 - 1))")  # one end too many, and no end at all
+        assert attached.snapshot().critical_until_ns == 2**64 - 1
+
+
+def test_what_other_threads_were_in_when_a_child_was_forked_has_no_end_there(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(TANDEM_PRIORITY="latency")) as job:
+        job.attach_to(daemon)
+        job.do(f"globals().update(wish={WISHES})")
+        job.do(f"(wish({MINUTE_NS}), shim.tandem_mark_v1(5, ctypes.c_uint64(1), 0))")
+
+        job.start(
+            f"in_child(lambda: (launch(), wish({MINUTE_NS}), wish(0),"
+            " shim.tandem_mark_v1(1, ctypes.c_uint64(1), 0), sys.stdin.readline())[0])"
+        )
+        child = daemon.attach(job_class=1)
+
+        assert child.until("steps", 1).critical_until_ns == 0
+        while child.snapshot().presence_busy_until_ns > time.monotonic_ns():
+            pass  # with a request that never ends, it would go on for ever
+        job.start("")
+        assert job.result() == 0
+
+
 def test_a_capturing_thread_never_waits_and_its_launches_are_no_submissions(
     preload: Preload, daemon: FakeDaemon
 ) -> None:

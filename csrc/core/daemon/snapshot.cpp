@@ -205,6 +205,7 @@ uint64_t TickClock::to_ns(uint64_t ticks, uint64_t now_ns) const {
 bool notable(const Snapshot& before, const Snapshot& after) {
   return before.busy != after.busy || before.waiting_threads != after.waiting_threads ||
          before.steps != after.steps || before.phase_hash != after.phase_hash ||
+         before.critical_until_ns != after.critical_until_ns ||
          before.doorbell != after.doorbell || before.ungated != after.ungated ||
          before.stopped != after.stopped || before.memory_ticket != after.memory_ticket ||
          before.memory_round != after.memory_round;

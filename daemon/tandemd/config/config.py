@@ -70,6 +70,7 @@ class SchedulerTable(_Table):
     linger_max_us: float = Field(default=2000, ge=0, le=1_000_000)
     drain_ms: float = Field(default=250, gt=0, le=10_000)
     max_hold_s: float = Field(default=20, gt=0, le=3600)
+    critical_ms: float = Field(default=10, ge=0, le=1000)
     min_share: float = Field(default=0.05, ge=0, le=0.5)
     presence_across_users: bool = True
     find_iterations: bool = True
@@ -261,6 +262,7 @@ class Config(_Table):
             linger_limit_ns=int(table.linger_max_us * 1e3),
             drain_ns=int(table.drain_ms * 1e6),
             max_hold_ns=int(table.max_hold_s * 1e9),
+            critical_ns=int(table.critical_ms * 1e6),
             min_share=table.min_share,
             presence_across_users=table.presence_across_users,
             find_iterations=table.find_iterations,

@@ -213,6 +213,7 @@ class Usage:
     stopped_phases: int = 0  # the same of phases that it began
     begun_phases: int = 0  # it marked itself
     phase_hash: int = 0  # of the name of the one it is in; 0 = none
+    critical_until_ns: int = 0  # it asks not to lose the GPU until then
     swap_done: int = 0  # number of the newest order to move memory that has ended
     swap_outcome: SwapOutcome = SwapOutcome.NONE  # how it did
     swap_out_bytes: int = 0  # copied to the host so far
@@ -500,6 +501,7 @@ class Group:
     notice: tuple[int, int] | None = None  # to give memory up: steps when given, latest end
     stall_ns: int = 0  # passing the turn on from it to the next takes so long: memory has to move
     turn_ns: int = 0  # GPU time that its turn lasts at least, because of that
+    critical_until_ns: int = 0  # one of its processes asks not to lose the GPU until then
     steps: int = 0  # ends of iterations: marked, or else found
     step_served_ns: int = 0  # `served_ns` at the newest of them
     step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
@@ -573,6 +575,7 @@ class Options:
     drain_ns: int = 250_000_000
     drain_tries: int = 3
     max_hold_ns: int = 20_000_000_000
+    critical_ns: int = 10_000_000  # a wish not to lose the GPU lengthens a turn so far; 0 = never
     lane_order: str = "fifo"  # of lanes.ORDERS: who comes next under the policy `lanes`
     min_share: float = 0.05  # of a waiting tier, over `share_period_ns`
     share_period_ns: int = 1_000_000_000

@@ -773,7 +773,7 @@ class Scheduler:
 
     def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
         wanted, was_busy, steps = group.wants, group.busy, group.steps
-        had_short_gaps = group.short_gaps
+        had_short_gaps, wished_until_ns = group.short_gaps, group.critical_until_ns
         group.served_ns += charge_ns
         group.virtual_ns += charge_ns / group.weight
         _refresh(group, now_ns, self.options)
@@ -789,8 +789,10 @@ class Scheduler:
         ring = self._home[group.key]
         turns = self.turns[ring]
         self._note(group)
-        stepped &= group.reopened_steps is not None or turns.holder == group.key
-        if (wanted, was_busy) != (group.wants, group.busy) or stepped:
+        has_turn = turns.holder == group.key
+        stepped &= group.reopened_steps is not None or has_turn
+        wishes_otherwise = has_turn and wished_until_ns != group.critical_until_ns
+        if (wanted, was_busy) != (group.wants, group.busy) or stepped or wishes_otherwise:
             self._touched.add(ring)
 
     def _note(self, group: Group) -> None:
@@ -1120,9 +1122,10 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     """Take the group's facts from its processes."""
     wanted, found = group.wants, options.find_iterations
     busy = asks = calls = False
-    steps, gap_ns = 0, 0
+    steps, gap_ns, critical_until_ns = 0, 0, 0
     for process in group.processes.values():
         usage = process.usage
+        critical_until_ns = max(critical_until_ns, usage.critical_until_ns)
         busy = busy or usage.busy
         asks = asks or usage.wants_gpu
         calls = calls or usage.waits_for_memory
@@ -1130,6 +1133,7 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
         if usage.gap_p50_ns and (not gap_ns or usage.gap_p50_ns < gap_ns):
             gap_ns = usage.gap_p50_ns
     group.busy, group.steps, group.gap_p50_ns = busy, steps, gap_ns
+    group.critical_until_ns = critical_until_ns
     group.calls = asks or calls or group.needs_memory
     asks = asks and not group.is_kept and not group.misfit_bytes
     group.wants = busy or asks or group.needs_memory

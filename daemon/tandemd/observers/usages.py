@@ -27,6 +27,7 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         stopped_phases=snapshot.stopped_phases,
         begun_phases=snapshot.begun_phases,
         phase_hash=snapshot.phase_hash,
+        critical_until_ns=snapshot.critical_until_ns,
         swap_done=snapshot.swap_done,
         swap_outcome=SwapOutcome(snapshot.swap_outcome),
         swap_out_bytes=snapshot.swap_out_bytes,

@@ -101,6 +101,12 @@ def test_a_critical_section_is_bounded_in_nanoseconds(shim):
     assert shim.marks == [(4, 0, 500_000), (4, 0, 0)]
 
 
+@pytest.mark.parametrize(("max_ms", "nanoseconds"), [(1e-9, 1), (1e300, 2**64 - 1)])
+def test_the_shortest_and_longest_wish_is_one(max_ms, nanoseconds, shim):
+    with tandem.critical(max_ms=max_ms):
+        assert shim.marks == [(4, 0, nanoseconds)]
+
+
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_bounds_must_be_positive(value):
     with pytest.raises(ValueError, match="must be positive"), tandem.critical(max_ms=value):

@@ -24,6 +24,9 @@ def explain_held(
         return f"waiting {span_of(held_ns)}: {why}; {most}"
     has = "have" if len(holder.jobs) > 1 else "has"
     who = f"{holder.title} (class {holder.job_class.name.lower()}) {has} the gpu"
+    if turns.wished_until_ns is not None:
+        wished_ns = max(0, turns.wished_until_ns - now_ns)
+        who += f" and asked not to lose it now (critical: for {span_of(wished_ns)} more at most)"
     memory = _comes_with_turn(scheduler, job, group)
     if not memory:
         return f"waiting {span_of(held_ns)}: {who}; {most}"
@@ -130,4 +133,6 @@ def _bound_ns(
     rounds = sum(max(1, int(rival.weight / group.weight)) for rival in rivals)
     # A part of the time is charged to each who holds the turn, too.
     quantum_ns *= 1 + sum(key is not None for key in (turns.companion, turns.third))
-    return min(bound_ns, rounds * (quantum_ns + options.drain_ns))
+    wishes = any(rival.critical_until_ns for rival in rivals)
+    turn_ns = quantum_ns + (options.critical_ns if wishes else 0)
+    return min(bound_ns, rounds * (turn_ns + options.drain_ns))

@@ -23,6 +23,8 @@ Rules
    measured so says who of a line goes first, and who had better not: foresight.py.
 9. A third holds the turn beside the two if it may beside each of them, and what was measured lets
    expect that the three get more done than the two. Without measurements there is no third.
+10. A holder that wishes not to lose the GPU now keeps the turn a little longer than rules 1 and 6
+   give it, unless who comes next preempts it (wish.py).
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -43,6 +45,7 @@ from tandemd.core.turns.foresight import Foresight
 from tandemd.core.turns.quantum import is_over, left_ns
 from tandemd.core.turns.shares import Debt
 from tandemd.core.turns.trials import Trials
+from tandemd.core.turns.wish import Wish
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
 UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
@@ -89,6 +92,7 @@ class Turns:
         self._reached_ns = 0.0  # virtual time of the newest holder
         self._breath = False  # a turn given by rule 4: whole, whatever the policy says
         self._breath_until_ns = 0
+        self._wish = Wish()  # of the holder
         self._debts: dict[int, Debt] = {}
         self._looked_ns: int | None = None
         self._roster = Roster()
@@ -141,6 +145,11 @@ class Turns:
             return None
         served_ns = holder.served_ns - self._turn_served_ns
         return max(0, left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns))
+
+    @property
+    def wished_until_ns(self) -> int | None:
+        """The holder would have lost the turn, and keeps it so long because it asked to."""
+        return self._wish.heard_until_ns
 
     def queue(self) -> list[Group]:
         """Who has work and may claim the turn, the first to get it first."""
@@ -233,11 +242,17 @@ class Turns:
 
     def _choose(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
         holder = self._holder
+        self._wish.heard_until_ns = None
         if holder is not None and (holder.misfit_bytes or not self._roster.takes_turns(holder)):
             holder = None
         challenger = self._first(but=holder)
-        if holder is None or self._is_idle(holder, options, now_ns):
+        if holder is None:
             return challenger
+        if challenger is None:
+            self._wish.forget()  # it keeps nobody waiting
+        if self._is_idle(holder, options, now_ns):
+            is_kept = self._keeps_by_wish(holder, challenger, policy, options, now_ns)
+            return holder if is_kept else challenger
         if self._breath and not self._breathed(holder, options, now_ns):
             return holder
         starved = self._roster.held.first(but=holder)
@@ -245,7 +260,8 @@ class Turns:
             return starved
         if challenger is None or not self._passes_on(holder, challenger, policy, options):
             return holder
-        return challenger
+        is_kept = self._keeps_by_wish(holder, challenger, policy, options, now_ns)
+        return holder if is_kept else challenger
 
     def _first(self, *, but: Group | None) -> Group | None:
         """The first of the most urgent tier in which someone waits; overdue tiers before others."""
@@ -276,6 +292,19 @@ class Turns:
             return False
         return policy.order(challenger) <= policy.order(holder)
 
+    def _keeps_by_wish(
+        self,
+        holder: Group,
+        challenger: Group | None,
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+    ) -> bool:
+        """Whether a holder that is to lose the turn to the challenger keeps it as it asked to."""
+        if challenger is None or policy.preempts(challenger, holder):
+            return False
+        return self._wish.is_heard(holder, options, now_ns)
+
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
         served_ns = holder.served_ns - self._turn_served_ns
         whole_ns = max(options.quantum_ns, holder.turn_ns)
@@ -290,6 +319,7 @@ class Turns:
         if key == self.holder:
             return
         self.holder = key
+        self._wish.forget()
         self._breath = False
         if holder is None:
             return
@@ -482,9 +512,7 @@ class Turns:
         verdict: Verdict,
     ) -> None:
         roster, holder = self._roster, self._holder
-        for member in on_turn:
-            if not member.wants:
-                verdict.wake(member.last_wanted_ns + _grace_ns(member, options))
+        self._plan_wake_by_rest(on_turn, options, now_ns, verdict)
         if holder is not None and roster.someone_wants(but=holder):
             unused = [m.unused_since_ns for m in on_turn if m.unused_since_ns is not None]
             for since_ns in unused:
@@ -501,6 +529,17 @@ class Turns:
         for tier, debt in self._debts.items():
             if roster.wants(tier) and (due_ns := debt.due_in_ns(options)):
                 verdict.wake(now_ns + max(due_ns, LOOK_AGAIN_NS))
+
+    def _plan_wake_by_rest(
+        self, on_turn: Iterable[Group], options: Options, now_ns: int, verdict: Verdict
+    ) -> None:
+        """When those who rest have done so for too long, and when a wish has been heard enough."""
+        wished_until_ns = self.wished_until_ns
+        for member in on_turn:
+            if not member.wants and not (wished_until_ns and member is self._holder):
+                verdict.wake(member.last_wanted_ns + _grace_ns(member, options))
+        if wished_until_ns is not None:
+            verdict.wake(max(wished_until_ns, now_ns + LOOK_AGAIN_NS))
 
 
 def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
