@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from tandemd import SIGNALS, hold_signals
+
+if __name__ == "__main__":
+    hold_signals()  # before all that takes a second to import
+
 import argparse
 import gc
 import logging
@@ -56,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     try:
         set_up_logging("warning" if options.check_config else options.log_level)
+        if options.check_config or options.print_config:  # which wait for none
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         if options.check_config:
             check(load(options.config))
             files = ", ".join(map(str, files_of(options.config)))
@@ -167,8 +174,7 @@ def serve(options: argparse.Namespace) -> None:
     """
     # First of all: threads inherit the mask, and the main thread alone takes signals, by waiting.
     keep_capabilities()
-    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    hold_signals()
     config = configured(options)
     path = options.runtime_dir or runtime_dir(os.environ, uid=os.geteuid())
     directory = RuntimeDir(path)
@@ -191,7 +197,7 @@ def serve(options: argparse.Namespace) -> None:
         policy = config.scheduler.policy
         log.info("ready", runtime_dir=str(path), policy=policy, pid=os.getpid())
         notify(f"READY=1\nMAINPID={os.getpid()}")
-        _mind(daemon, directory, options, signals)
+        _mind(daemon, directory, options)
     finally:  # also where it did not start: native threads that still run would abort the exit
         notify("STOPPING=1")
         daemon.stop()
@@ -223,12 +229,7 @@ def configured(options: argparse.Namespace) -> Config:
     return config.overridden({key: value for key, value in wanted.items() if value is not None})
 
 
-def _mind(
-    daemon: Daemon,
-    directory: RuntimeDir,
-    options: argparse.Namespace,
-    signals: set[signal.Signals],
-) -> None:
+def _mind(daemon: Daemon, directory: RuntimeDir, options: argparse.Namespace) -> None:
     """Return when the daemon should end.
 
     Raises:
@@ -237,7 +238,7 @@ def _mind(
     period_s = watchdog_period_s()
     while daemon.is_alive():
         _require(directory)
-        number = taken_signal(signals, min(LOOK_S, period_s or LOOK_S))
+        number = taken_signal(min(LOOK_S, period_s or LOOK_S))
         if number is None:
             if period_s is not None and daemon.is_fresh():
                 notify("WATCHDOG=1")
@@ -248,14 +249,14 @@ def _mind(
             return
 
 
-def taken_signal(signals: set[signal.Signals], timeout_s: float) -> signal.Signals | None:
-    """The signal of these that came within the time, or None.
+def taken_signal(timeout_s: float) -> signal.Signals | None:
+    """The signal of `SIGNALS` that came within the time, or None.
 
     Where SIGCONT ends the wait after that time, CPython (up to 3.13 at least) returns what it never
     filled in: whatever was not waited for did not come.
     """
-    taken = signal.sigtimedwait(signals, timeout_s)
-    if taken is None or taken.si_signo not in signals:
+    taken = signal.sigtimedwait(SIGNALS, timeout_s)
+    if taken is None or taken.si_signo not in SIGNALS:
         return None
     return signal.Signals(taken.si_signo)
 

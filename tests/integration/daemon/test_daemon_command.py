@@ -20,6 +20,20 @@ from tandemd.unit import render
 
 PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
 
+# A signal at the first of the imports that a start takes so long for.
+HASTY = """
+import os, sys
+
+class Hasty:
+    def find_spec(self, name, *_):
+        if name == "structlog":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), {number:d})
+
+sys.meta_path.insert(0, Hasty())
+"""
+STARTS = [("-m", "tandemd"), ("-c", "from tandemd import main; main()")]
+
 
 def test_a_valid_configuration_is_said_to_be_so(daemon):
     config = daemon.base / "config.toml"
@@ -332,3 +346,31 @@ def test_what_was_imported_is_never_looked_through_while_it_serves(daemon):
 
     alive, frozen = map(int, done.stdout.split())
     assert alive < frozen / 10
+
+
+def start_signalled(daemon, program, number):
+    (daemon.base / "sitecustomize.py").write_text(HASTY.format(number=number))
+    with daemon.made_ready(), daemon.log.open("w") as log:
+        daemon.process = subprocess.Popen(
+            [sys.executable, *program, *daemon.arguments()],
+            env=daemon.environment() | {"PYTHONPATH": str(daemon.base)},
+            stderr=log,
+        )
+
+
+@pytest.mark.parametrize("program", STARTS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_end_that_comes_while_it_starts_ends_it_in_order(daemon, program, number):
+    start_signalled(daemon, program, number)
+
+    assert daemon.process.wait(PATIENCE_S) == 0
+    assert f"signal={number.name}" in daemon.log.read_text()
+    assert "Traceback" not in daemon.log.read_text()
+
+
+@pytest.mark.parametrize("program", STARTS)
+def test_a_reload_asked_for_while_it_starts_ends_nothing(daemon, program):
+    start_signalled(daemon, program, signal.SIGHUP)
+
+    until(lambda: "configuration read again" in daemon.log.read_text(), what="the reload")
+    assert daemon.stop() == 0

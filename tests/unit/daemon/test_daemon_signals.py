@@ -12,8 +12,6 @@ from tandem.errors import UsageError
 from tandemd.__main__ import _reload, parse, taken_signal
 from tandemd.config import config
 
-SIGNALS = {signal.SIGTERM, signal.SIGHUP}
-
 
 @pytest.mark.parametrize(
     ("taken", "number"),
@@ -28,7 +26,7 @@ SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 def test_only_what_was_waited_for_is_a_signal(monkeypatch, taken, number):
     monkeypatch.setattr(signal, "sigtimedwait", lambda _signals, _timeout_s: taken)
 
-    assert taken_signal(SIGNALS, 1.0) == number
+    assert taken_signal(1.0) == number
 
 
 class Refusing:
