@@ -10,7 +10,7 @@ from tandem._text import printable
 from tandem.cli._output import on_terminal, open_client, print_table
 from tandem.cli._parsed import Parsed
 from tandem.cli._top_rows import FIGURES, HEADER, Seen, gpu_line, row
-from tandem.errors import StateError, UsageError
+from tandem.errors import BugError, StateError, UsageError
 
 _LEAST_S, _MOST_S = 0.1, 3600.0
 
@@ -68,9 +68,14 @@ def top(*, once: bool, interval: float, readonly: bool) -> None:
         ) from exc
     with open_client() as client:
         client.status()  # where there is no daemon, say so before the screen changes
-        is_interrupted = Top(client, interval_s=interval, is_readonly=readonly).run()
+        view = Top(client, interval_s=interval, is_readonly=readonly)
+        is_interrupted = view.run()
     if is_interrupted:
         raise click.Abort
+    if view.return_code != 0:  # None, too: only what ends in order has one
+        raise BugError(
+            "the view has failed, as said above; this is a bug in tandem, please report it"
+        )
 
 
 def _print_once() -> None:

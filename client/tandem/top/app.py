@@ -14,6 +14,7 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.drivers.linux_driver import LinuxDriver
 from textual.widgets import DataTable, Footer, Static
 
 from tandem._results import Explanation, Gpu, Job
@@ -45,6 +46,18 @@ class Source(Protocol):
         """Let it go on."""
 
 
+class Terminal(LinuxDriver):
+    """Textual's own, which what is typed that is not UTF-8 does not end."""
+
+    def run_input_thread(self) -> None:
+        """Hear keys until the end, but for what was read together with such bytes."""
+        while True:
+            try:
+                return super().run_input_thread()
+            except UnicodeDecodeError:
+                continue
+
+
 class Top(App[bool]):
     """`tandem top`; `run` shows it until somebody ends it, and is True if that was by Ctrl-C."""
 
@@ -63,7 +76,7 @@ class Top(App[bool]):
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, source: Source, *, interval_s: float, is_readonly: bool) -> None:
-        super().__init__()
+        super().__init__(driver_class=Terminal)
         self._source = source
         self._interval_s = interval_s
         self._is_readonly = is_readonly

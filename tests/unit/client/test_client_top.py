@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import socket
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -14,7 +16,7 @@ from tandem.cli import top as top_command
 from tandem.cli._top_rows import HEADER, row
 from tandem.cli.top import parse_interval
 from tandem.errors import NotFoundError, UnavailableError, UsageError
-from tandem.top.app import Top
+from tandem.top.app import Terminal, Top
 
 GPU = Gpu(
     index=0,
@@ -210,17 +212,53 @@ def test_ctrl_c_ends_it(machine):
     assert ended == [True]
 
 
-@pytest.mark.parametrize(("is_interrupted", "code"), [(True, 130), (None, 0)])
-def test_only_ctrl_c_is_an_interruption(monkeypatch, capsys, machine, is_interrupted, code):
+@pytest.fixture
+def terminal(monkeypatch, machine):
     machine.status = lambda: None
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
     monkeypatch.setattr(top_command, "on_terminal", lambda: True)
     monkeypatch.setattr(top_command, "open_client", lambda: machine)
-    monkeypatch.setattr(Top, "run", lambda self: is_interrupted)
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(("is_interrupted", "code"), [(True, 130), (None, 0)])
+def test_only_ctrl_c_is_an_interruption(monkeypatch, capsys, is_interrupted, code):
+    monkeypatch.setattr(Top, "run", lambda view: view.exit(is_interrupted) or is_interrupted)
 
     assert run(monkeypatch, capsys) == (code, "", "")
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("end", [Top.panic, lambda view: view.exit(return_code=1)])
+def test_a_view_that_fails_is_no_success(monkeypatch, capsys, end):
+    monkeypatch.setattr(Top, "run", end)
+
+    code, out, err = run(monkeypatch, capsys)
+
+    assert (code, out) == (70, "")
+    assert err.startswith("error: the view has failed")
+
+
+def test_what_is_typed_that_is_not_utf_8_is_passed_over():
+    heard = []
+    terminal = object.__new__(Terminal)
+    terminal.exit_event, terminal._debug = threading.Event(), False
+
+    def hear(event):
+        heard.append(event.key)
+        terminal.exit_event.set()
+
+    terminal.process_message = hear
+    keyboard, screen = socket.socketpair(type=socket.SOCK_SEQPACKET)  # each a read of its own
+    with keyboard, screen:
+        terminal.fileno = screen.fileno()
+        keyboard.send(b"\xff")
+        keyboard.send(b"q")
+        terminal.run_input_thread()
+
+    assert heard == ["q"]
 
 
 def test_a_small_terminal_has_room_for_jobs(machine):
