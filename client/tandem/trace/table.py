@@ -78,7 +78,7 @@ def parse_table(text: str) -> Table:
     """The table from its JSON.
 
     Raises:
-        ValueError: it is none; the text says where.
+        ValueError: it is none; the text goes on after the name of what it was in.
     """
     return table_of(json.loads(text))
 
@@ -87,7 +87,7 @@ def table_of(value: object) -> Table:
     """The table from the value of its JSON.
 
     Raises:
-        ValueError: it is none; the text says where.
+        ValueError: it is none; the text goes on after the name of what it was in.
     """
     try:
         calls = tuple(_call(row) for row in value["calls"])  # type: ignore[index]
@@ -95,8 +95,14 @@ def table_of(value: object) -> Table:
             str(name): {int(number): str(member) for number, member in members.items()}
             for name, members in value["enums"].items()  # type: ignore[index]
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        msg = f"its table of calls is wrong: {type(exc).__name__} {exc}"
+    except KeyError as exc:
+        msg = f"has a table of calls in which {exc} is missing"
+        raise ValueError(msg) from exc
+    except (AttributeError, TypeError) as exc:
+        msg = "has a table of calls in which a value is of another type"
+        raise ValueError(msg) from exc
+    except ValueError as exc:
+        msg = f"has a table of calls that is wrong: {exc}"
         raise ValueError(msg) from exc
     return Table(calls=calls, enums=enums)
 

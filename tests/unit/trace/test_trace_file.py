@@ -110,7 +110,13 @@ def changed_header(**changes):
         (b'{"a": 1}\n', "is no recording of `tandem trace calls`: its header does not say so"),
         (b"[" * 100_000 + b"\n", "its first line is not JSON"),
         (changed_header(version=2), "is a recording of version 2 .* this tandem reads version 1"),
-        (changed_header(calls=[{}]), "its table of calls is wrong: KeyError 'parameters'"),
+        (changed_header(calls=[{}]), "' has a table of calls in which 'parameters' is missing"),
+        (changed_header(calls=[1]), "' has a table of calls in which a value is of another type"),
+        (changed_header(enums=[]), "' has a table of calls in which a value is of another type"),
+        (
+            changed_header(enums={"CUresult": {"x": "y"}}),
+            "' has a table of calls that is wrong: invalid literal",
+        ),
         (changed_header(command="x"), "has a header without the command or the time"),
     ],
 )
