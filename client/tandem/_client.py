@@ -76,6 +76,11 @@ class _Connection:
         self.login: Login | None = None
         self.is_closed: bool = inherited is not None and inherited.is_closed
 
+    def require_open(self) -> None:
+        """Raise StateError if it is closed."""
+        if self.is_closed:
+            raise StateError("this client is closed; make another")
+
     def forget_token(self) -> None:
         """The next call logs in anew."""
         with self.lock:
@@ -426,7 +431,8 @@ class Client:
         """Every change from the moment this returns; closing the iterator ends it.
 
         The iterator blocks between events. It raises DeadlineError when a deadline is given and
-        passes, and UnavailableError when the daemon ends, or does not answer any more.
+        passes, UnavailableError when the daemon ends, or does not answer any more, and StateError
+        once the client is closed.
         """
         if deadline_s is not None:
             _check_seconds(deadline_s, "deadline_s")
@@ -444,6 +450,7 @@ class Client:
             except grpc.RpcError as exc:
                 if heartbeat.failure is not None:
                     raise heartbeat.failure from exc
+                self._connected().require_open()
                 if exc.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise DeadlineError("the deadline of the watch has passed") from exc
                 raise
@@ -474,8 +481,7 @@ class Client:
     def _metadata(self, deadline_s: float) -> _Metadata:
         connection = self._connected()
         with connection.lock:
-            if connection.is_closed:
-                raise StateError("this client is closed; make another")
+            connection.require_open()
             if connection.login is not None and not connection.login.alive():
                 connection.log_out()
             if connection.login is None:

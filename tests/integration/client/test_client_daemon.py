@@ -15,6 +15,7 @@ from tandem.errors import (
     AccessError,
     DeadlineError,
     NotFoundError,
+    StateError,
     UnavailableError,
     UsageError,
 )
@@ -85,6 +86,14 @@ def test_changes_can_be_watched(client, job):
 def test_a_watch_ends_with_its_deadline(client):
     with pytest.raises(DeadlineError):
         next(client.watch(deadline_s=0.3))
+
+
+def test_a_watch_of_a_closed_client_says_so(client):
+    events = client.watch(deadline_s=20)
+    client.close()
+
+    with pytest.raises(StateError, match="this client is closed; make another"):
+        next(events)
 
 
 def test_an_unknown_job_is_not_found(client):
