@@ -221,6 +221,7 @@ class Usage:
     swap_in_bytes: int = 0  # and back
     swap_in_ns: int = 0
     filed_bytes: int = 0  # of swappable_bytes, in files, until they have been copied back
+    capturing: int = 0  # captures into graphs that go on: none of its memory moves meanwhile
     open_segments: int = 0  # submitted and not completed
     alloc_count: int = 0  # times it took memory from the device
     refused_by: tuple[int, ...] = (0, 0, 0)  # times it was told out of memory, by Refusal

@@ -35,6 +35,7 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         swap_in_bytes=snapshot.swap_in_bytes,
         swap_in_ns=snapshot.swap_in_ns,
         filed_bytes=snapshot.filed_bytes,
+        capturing=snapshot.capturing,
         open_segments=snapshot.open_segments,
         alloc_count=snapshot.alloc_count,
         refused_by=snapshot.refused_by,

@@ -149,6 +149,25 @@ def test_memory_of_a_job_that_may_not_be_moved_stays(place, options):
     assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
 
 
+def test_memory_stays_until_a_capture_is_complete_and_explain_says_so(place):
+    job, _ = swappable(place)
+    relaxed = "cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED"
+    job.do("str(s := ok(cu.cuStreamCreate(1)))")
+    job.do(f"str(ok(cu.cuStreamBeginCapture(s, {relaxed})))")
+    held = place.used_bytes()
+    with place.client() as client:
+        place.tandem("pause", "kept")
+
+        why = "its memory stays on the gpu: it captures a graph, which has to be complete first"
+        until(lambda: why in place.tandem("explain", "kept"), what="it says why")
+        assert place.used_bytes() == held
+
+        job.do("str(ok(cu.cuStreamEndCapture(s)))")
+        until(lambda: status(client).swapped_bytes == ALL, what="all of it is on the host")
+        assert "captures a graph" not in place.tandem("explain", "kept")
+        place.tandem("resume", "kept")
+
+
 def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place):
     path = fresh_place.folder / "config.toml"
     path.write_text('[memory]\nhost_limit = "40MiB"\n')

@@ -104,13 +104,23 @@ def paused_memory(scheduler: Scheduler, job: Job) -> str:
     here_bytes = sum(process.usage.resident_bytes for process in job.processes.values())
     if (move := scheduler.checkpoints.move_of(job)) and move.away:
         return f", {_saving(move)}"
-    problem = scheduler.checkpoints.problem_of(job) or scheduler.residency.why_it_stays(job)
+    problem = (
+        scheduler.checkpoints.problem_of(job)
+        or scheduler.residency.why_it_stays(job)
+        or _capture_of(job)
+    )
     if not away_bytes:
         return f", its memory stays on the gpu: {problem}" if problem else ""
     if not here_bytes:
         return f", its memory is on the host: {size_of(away_bytes)}"
     told = f", {size_of(away_bytes)} of its memory on the host and {size_of(here_bytes)} on the gpu"
     return f"{told}: {problem}" if problem else told
+
+
+def _capture_of(job: Job) -> str:
+    if job.spec.swappable and any(process.usage.capturing for process in job.processes.values()):
+        return "it captures a graph, which has to be complete first"
+    return ""
 
 
 def _saving(move: Move) -> str:
