@@ -1,5 +1,6 @@
 """Client: one method for each thing a person or a scheduler may ask of the daemon."""
 
+import errno
 import os
 import threading
 import time
@@ -565,6 +566,11 @@ def _mapped(place: RuntimeDir) -> Iterator[None]:
 
 
 def _absent(place: RuntimeDir, cause: str) -> UnavailableError:
+    if os.strerror(errno.EACCES) in cause:  # gRPC tells it in no other way
+        return UnavailableError(
+            f"the daemon in {place.path} ({place.origin}) may not be asked: {cause}; have whoever "
+            "runs it let you in, or set TANDEM_RUNTIME_DIR to the directory of another"
+        )
     return UnavailableError(
         f"no daemon answers in {place.path} ({place.origin}): {cause}; "
         "start one with `tandemd`, or set TANDEM_RUNTIME_DIR"

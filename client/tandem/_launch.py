@@ -218,9 +218,12 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
     try:
         answer = _ask(decided.socket, asked, command=command, gpu=launch.gpu, answer_s=answer_s)
     except UnavailableError as exc:
-        is_silent = isinstance(exc, SilentError)
-        cause = str(exc) if is_silent else f"no daemon ({exc})"
-        hint = "restart tandemd if it hangs" if is_silent else "start tandemd"
+        if isinstance(exc, SilentError):
+            cause, hint = str(exc), "restart tandemd if it hangs"
+        elif isinstance(exc.__cause__, PermissionError):
+            cause, hint = str(exc), "have whoever runs tandemd let you in"
+        else:
+            cause, hint = f"no daemon ({exc})", "start tandemd"
         _go_unshared(launch, cause, exit_code=EXIT_FAILED, hint=hint)
         return {}
     match answer:

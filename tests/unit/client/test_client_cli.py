@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -266,6 +267,34 @@ def test_without_a_daemon_the_others_say_what_was_tried(tandem, tmp_path, words)
     assert (code, out) == (7, "")
     assert f"no daemon answers in {tmp_path} (TANDEM_RUNTIME_DIR)" in err
     assert "start one with `tandemd`" in err
+
+
+@pytest.fixture
+def shut_out(monkeypatch):
+    class Guarded(socket.socket):
+        def connect(self, _address):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(socket, "socket", Guarded)
+
+
+@pytest.mark.usefixtures("shut_out")
+def test_who_may_not_ask_the_daemon_is_not_told_to_start_one(tandem, tmp_path):
+    code, out, err = tandem("ps")
+
+    assert (code, out) == (7, "")
+    assert f"the daemon in {tmp_path} (TANDEM_RUNTIME_DIR) may not be asked: " in err
+    assert f"{tmp_path}/login.sock: Permission denied; have whoever runs it let you in" in err
+    assert "start" not in err
+
+
+@pytest.mark.usefixtures("shut_out")
+def test_who_may_not_register_is_not_told_to_start_a_daemon(tandem):
+    code, _, err = tandem("run", "--require", "--", "true")
+
+    assert code == 125
+    assert "attach.sock: Permission denied; have whoever runs tandemd let you in, or drop" in err
+    assert "no daemon" not in err
 
 
 def test_without_the_client_libraries_a_command_says_what_to_install(tandem, monkeypatch):
