@@ -16,7 +16,7 @@ from tandem.cli._files import refuse_same, written
 from tandem.cli._output import json_option, open_client, print_json, print_table
 from tandem.cli._parsed import Parsed
 from tandem.cli._progress import Progress, progress
-from tandem.errors import NotFoundError, UsageError
+from tandem.errors import NotFoundError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from tandem.dag.graph import Graph
@@ -209,6 +209,7 @@ def load_graph(
 
     Raises:
         NotFoundError: there is neither, or no such file with signatures.
+        UnavailableError: there is no such file, and no daemon to ask for the job.
         UsageError: the recording is damaged, has no such iteration or more than the form shows, or
             a signature is wrong.
     """
@@ -254,6 +255,8 @@ def _of_job(name: str, signatures: Mapping[str, str]) -> "Window":
         except NotFoundError as exc:
             text = f"{exc}; nor is there a recording '{name}' (`tandem trace calls -o` makes one)"
             raise NotFoundError(text) from exc
+        except UnavailableError as exc:
+            raise UnavailableError(f"there is no file '{name}', and for a job {exc}") from exc
     return from_job(windows, name, gpus)
 
 

@@ -269,6 +269,13 @@ def test_without_a_daemon_the_others_say_what_was_tried(tandem, tmp_path, words)
     assert "start one with `tandemd`" in err
 
 
+def test_without_a_daemon_a_recording_that_is_not_there_is_said_to_be_missing(tandem):
+    code, out, err = tandem("dag", "nosuch.trace")
+
+    assert (code, out) == (7, "")
+    assert err.startswith("error: there is no file 'nosuch.trace', and for a job no daemon answers")
+
+
 @pytest.fixture
 def shut_out(monkeypatch):
     class Guarded(socket.socket):
