@@ -13,6 +13,7 @@
 #include "handlers/counted.h"
 #include "observe.h"
 #include "pool_rows.h"
+#include "put_off.h"
 #include "session.h"
 #include "settings.h"
 #include "slabs.h"
@@ -80,14 +81,14 @@ CUresult allocate_managed(CUdeviceptr* address, size_t bytes, unsigned flags) {
                  [&] { return Call::real(address, bytes, flags); });
 }
 
-// What an address is known as; taken out of the table.
+// What an address is known as; taken out of the table, unless the program has freed it already.
 inline holdings::Entry take_out_address(uint64_t address) {
   const holdings::Locked table;
   for (const auto kind : {holdings::Kind::kLinear, holdings::Kind::kPooled,
                           holdings::Kind::kImported, holdings::Kind::kPacked}) {
     if (holdings::Entry* found = table->find(kind, address)) {
       const holdings::Entry entry = *found;
-      table->erase(found);
+      if (!swap::is_put_off(entry)) table->erase(found);
       return entry;
     }
   }
@@ -99,16 +100,22 @@ template <class Real, class Leave>
 CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
   const swap::Use use(swap::Needs::kTables);
+  swap::free_what_was_put_off();
   const uint64_t ticks = channel ? g_clock.ticks() : 0;  // before the address can be given out anew
   const holdings::Entry entry = take_out_address(address);
-  CUresult result = swap::release_if_ours(address);
+  if (swap::is_put_off(entry)) return real();  // which does not know it
+  const bool later =
+      entry.kind != holdings::Kind::kNone && any_capture() && swap::range_at(address).base == address;
+  CUresult result = later ? swap::put_off(entry) : swap::release_if_ours(address);
   if (result == CUDA_ERROR_NOT_FOUND) result = real();
   if (entry.kind == holdings::Kind::kNone) return result;
   if (result != CUDA_SUCCESS) {
     holdings::put(entry);
     return result;
   }
-  if (entry.kind == holdings::Kind::kPooled) {
+  if (later) {
+    // What is to be done then waits.
+  } else if (entry.kind == holdings::Kind::kPooled) {
     pools::note_freed(static_cast<uint32_t>(entry.owner), entry.bytes);
   } else if (entry.kind == holdings::Kind::kImported) {
     memory::add_imported(-static_cast<int64_t>(entry.bytes));

@@ -116,9 +116,10 @@ class Mover {
       if (!wait_for([] { return !any_capture(); })) return false;
       g_stage.store(swapped_bytes() == 0 ? Stage::kDraining : Stage::kMoving);
       shut();
+      if (!wait_for([] { return is_empty() || any_capture(); })) return false;
     } while (any_capture());
     // Who gave a newer order, or ends the process, has opened the door if he came after the stage.
-    return wait_for(is_empty) && !is_superseded() && transit_.wait_for_all_work();
+    return !is_superseded() && transit_.wait_for_all_work();
   }
 
   // The door may have been opened meanwhile, by the helper for a newer order.

@@ -199,7 +199,10 @@ CUresult release_region(CUdeviceptr base) {
   const Range range = range_of(base);
   if (!range.bytes || range.base != base) return CUDA_ERROR_NOT_FOUND;
   const CUresult waited = wait_for_work(range.context);
-  if (waited != CUDA_SUCCESS) return waited;
+  return waited == CUDA_SUCCESS ? release_unused_region(base) : waited;
+}
+
+CUresult release_unused_region(CUdeviceptr base) {
   const HoldsMutex lock(&g_lock);
   const size_t at = place_of(g_regions, base);
   if (!is_region(at, base)) return CUDA_ERROR_NOT_FOUND;  // another thread has freed it, too

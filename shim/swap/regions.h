@@ -61,6 +61,7 @@ CUresult allocate_region(CUdeviceptr* out, uint64_t bytes, uint64_t context, uin
 // CUDA_ERROR_NOT_FOUND: not the begin of a region. Waits for all work of its context, as cuMemFree does,
 // and frees nothing when that fails.
 CUresult release_region(CUdeviceptr base);
+CUresult release_unused_region(CUdeviceptr base);  // the same of one that no work can touch
 // Those for which `keep` says no; of contexts that are gone.
 void release_regions_unless(bool (*keep)(CUdeviceptr base));
 Range range_of(CUdeviceptr address);

@@ -110,7 +110,8 @@ CUdeviceptr take_out_empty(uint32_t device, size_t kept) {
 
 void drop_empty(uint32_t device, size_t kept) {
   while (const CUdeviceptr base = take_out_empty(device, kept)) {
-    if (release_region(base) == CUDA_SUCCESS) memory::give_back(device, Slab::kBytes);
+    // Whatever was in it waited for the work before it was freed.
+    if (release_unused_region(base) == CUDA_SUCCESS) memory::give_back(device, Slab::kBytes);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "imports.h"
 #include "mover.h"
 #include "offers.h"
+#include "put_off.h"
 #include "slabs.h"
 #include "traffic.h"
 #include "use.h"
@@ -28,8 +29,8 @@ bool is_wanted(const Channel* channel, uint64_t bytes) {
 
 CUresult release_if_ours(CUdeviceptr address) {
   if (!g_on.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_FOUND;
-  const CUresult result = unpack(address);
-  return result == CUDA_ERROR_NOT_FOUND ? release_region(address) : result;
+  Range packed;  // a slab is a region, too, and begins where its first part does
+  return find_packed(address, &packed) ? unpack(address) : release_region(address);
 }
 
 Range range_at(CUdeviceptr address) {
@@ -49,7 +50,9 @@ void release_forgotten() {
 }
 
 void give_up_spare(uint32_t device) {
-  if (g_on.load(std::memory_order_relaxed)) give_up_empty_slab(device);
+  if (!g_on.load(std::memory_order_relaxed)) return;
+  free_what_was_put_off();
+  give_up_empty_slab(device);
 }
 
 void start_afresh() {

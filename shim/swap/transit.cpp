@@ -205,15 +205,16 @@ bool Transit::settle() {
   return good;
 }
 
-// Of the context and not of the stream, which a lost one does not make. It has nothing to do, so that it
-// answers at once.
+// Of the context and not of the stream, which a lost one does not make. Waiting for it would tell as well,
+// but invalidates what is captured in it.
 bool Transit::is_device_lost() {
   size_t missing = 0;
   while (missing < piece_count() && (piece(missing).resident || piece(missing).lost)) ++missing;
   if (missing == piece_count()) return false;
+  size_t free_bytes = 0, total_bytes = 0;
   const bool lost =
       g_driver.cuCtxSetCurrent(as_context(piece(missing).context)) != CUDA_SUCCESS ||
-      g_driver.cuCtxSynchronize() != CUDA_SUCCESS;
+      g_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS;
   if (context_) g_driver.cuCtxSetCurrent(as_context(context_));
   return lost;
 }

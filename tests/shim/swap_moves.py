@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import threading
+from itertools import product
 from pathlib import Path
 
 from cuda.bindings import driver as cu
@@ -320,6 +321,18 @@ def work_that_does_not_end(folder):
     return {"kept_out": kept_out, "ended": ended, "written": written, "right": memory.is_right()}
 
 
+def in_the_way(daemon, size, answer):
+    """Another process that holds so much of the device; the file says how asking for it ended."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(size), str(answer)],
+        env=without_shim(),
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    daemon.wait_for(lambda _: answer.exists() and answer.read_text())
+    return other
+
+
 def room_is_taken(folder):
     """Others have what was left: the job waits for room, and loses nothing."""
     daemon = Daemon(folder)
@@ -328,13 +341,7 @@ def room_is_taken(folder):
     total = int(ok(cu.cuDeviceTotalMem(0)))
     out = daemon.move(0)
     answer = folder / "answer"
-    other = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(total - 80 * MIB), str(answer)],
-        env=without_shim(),
-        stdin=subprocess.PIPE,
-        text=True,
-    )
-    daemon.wait_for(lambda _: answer.exists() and answer.read_text())
+    other = in_the_way(daemon, total - 80 * MIB, answer)
     number = daemon.job.order(EVERYTHING)
     # Something comes, for which there is room; then it looks and looks for more.
     daemon.wait_for(lambda seen: seen.swapped_bytes < sum(ROUNDED))
@@ -509,6 +516,76 @@ def lose_device(folder):
     arguments = ((ok(cu.cuMemAlloc(4)), 1), (ctypes.c_void_p, ctypes.c_uint32))
     cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0)
     return cu.cuCtxSynchronize()[0].name
+
+
+def begin_capture(mode="THREAD_LOCAL"):
+    """In a stream of its own."""
+    stream = ok(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
+    modes = cu.CUstreamCaptureMode
+    ok(cu.cuStreamBeginCapture(stream, getattr(modes, f"CU_STREAM_CAPTURE_MODE_{mode}")))
+    return stream
+
+
+def captured_on_the_way_back(folder):
+    """A graph is captured while memory comes back for which there is no room yet."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    out, answer = daemon.move(0), folder / "answer"
+    other = in_the_way(daemon, int(ok(cu.cuDeviceTotalMem(0))) - 80 * MIB, answer)
+    number = daemon.job.order(EVERYTHING)
+    daemon.wait_for(lambda seen: seen.swapped_bytes < sum(ROUNDED))
+    stream = begin_capture()
+    later_ns = daemon.job.now_ns() + 100_000_000
+    daemon.wait_for(lambda _: daemon.job.now_ns() > later_ns)
+    ok(cu.cuMemsetD8Async(memory.addresses[0], 0, 1, stream))  # which is not done
+    other.stdin.close()
+    daemon.outlive(other)
+    daemon.until("swap_done", number)
+    status = cu.cuStreamEndCapture(stream)[0].name
+    seen = daemon.job.snapshot()
+    back = OUTCOMES[seen.swap_outcome], seen.swapped_bytes
+    return {"out": out, "back": back, "captured": status, "right": memory.is_right()}
+
+
+def frees_beside_a_capture(folder):
+    """Memory is freed, by another thread and twice, while a graph is captured."""
+    daemon = Daemon(folder)
+    context = ok(cu.cuCtxGetCurrent())
+    before = daemon.job.snapshot().device_bytes
+    frees, ends = {}, {}
+    for mode, size in product(("GLOBAL", "THREAD_LOCAL", "RELAXED"), (100, 4 * MIB)):
+        address, says = ok(cu.cuMemAlloc(size)), []
+        stream = begin_capture(mode)
+
+        def free(address=address, says=says):
+            cu.cuCtxSetCurrent(context)
+            says += [cu.cuMemFree(address)[0].name for _ in range(2)]
+
+        worker = threading.Thread(target=free)
+        worker.start()
+        daemon.outlive(worker)
+        frees[f"{mode} {size}"] = says
+        ends[mode] = cu.cuStreamEndCapture(stream)[0].name
+        if says[0] != "CUDA_SUCCESS":
+            ok(cu.cuMemFree(address))
+    during = daemon.job.snapshot().device_bytes - before
+    ok(cu.cuMemFree(ok(cu.cuMemAlloc(4 * MIB))))
+    after = daemon.job.snapshot().device_bytes - before
+    return {"frees": frees, "ends": ends, "held": [during, after]}
+
+
+def frees_the_first_of_a_slab_twice(folder):
+    """The others in it stay what they are."""
+    Daemon(folder)
+    addresses = [ok(cu.cuMemAlloc(100)) for _ in range(3)]
+    for word, address in enumerate(addresses):
+        ok(cu.cuMemsetD32(address, word, 25))
+    frees = [cu.cuMemFree(addresses[0])[0].name for _ in range(2)]
+    others = bytearray(4), bytearray(4)
+    for host, address in zip(others, addresses[1:], strict=True):
+        ok(cu.cuMemcpyDtoH(host, address, 4))
+    return {"frees": frees, "others": [host[0] for host in others]}
 
 
 def not_swappable(folder):

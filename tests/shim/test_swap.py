@@ -247,6 +247,38 @@ def test_who_waits_for_memory_on_a_lost_device_hears_of_that(case):
     assert seen["answers"] == ["CUDA_ERROR_DEVICE_UNAVAILABLE"]
 
 
+def test_memory_comes_back_beside_a_capture_and_leaves_it_whole(case):
+    seen = case("captured_on_the_way_back")
+
+    assert seen["captured"] == "CUDA_SUCCESS"
+    assert seen["back"] == ["reached", 0]
+    assert seen["right"] == [True] * 3
+
+
+def test_memory_freed_beside_a_capture_goes_when_that_has_ended(case):
+    seen = case("frees_beside_a_capture")
+
+    refused = ["CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"] * 2
+    freed = ["CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"]  # as the driver says to the second
+    assert seen["frees"] == {
+        f"{mode} {size}": refused if mode == "GLOBAL" else freed
+        for mode in ("GLOBAL", "THREAD_LOCAL", "RELAXED")
+        for size in (100, 4 * MIB)
+    }
+    invalid = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+    assert seen["ends"] == {
+        "GLOBAL": invalid, "THREAD_LOCAL": "CUDA_SUCCESS", "RELAXED": "CUDA_SUCCESS"
+    }  # fmt: skip
+    assert seen["held"] == [10 * MIB, 2 * MIB]  # an empty slab is kept
+
+
+def test_who_frees_the_first_of_a_slab_twice_frees_nothing_else(case):
+    seen = case("frees_the_first_of_a_slab_twice")
+
+    assert seen["frees"] == ["CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"]
+    assert seen["others"] == [1, 2]
+
+
 def test_a_job_that_may_not_be_moved_keeps_the_drivers_allocator(case):
     seen = case("not_swappable")
 

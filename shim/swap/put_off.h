@@ -1,0 +1,19 @@
+// Frees of movable memory while a graph is captured. Memory that the GPU may still use cannot be unmapped,
+// and waiting for the GPU would invalidate the capture. So it goes with a later free, or when there is no
+// room for something else; until then it counts as held.
+#pragma once
+
+#include <cuda.h>
+
+#include "holdings.h"
+
+namespace tandem::shim::swap {
+
+// Takes over what has been taken out of the table, if the driver allows frees beside the captures there
+// are. Else its error, as after a free.
+CUresult put_off(const holdings::Entry& entry);
+bool is_put_off(const holdings::Entry& entry);
+// Frees it, unless a graph is captured.
+void free_what_was_put_off();
+
+}  // namespace tandem::shim::swap
