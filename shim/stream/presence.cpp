@@ -25,6 +25,8 @@ uint64_t base_linger_ns(const Channel& channel) {
 // Paused, or without the memory that it needs, a request gets on no sooner because others stay away: those
 // may have what it waits for.
 bool is_kept_waiting(const Channel& channel) {
+  // Relaxed: who asks again sees it later, and its bytes are not looked at.
+  if (channel.state->memory.wait_ticket.load(std::memory_order_relaxed) != 0) return true;
   const shm::StateWaits& waits = channel.state->waits;
   if (waits.waiting_threads.load(std::memory_order_acquire) == 0) return false;
   const auto reason = static_cast<shm::WaitReason>(waits.reason.load(std::memory_order_relaxed));

@@ -153,6 +153,10 @@ inline void make_memory() {
     g_gpu.physical.erase(handle);
     return CUDA_SUCCESS;
   };
+  g_driver.cuMemGetInfo_v2 = [](size_t*, size_t*) {
+    const Guard guard(g_gpu.lock);
+    return fails() ? kFault : CUDA_SUCCESS;
+  };
   g_driver.cuMemExportToShareableHandle = [](void* out, CUmemGenericAllocationHandle handle,
                                              CUmemAllocationHandleType, unsigned long long) {
     const Guard guard(g_gpu.lock);

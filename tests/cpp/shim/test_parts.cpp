@@ -167,6 +167,10 @@ TEST(a_request_that_is_kept_waiting_keeps_nobody_away) {
     show_idle_if_so(*channel, begin_ns);
     CHECK(until.load() > begin_ns + 500'000'000);  // it goes on
   }
+  channel->state->memory.wait_ticket.store(1);  // it stands in the line for more
+  show_idle_if_so(*channel, begin_ns);
+  CHECK_EQ(until.load(), begin_ns + 300'000);
+  channel->state->memory.wait_ticket.store(0);
   waits.reason.store(static_cast<uint32_t>(shm::WaitReason::kWindow));
   waits.waiting_threads.store(1);
   show_idle_if_so(*channel, begin_ns);
