@@ -5,7 +5,7 @@ They call the one function that the shim already loaded in this process exports
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager, suppress
 from functools import cache, wraps
 from itertools import count
 from numbers import Real
@@ -186,8 +186,17 @@ def _marked_async_generator(
     ) -> AsyncGenerator[_Result, None]:
         with _request():
             async with aclosing(handle(*args, **kwargs)) as parts:
-                async for part in parts:
-                    yield part
+                with suppress(StopAsyncIteration):
+                    part = await anext(parts)
+                    while True:  # `yield from`, which there is none of
+                        try:
+                            sent = yield part
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:
+                            part = await parts.athrow(error)
+                        else:
+                            part = await parts.asend(sent)
 
     return marked
 

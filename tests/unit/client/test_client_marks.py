@@ -4,7 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -185,6 +185,39 @@ def test_an_async_one_does_too_and_when_nobody_wants_the_rest(how_many, shim):
     assert asyncio.run(body()) == [1, 2][:how_many]
     assert ended
     assert [call[0] for call in shim.marks] == [_marks.REQUEST_BEGIN, _marks.REQUEST_END]
+
+
+def test_a_marked_async_generator_is_sent_to_and_thrown_at_as_before(shim):
+    heard = []
+
+    @asynccontextmanager
+    @tandem.slo(p99_ms=50)
+    async def session():
+        try:
+            heard.append((yield "session"))
+        except KeyError:
+            heard.append("rolled back")
+
+    @tandem.slo(p99_ms=50)
+    async def echo():
+        heard.append((yield 1))
+        yield 2
+
+    async def body():
+        async with session() as given:
+            assert given == "session"
+            raise KeyError
+        async with session():
+            pass
+        async with aclosing(echo()) as parts:
+            assert (await anext(parts), await parts.asend("sent")) == (1, 2)
+            with pytest.raises(ZeroDivisionError):
+                await parts.athrow(ZeroDivisionError())
+
+    asyncio.run(body())
+
+    assert heard == ["rolled back", None, "sent"]
+    assert [call[0] for call in shim.marks] == [_marks.REQUEST_BEGIN, _marks.REQUEST_END] * 3
 
 
 def test_an_async_request_lasts_until_it_is_awaited(shim):
