@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +29,7 @@ class JobFiles:
     """Keeps the files as jobs come and go. `run` is a thread's."""
 
     def __init__(self, folder: Path, *, jobs_on: Callable[[], JobsOn]) -> None:
-        """Take a directory, which is made where it is not there.
+        """Take a directory, which is made where it is not there, and say that nobody is on any GPU.
 
         Raises:
             OSError: it cannot be made, or no file in it.
@@ -40,7 +41,11 @@ class JobFiles:
         self._is_failing = False
         _own(folder)
         left = [each.name for each in folder.iterdir() if _FILE.fullmatch(each.name)]
-        self._write(dict.fromkeys([*left, *map(_name, jobs_on())], ""))
+        try:
+            gpus = [*map(_name, jobs_on())]
+        except TimeoutError:  # the core is busy: with the first look
+            gpus = []
+        self._write(dict.fromkeys([*left, *gpus], ""))
 
     def run(self) -> None:
         """Look until `stop`; then nobody is on any GPU."""
@@ -84,15 +89,12 @@ class JobFiles:
 
 
 def _own(folder: Path) -> None:
-    try:
-        folder.mkdir()
-        folder.chmod(0o755)  # whatever the umask
-    except FileExistsError:
-        about = folder.stat()
-        if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
-            raise PermissionError(
-                errno.EPERM, "it is another user's, or others may write to it"
-            ) from None
+    folder.mkdir(mode=0o755, exist_ok=True)
+    about = folder.stat()
+    if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, "it is another user's, or others may write to it")
+    if about.st_uid == os.geteuid():
+        folder.chmod(stat.S_IMODE(about.st_mode) | 0o055)  # whatever the umask
 
 
 def _name(gpu: str) -> str:

@@ -67,6 +67,45 @@ def test_a_link_in_the_directory_is_not_written_through(files, jobs, tmp_path):
     assert texts(tmp_path)["0"] == "j-1\n"
 
 
+@pytest.mark.parametrize("umask", [0, 0o077])
+@pytest.mark.parametrize("left_with", [None, 0o700])
+def test_others_can_read_what_is_there_whatever_the_umask(umask, left_with, jobs, tmp_path):
+    if left_with is not None:  # by a version that did not see to that
+        (tmp_path / "jobs").mkdir()
+        (tmp_path / "jobs").chmod(left_with)
+    before = os.umask(umask)
+    try:
+        JobFiles(tmp_path / "jobs", jobs_on=lambda: jobs)
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "jobs").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "jobs" / "0").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_directory_to_which_others_may_write_is_not_taken(jobs, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs").chmod(0o775)
+
+    with pytest.raises(PermissionError, match="others may write to it"):
+        JobFiles(tmp_path / "jobs", jobs_on=lambda: jobs)
+
+
+def test_a_core_that_is_busy_at_the_start_is_asked_again(jobs, tmp_path):
+    answers = iter([TimeoutError(), jobs])
+
+    def jobs_on():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    files = JobFiles(tmp_path / "jobs", jobs_on=jobs_on)
+    files.look()
+
+    assert texts(tmp_path) == {"0": "", "1.2": ""}
+
+
 def test_what_an_earlier_daemon_left_is_not_believed(files, jobs, tmp_path):
     jobs["0"] = ["j-1"]
     files.look()
