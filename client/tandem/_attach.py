@@ -73,6 +73,10 @@ class Request:
     asks_again: bool = False  # refuse it with REFUSED_NOT_YET where what to say is not known yet
 
 
+class UntrustedError(UnavailableError):
+    """Somebody else's daemon listens where anybody could."""
+
+
 class SilentError(UnavailableError):
     """A daemon has the socket, and hangs, or has more to do than the machine gives it time for."""
 
@@ -103,6 +107,7 @@ def register(
     Raises:
         UnavailableError: nobody listens, or the answer is none.
         SilentError: who listens does not answer within the timeout.
+        UntrustedError: it is another user's, in /tmp.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
@@ -130,7 +135,7 @@ def _uid_of_peer(connection: socket.socket) -> int:
 def _check_owner(path: Path, uid: int) -> None:
     """Nor does the shim attach to it (`is_trustworthy` in shim/job/attach.cpp)."""
     if path.is_relative_to("/tmp") and uid not in (0, os.geteuid()):
-        raise UnavailableError(
+        raise UntrustedError(
             f"{path}: the daemon is of uid {uid}, and in /tmp only one's own and root's are "
             "trusted, for anybody can listen there; have it elsewhere, as in /run/tandem"
         )

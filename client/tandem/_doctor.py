@@ -312,6 +312,11 @@ def check_identity(machine: Machine) -> Iterator[Finding]:
     request = _attach.Request(only_asks=True)
     try:
         answer = _attach.register(machine.place.attach, request, command="tandem doctor")
+    except _attach.UntrustedError as error:
+        yield Finding(
+            check="identity", level=FAIL, text=str(error), remedy="set TANDEM_RUNTIME_DIR"
+        )
+        return
     except UnavailableError:
         return  # other checks say so
     if isinstance(answer, _attach.Refused) and answer.code == _attach.REFUSED_IDENTITY:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tandem import _attach, _environment, _paths
-from tandem._attach import Refused, Registered, Request, SilentError
+from tandem._attach import Refused, Registered, Request, SilentError, UntrustedError
 from tandem._environment import SHOWN, is_instance
 from tandem._text import printable
 from tandem.errors import StateError, TandemError, UnavailableError
@@ -218,14 +218,7 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
     try:
         answer = _ask(decided.socket, asked, command=command, gpu=launch.gpu, answer_s=answer_s)
     except UnavailableError as exc:
-        if isinstance(exc, SilentError):
-            cause, hint = str(exc), "restart tandemd if it hangs"
-        elif isinstance(exc.__cause__, PermissionError):
-            cause, hint = str(exc), "have whoever runs tandemd let you in"
-        else:
-            cause, hint = f"no daemon ({exc})", "start tandemd"
-        _go_unshared(launch, cause, exit_code=EXIT_FAILED, hint=hint)
-        return {}
+        return _without_daemon(launch, exc)
     match answer:
         case Registered(job_id=job_id, environment=said):
             _warn(launch.request, answer)
@@ -241,6 +234,22 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
                 raise LaunchError(f"the daemon refuses: {reason}", exit_code=exit_code)
             _go_unshared(launch, f"the daemon refuses: {reason}", exit_code=exit_code, hint="")
             return {"TANDEM_DISABLE": "1"}
+
+
+def _without_daemon(launch: Launch, exc: UnavailableError) -> dict[str, str]:
+    """What the job is told where nobody answers."""
+    match exc:
+        case UntrustedError():  # nor does the shim attach to it, and would say so again
+            _go_unshared(launch, str(exc), exit_code=EXIT_FAILED, hint="")
+            return {"TANDEM_DISABLE": "1"}
+        case SilentError():
+            cause, hint = str(exc), "restart tandemd if it hangs"
+        case UnavailableError(__cause__=PermissionError()):
+            cause, hint = str(exc), "have whoever runs tandemd let you in"
+        case _:
+            cause, hint = f"no daemon ({exc})", "start tandemd"
+    _go_unshared(launch, cause, exit_code=EXIT_FAILED, hint=hint)
+    return {}
 
 
 def _registered(request: Request, job: Mapping[str, str]) -> Request:

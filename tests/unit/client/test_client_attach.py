@@ -9,7 +9,14 @@ import pytest
 
 from tandem import _attach
 from tandem import _native as native
-from tandem._attach import Refused, Registered, Request, decode_answer, encode_register
+from tandem._attach import (
+    Refused,
+    Registered,
+    Request,
+    UntrustedError,
+    decode_answer,
+    encode_register,
+)
 from tandem.errors import UnavailableError
 
 WIRE = (Path(__file__).parents[3] / "csrc/core/wire.h").read_text()
@@ -208,7 +215,7 @@ def test_in_a_directory_of_everybodys_only_ones_own_daemon_and_roots_are_trusted
     if is_trusted:
         _attach._check_owner(path, owner)
         return
-    with pytest.raises(UnavailableError, match="the daemon is of uid 1001, and in /tmp only"):
+    with pytest.raises(UntrustedError, match="the daemon is of uid 1001, and in /tmp only"):
         _attach._check_owner(path, owner)
 
 

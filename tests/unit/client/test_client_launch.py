@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tandem import _launch
-from tandem._attach import Registered, Request
+from tandem import _doctor, _launch
+from tandem._attach import Registered, Request, UntrustedError
 from tandem._environment import preload, request_environment
 from tandem._launch import Launch, LaunchError, find_program, plan
 from tandem.errors import StateError, UsageError
@@ -255,6 +256,26 @@ def test_exit_codes_are_those_of_env():
     codes = (_launch.EXIT_FAILED, _launch.EXIT_NOT_EXECUTABLE, _launch.EXIT_NOT_FOUND)
 
     assert codes == (125, 126, 127)
+
+
+def test_another_users_daemon_in_tmp_is_not_to_be_started_but_left_alone(shim, monkeypatch, capsys):
+    why = "/tmp/lab/attach.sock: the daemon is of uid 1001"
+
+    def register(*_args, **_options):
+        raise UntrustedError(why)
+
+    monkeypatch.setattr(_launch._attach, "register", register)
+    decided = plan(launch(), os.environ, uid=0)
+
+    assert _launch._register(launch(), decided) == {"TANDEM_DISABLE": "1"}
+    assert capsys.readouterr().err == f"tandem: warning: {why}; running unshared\n"
+    with pytest.raises(LaunchError) as refused:
+        _launch._register(launch(require=True), decided)
+    assert str(refused.value) == why
+
+    place = SimpleNamespace(attach=Path("/tmp/lab/attach.sock"))
+    (found,) = _doctor.check_identity(SimpleNamespace(place=place))
+    assert (found.level, found.text) == (_doctor.FAIL, why)
 
 
 def test_pytorch_is_asked_to_return_memory_only_when_told_to(shim):
