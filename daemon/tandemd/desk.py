@@ -37,7 +37,7 @@ from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
-from tandemd.core.space.asked import go_first, most_promised, owed_share, unfit
+from tandemd.core.space.asked import go_first, owed_share, unfit
 from tandemd.core.space.claims import part_sms_of
 from tandemd.core.space.layouts import parse_layout
 from tandemd.core.space.mps_clients import beside_mps
@@ -603,9 +603,12 @@ class Desk:
         if self.privacy != "own-only" or self.limits.is_admin(uid):
             return str
         core = self._loop.scheduler
-        known = [*core.jobs.values(), *core.finished.values()]
-        visible = {job.display_name for job in known if self._may_see(uid, job)}
-        return partial(discreet, visible=visible)
+
+        def may_know(job_id: int) -> bool | None:
+            job = core.jobs.get(job_id) or core.finished.get(job_id)
+            return None if job is None else self._may_see(uid, job)
+
+        return partial(discreet, may_know=may_know)
 
     def _may_control(self, uid: int, job: Job) -> bool:
         return uid == job.uid or self.limits.is_admin(uid)
@@ -659,9 +662,9 @@ class Desk:
         for job in visible:
             if job.display_name == name:
                 return job
-        living = [j for j in visible if j.spec.name == name and j.state is not JobState.EXITED]
-        named = living or [job for job in visible if job.spec.name == name]
+        named = [job for job in visible if job.spec.name == name]
         named = [job for job in named if job.uid == uid] or named  # others may use the same name
+        named = [job for job in named if job.state is not JobState.EXITED] or named
         if len(named) > 1:
             ids = ", ".join(job.display_name for job in named)
             groups = {(job.uid, job.spec.group) for job in named}
@@ -793,7 +796,7 @@ class Desk:
             return 0.0
         first = go_first(group, island[0], core.policy)
         taken = sum(recent.share(("job", other.job_id)) for other in first)
-        return owed * max(1 - most_promised(core.options), 1 - taken)  # so much is always left
+        return owed * max(core.options.min_share, 1 - taken)  # so much is always left
 
     def _findings(self, job: Job) -> tuple[FindingView, ...]:
         wall_ns = self._loop.calendar.wall_ns

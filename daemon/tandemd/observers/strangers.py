@@ -44,6 +44,7 @@ class Strangers:
         """
         if running is None:
             self._asked = frozenset()  # who was there before is so still, as far as is known
+            self._foreign = {}  # but a pid may be another's by the next look that tells
             return
         self._asked, known_s = frozenset(running), self._since_s
         found = {(gpu, pid) for gpu, pids in running.items() for pid in pids if pid not in ours}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandemd.core.explain.discretion import SOMEBODY, discreet
+from tandemd.core.explain.discretion import SOMEBODY, SOMETHING, discreet
 from tandemd.core.model import Job, JobSpec
 
 
@@ -16,7 +16,7 @@ def job(number, name=""):
 def test_a_title_is_left_out_as_a_whole(name):
     text = f"waits: {job(0x1F, name).title} (class normal) has the gpu, behind {job(2).title}"
 
-    said = discreet(text, {"j-2"})
+    said = discreet(text, lambda job_id: job_id == 2)
 
     assert said == f"waits: {SOMEBODY} (class normal) has the gpu, behind j-2"
 
@@ -24,4 +24,10 @@ def test_a_title_is_left_out_as_a_whole(name):
 def test_who_may_know_of_all_hears_all():
     text = f"shares the gpu with {job(1, 'one').title}, {job(2).title}"
 
-    assert discreet(text, {"j-1", "j-2"}) == text
+    assert discreet(text, lambda job_id: True) == text
+
+
+def test_of_one_that_nobody_knows_any_more_it_is_not_said_whose_it_was():
+    said = discreet(f"held: {job(1, 'own').title} has the gpu", {2: False}.get)
+
+    assert said == f"held: {SOMETHING} has the gpu"

@@ -12,7 +12,7 @@ import pytest
 from tandem import _native
 from tandemd import identities as module
 from tandemd.config.limits import Limits
-from tandemd.core.events import ProcessAttached
+from tandemd.core.events import JobExited, ProcessAttached
 from tandemd.core.model import JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
@@ -239,6 +239,26 @@ def test_only_where_all_may_see_them_other_peoples_jobs_are_named(privacy, is_to
     text = " | ".join((found.summary, *found.lines))
     assert ("j-1 'same'" in text) is is_told
     assert ("shares the gpu with another user's job (normal)" in text) is not is_told
+
+
+def test_a_name_is_that_of_ones_own_job_also_once_that_has_ended(database):
+    loop = loop_with_jobs(7, 8, name="same")
+    loop.scheduler.handle(JobExited(now_ns=1, job_id=2))
+    desk = Desk(
+        loop=loop,
+        sessions=SimpleNamespace(commands={}, info={}),
+        inventory=SimpleNamespace(refresh=lambda: None),
+        limits=Limits(identities=Identities(database.look_up)),
+        privacy="open",
+        runtime_dir=Path("/nowhere"),
+    )
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(desk.explanation, 8, "same")
+        while not answer.done():
+            loop._round(notable=True)
+
+    assert answer.result().name == "j-2"
 
 
 def connection(number, uid):

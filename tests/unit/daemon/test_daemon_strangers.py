@@ -49,6 +49,21 @@ def test_where_the_driver_does_not_say_nothing_is_known(told):
     assert told([7], 3 * PATIENCE_S) == ([], 1)  # and it is not told of again
 
 
+def test_a_pid_may_be_another_processs_once_nothing_was_known_for_a_while(monkeypatch):
+    answers = iter([False, True])
+    monkeypatch.setattr(of_strangers, "is_foreign", lambda pid: next(answers))
+    strangers, there = Strangers(), {0: frozenset({7})}
+
+    strangers.look(there, (), 0)
+    strangers.look(there, (), PATIENCE_S)
+    strangers.look(there, (), 2 * PATIENCE_S)  # not found out anew
+    assert strangers.on(0) == 0
+    strangers.look(None, (), 3 * PATIENCE_S)
+    strangers.look(there, (), 4 * PATIENCE_S)
+
+    assert strangers.on(0) == 1
+
+
 def test_what_the_daemon_started_itself_is_none_and_nor_is_what_has_ended():
     with subprocess.Popen(["sleep", "60"]) as own:
         assert not is_foreign(own.pid)
