@@ -149,27 +149,33 @@ void tell_transfer(const Ticket& ticket, const Submission& submission) {
 
 }  // namespace
 
-Ticket prepare(Channel& channel, const Submission& submission) {
+Ticket prepare(Channel& found, const Submission& submission) {
+  Channel* channel = &found;
   Ticket ticket;
   if (any_capture() && submission.stream != kLegacyStream &&
       !planted(Fault::kWaitInCapture) && is_capturing(as_stream(submission.stream))) {
     return ticket;  // becomes a graph node; gated when that graph is launched
   }
-  ticket.channel = &channel;
-  ticket.slot = slot_of(channel, submission.stream);
-  if (submission.blocks_caller) close_open_segments(channel);
-  if (!channel.observe && (!this_thread_captures() || planted(Fault::kWaitInCapture)) &&
+  ticket.slot = slot_of(*channel, submission.stream);
+  if (submission.blocks_caller) close_open_segments(*channel);
+  if (!channel->observe && (!this_thread_captures() || planted(Fault::kWaitInCapture)) &&
       !(planted(Fault::kSkipGate) && submission.kind == shm::RecordKind::kMemset)) {
-    do {
-      const Waited waited = submission.alone
-                                ? channel.gate.admit_graph(ticket.slot, thread_id(), &g_thread.pass)
-                                : channel.gate.admit(ticket.slot, &g_thread.pass);
-      if (waited.ns) record_wait(channel, waited);
-      // Whoever had to wait for memory has to ask the gate again: others may have the GPU by then.
-    } while (swap::wait_until_open());
+    for (;;) {
+      const Waited waited =
+          submission.alone
+              ? channel->gate.admit_graph(ticket.slot, thread_id(), &g_thread.pass)
+              : channel->gate.admit(ticket.slot, &g_thread.pass);
+      if (waited.ns) record_wait(*channel, waited);
+      if (!swap::wait_until_open()) break;
+      // Whoever had to wait for memory has to ask the gate again: others may have the GPU by then, and another
+      // daemon may say so.
+      if (Channel* const now = managed_channel()) channel = now;
+      ticket.slot = slot_of(*channel, submission.stream);
+    }
   }
-  if (submission.measured) look_up_duration(channel, submission, &ticket);
-  if (submission.alone && is_windowed(channel)) ticket.close_after = true;
+  ticket.channel = channel;
+  if (submission.measured) look_up_duration(*channel, submission, &ticket);
+  if (submission.alone && is_windowed(*channel)) ticket.close_after = true;
   return ticket;
 }
 

@@ -71,8 +71,8 @@ CUresult submit_launch(Submission& submission, const LaunchArguments& launch, Re
   const swap::Use use(ticket.channel || !channel);
   const CUresult result = real();
   if (!ticket.channel) return result;
-  if (__builtin_expect(is_sampling(*channel), 0) && result == CUDA_SUCCESS) {
-    submission.sample = sample_launch(*channel, launch);
+  if (__builtin_expect(is_sampling(*ticket.channel), 0) && result == CUDA_SUCCESS) {
+    submission.sample = sample_launch(*ticket.channel, launch);
     if (submission.sample) submission.record_flags |= shm::kRecordSampled;
   }
   finish(ticket, submission, result == CUDA_SUCCESS);

@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import threading
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from shim_daemon import VIRTUAL, FakeDaemon
 
 MIB = 1 << 20
 EVERYTHING = 2**64 - 1
+GATE = 1  # WaitReason
 SIZES = (3 * MIB // 2, 33 * MIB, 70 * MIB)  # one piece with room left in it, two, three
 ROUNDED = (2 * MIB, 34 * MIB, 70 * MIB)
 OUTCOMES = ("none", "reached", "no host room", "not drained", "failed")
@@ -107,7 +109,7 @@ class Daemon:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._driver.softgpu_now_ns.restype = ctypes.c_uint64
         # A look stamps the heartbeat, in the time that the job knows.
-        self.job.now_ns = self._driver.softgpu_now_ns
+        self.now_ns = self.job.now_ns = self._driver.softgpu_now_ns
         # The device may be old, and the daemon would seem to have hung for all that time.
         self.job.process.stamp(tick_ns=self.job.now_ns())
 
@@ -119,7 +121,7 @@ class Daemon:
 
     def pass_a_millisecond(self) -> None:
         """Of the device's time, as soon as everybody else waits, too."""
-        self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.job.now_ns() + 1_000_000))
+        self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.now_ns() + 1_000_000))
 
     def until(self, figure: str, value: object):
         """Wait for a figure of the snapshot."""
@@ -476,6 +478,43 @@ def daemon_ends(folder):
     daemon.job.connection.close()
     daemon.fake.close()
     return {"out": out, "right": memory.is_right()}
+
+
+def another_daemon_comes(folder):
+    """A thread waits for its memory meanwhile; once that is back it asks the new one."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    daemon.job.give_pool(sum(ROUNDED))
+    context = ok(cu.cuCtxGetCurrent())
+    out, done = daemon.move(0), []
+    other = in_the_way(daemon, int(ok(cu.cuDeviceTotalMem(0))) - 80 * MIB, folder / "answer")
+
+    def work():
+        cu.cuCtxSetCurrent(context)
+        done.append(cu.cuMemsetD8(memory.addresses[0], 7, 1)[0].name)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    daemon.until("waiting_threads", 1)
+    daemon.job.connection.close()
+    daemon.fake.close()
+    daemon.fake = FakeDaemon(folder)
+    daemon.fake.swappable = True
+    found = []
+    attach = partial(daemon.fake.attach, hold=True, clock=VIRTUAL)
+    answering = threading.Thread(target=lambda: found.append(attach()))
+    answering.start()
+    while not found:
+        daemon.pass_a_millisecond()
+    (daemon.job,) = found
+    daemon.job.now_ns = daemon.now_ns
+    other.stdin.close()
+    daemon.outlive(other)
+    daemon.wait_for(lambda seen: done or (seen.wait_reason, seen.swapped_bytes) == (GATE, 0))
+    early = list(done)
+    daemon.job.process.set_gate(hold=False)
+    daemon.outlive(worker)
+    return {"out": out, "early": early, "done": done}
 
 
 def copy_fails(folder):

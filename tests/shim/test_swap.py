@@ -247,6 +247,13 @@ def test_who_waits_for_memory_on_a_lost_device_hears_of_that(case):
     assert seen["answers"] == ["CUDA_ERROR_DEVICE_UNAVAILABLE"]
 
 
+def test_who_waited_for_memory_asks_the_daemon_that_is_there_by_then(case):
+    seen = case("another_daemon_comes")
+
+    assert seen["early"] == []
+    assert seen["done"] == ["CUDA_SUCCESS"]
+
+
 def test_memory_comes_back_beside_a_capture_and_leaves_it_whole(case):
     seen = case("captured_on_the_way_back")
 
