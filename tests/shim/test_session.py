@@ -471,6 +471,19 @@ def test_a_forked_child_attaches_on_its_own(preload: Preload, daemon: FakeDaemon
         assert job.do("launch()") == 0
 
 
+def test_what_the_legacy_stream_had_to_do_before_a_capture_ends_during_it(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        attached = job.attach_to(daemon)
+        attached.until("busy", False)
+        begin = "cu.cuStreamBeginCapture_v2(ctypes.c_void_p(5), 0)"
+
+        assert job.do(f"([launch(stream=0) for _ in range(3)], {begin})")[1] == 0
+
+        attached.until("busy", False)
+
+
 WISHES = "lambda ns: shim.tandem_mark_v1(4, ctypes.c_uint64(0), ctypes.c_uint64(ns))"
 MINUTE_NS = 60 * 10**9
 

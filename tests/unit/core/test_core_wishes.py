@@ -1,7 +1,7 @@
 """A job asks not to lose the GPU now: what it gets by that, and what it does not."""
 
 import pytest
-from talk import BATCH, LATENCY, MS, NORMAL, Talk, run
+from talk import BATCH, MS, NORMAL, Talk, run
 
 from tandemd.core.events import CloseGates, OpenGates
 from tandemd.core.explain.explain import explain
@@ -10,11 +10,11 @@ from tandemd.core.model import Options
 FIRST_GIVES_WAY = CloseGates(process_ids=(1,))
 
 
-def two_at_work(policy="fair", second=BATCH, **options):
+def two_at_work(policy="fair", **options):
     """Two processes; the first has the turn and the second waits at its gate."""
     talk = Talk(Options(policy=policy, min_share=0.0, **options))
     talk.attach(1, BATCH)
-    talk.attach(2, second)
+    talk.attach(2, BATCH)
     talk.works(1)
     talk.waits(2)
     return talk
@@ -99,8 +99,6 @@ def test_where_it_is_set_to_nothing_no_wish_is_heard():
 
 
 def test_a_more_urgent_class_does_not_wait_for_it():
-    talk = two_at_work("priority", second=NORMAL)  # which preempts at once
-    assert talk.gates == [FIRST_GIVES_WAY]
     talk = Talk(Options(policy="priority"))
     talk.attach(1, BATCH)
     talk.attach(2, NORMAL)
@@ -110,18 +108,6 @@ def test_a_more_urgent_class_does_not_wait_for_it():
     talk.waits(2, after_ms=1)
 
     assert talk.gates == [FIRST_GIVES_WAY]
-
-
-def test_a_latency_job_is_never_held():
-    talk = Talk(Options(policy="priority"))
-    talk.attach(1, BATCH)
-    talk.attach(2, LATENCY)
-    talk.works(1)
-    wishes(talk, 100)
-
-    talk.works(2, after_ms=1)
-
-    assert talk.is_open(2)
 
 
 def test_who_has_waited_too_long_does_not_wait_for_it():
