@@ -106,7 +106,7 @@ CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoSt
   if (swap::is_put_off(entry)) return real();  // which does not know it
   const bool later =
       entry.kind != holdings::Kind::kNone && any_capture() && swap::range_at(address).base == address;
-  CUresult result = later ? swap::put_off(entry) : swap::release_if_ours(address);
+  CUresult result = later ? swap::put_off(entry, stream != kNoStream) : swap::release_if_ours(address);
   if (result == CUDA_ERROR_NOT_FOUND) result = real();
   if (entry.kind == holdings::Kind::kNone) return result;
   if (result != CUDA_SUCCESS) {

@@ -41,8 +41,8 @@ Entry take_one() {
 
 bool is_put_off(const Entry& entry) { return is_out_of(entry.kind) && entry.count == kPutOff; }
 
-CUresult put_off(const Entry& entry) {
-  const CUresult allowed = ask_driver();
+CUresult put_off(const Entry& entry, bool in_order) {
+  const CUresult allowed = in_order ? CUDA_SUCCESS : ask_driver();
   if (allowed != CUDA_SUCCESS) return allowed;
   Entry kept = entry;
   kept.count = kPutOff;

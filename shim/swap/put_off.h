@@ -9,9 +9,9 @@
 
 namespace tandem::shim::swap {
 
-// Takes over what has been taken out of the table, if the driver allows frees beside the captures there
-// are. Else its error, as after a free.
-CUresult put_off(const holdings::Entry& entry);
+// Takes over what has been taken out of the table. By a call that is not in a stream's order only if the
+// driver allows frees beside the captures there are; else its error.
+CUresult put_off(const holdings::Entry& entry, bool in_order);
 bool is_put_off(const holdings::Entry& entry);
 // Frees it, unless a graph is captured.
 void free_what_was_put_off();
