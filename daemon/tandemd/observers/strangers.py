@@ -13,6 +13,7 @@ import psutil
 import structlog
 
 from tandem import _mps
+from tandemd.edges.peers import start_time
 
 PATIENCE_S = 5.0  # with who is on its way to us: all jobs are when a daemon starts
 
@@ -26,7 +27,8 @@ class Strangers:
         self._since_s: dict[tuple[int, int], float] = {}  # by GPU and pid
         self._told: frozenset[tuple[int, int]] = frozenset()
         self._asked: frozenset[int] = frozenset()  # GPUs of which it is known who is there
-        self._foreign: dict[int, bool] = {}  # pids of these: to find out takes milliseconds
+        # By pid and start of the process: to find out takes milliseconds.
+        self._foreign: dict[tuple[int, float | None], bool] = {}
 
     def on(self, gpu: int) -> int | None:
         """How many; None: it is not known."""
@@ -44,7 +46,6 @@ class Strangers:
         """
         if running is None:
             self._asked = frozenset()  # who was there before is so still, as far as is known
-            self._foreign = {}  # but a pid may be another's by the next look that tells
             return
         self._asked, known_s = frozenset(running), self._since_s
         found = {(gpu, pid) for gpu, pids in running.items() for pid in pids if pid not in ours}
@@ -55,7 +56,7 @@ class Strangers:
             if now_s - since_s >= PATIENCE_S and self._is_foreign(pid)
         )
         pids = {pid for _, pid in found}
-        self._foreign = {pid: known for pid, known in self._foreign.items() if pid in pids}
+        self._foreign = {key: known for key, known in self._foreign.items() if key[0] in pids}
         for gpu, pid in sorted(told - self._told):
             log.warning(
                 "a process computes on a GPU without this daemon; see `tandem doctor`",
@@ -65,9 +66,10 @@ class Strangers:
         self._told = told
 
     def _is_foreign(self, pid: int) -> bool:
-        if pid not in self._foreign:
-            self._foreign[pid] = is_foreign(pid)
-        return self._foreign[pid]
+        process = pid, start_time(pid)  # the pid may be another's by now
+        if process not in self._foreign:
+            self._foreign[process] = is_foreign(pid)
+        return self._foreign[process]
 
 
 def is_foreign(pid: int) -> bool:

@@ -49,17 +49,18 @@ def test_where_the_driver_does_not_say_nothing_is_known(told):
     assert told([7], 3 * PATIENCE_S) == ([], 1)  # and it is not told of again
 
 
-def test_a_pid_may_be_another_processs_once_nothing_was_known_for_a_while(monkeypatch):
-    answers = iter([False, True])
-    monkeypatch.setattr(of_strangers, "is_foreign", lambda pid: next(answers))
+def test_a_pid_that_is_used_again_is_another_process(monkeypatch):
+    verdicts, started = iter([False, True]), {7: 1.0}
+    monkeypatch.setattr(of_strangers, "is_foreign", lambda pid: next(verdicts))
+    monkeypatch.setattr(of_strangers, "start_time", started.get)
     strangers, there = Strangers(), {0: frozenset({7})}
 
     strangers.look(there, (), 0)
     strangers.look(there, (), PATIENCE_S)
     strangers.look(there, (), 2 * PATIENCE_S)  # not found out anew
     assert strangers.on(0) == 0
-    strangers.look(None, (), 3 * PATIENCE_S)
-    strangers.look(there, (), 4 * PATIENCE_S)
+    started[7] = 2.0  # between two looks
+    strangers.look(there, (), 3 * PATIENCE_S)
 
     assert strangers.on(0) == 1
 
