@@ -654,17 +654,10 @@ class Desk:
             )
 
     def _find(self, uid: int, name: str) -> Job:
-        core = self._loop.scheduler
         if not name:
             raise UsageError("no job is named; give a name such as 'j-7f3a'")
-        known = [*core.jobs.values(), *core.finished.values()]
-        visible = [job for job in known if self._may_see(uid, job)]
-        for job in visible:
-            if job.display_name == name:
-                return job
-        named = [job for job in visible if job.spec.name == name]
-        named = [job for job in named if job.uid == uid] or named  # others may use the same name
-        named = [job for job in named if job.state is not JobState.EXITED] or named
+        named = self._meant(uid, lambda job: job.display_name == name)
+        named = named or self._meant(uid, lambda job: job.spec.name == name)
         if len(named) > 1:
             ids = ", ".join(job.display_name for job in named)
             groups = {(job.uid, job.spec.group) for job in named}
@@ -676,6 +669,17 @@ class Desk:
         if not named:
             raise NotFoundError(f"no job is named '{name}'; `tandem ps` lists them")
         return named[0]
+
+    def _meant(self, uid: int, is_named: Callable[[Job], bool]) -> list[Job]:
+        """Of the jobs so named its own, or else others', for these may use the same name.
+
+        Those that live, or where none does those that have ended.
+        """
+        core = self._loop.scheduler
+        known = [*core.jobs.values(), *core.finished.values()]
+        named = [job for job in known if is_named(job) and self._may_see(uid, job)]
+        named = [job for job in named if job.uid == uid] or named
+        return [job for job in named if job.state is not JobState.EXITED] or named
 
     def _own(self, uid: int, name: str) -> Job:
         job = self._find(uid, name)
@@ -699,17 +703,10 @@ class Desk:
         return members
 
     def _members(self, uid: int, name: str) -> list[Job]:
-        """Who is in a group: of the caller's, if it has one of that name, or else of another's.
-
-        Those that live, or where none does those that have ended. A group is always of one user.
-        """
+        """Who is in a group, which is always of one user."""
         if not name:
             raise UsageError("no group is named; give one such as 'torchrun:29500:none'")
-        core = self._loop.scheduler
-        known = [*core.jobs.values(), *core.finished.values()]
-        named = [job for job in known if job.spec.group == name and self._may_see(uid, job)]
-        named = [job for job in named if job.uid == uid] or named
-        named = [job for job in named if job.state is not JobState.EXITED] or named
+        named = self._meant(uid, lambda job: job.spec.group == name)
         owners = sorted({job.uid for job in named})
         if len(owners) > 1:
             raise NotFoundError(
