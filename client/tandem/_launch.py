@@ -276,7 +276,7 @@ def _said(
     try:
         answer = _ask(socket, replace(request, only_asks=True), command=command, gpu=gpu)
     except UnavailableError as exc:
-        sys.stderr.write(f"tandem: no daemon ({exc}): what it would set is not shown\n")
+        sys.stderr.write(f"tandem: what a daemon would set is not shown: {exc}\n")
         return {}
     if isinstance(answer, Refused):
         sys.stderr.write(f"tandem: warning: the daemon would refuse it: {answer.reason}\n")

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tandem import _environment, _launch, _paths
-from tandem._attach import Refused, Registered, Request
+from tandem._attach import Refused, Registered, Request, UntrustedError
 from tandem.cli.env import env
 from tandem.errors import StateError, UsageError
 
@@ -82,6 +82,19 @@ def test_an_objection_of_the_daemon_is_a_warning(shim, heard, capsys):
 
     assert variables["TANDEM_SM"] == "9"
     assert "would refuse it: it asks for 9 SMs" in capsys.readouterr().err
+
+
+def test_a_daemon_that_is_not_trusted_is_not_called_none(shim, monkeypatch, capsys):
+    def register(*_args, **_options):
+        raise UntrustedError("/tmp/lab/attach.sock: the daemon is of uid 1001")
+
+    monkeypatch.setattr(_launch._attach, "register", register)
+    _launch.environment(Request(), {}, uid=0)
+
+    assert capsys.readouterr().err == (
+        "tandem: what a daemon would set is not shown: /tmp/lab/attach.sock: the daemon is of uid "
+        "1001\n"
+    )
 
 
 @pytest.mark.parametrize("form", ["sh", "slurm", "file"])
