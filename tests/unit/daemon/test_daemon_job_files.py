@@ -115,6 +115,17 @@ def test_what_an_earlier_daemon_left_is_not_believed(files, jobs, tmp_path):
     assert texts(tmp_path)["0"] == ""
 
 
+def test_of_what_was_left_only_files_of_gpus_are_touched(jobs, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    for name in ("7", "3.1", "7.old", "README"):
+        (tmp_path / "jobs" / name).write_text("j-1\n")
+
+    JobFiles(tmp_path / "jobs", jobs_on=lambda: jobs)
+
+    others = {"7.old": "j-1\n", "README": "j-1\n"}
+    assert texts(tmp_path) == {"0": "", "1.2": "", "3.1": "", "7": "", **others}
+
+
 def test_at_its_end_nobody_is_on_any_gpu(files, jobs, tmp_path):
     jobs["0"] = ["j-1"]
     files.look()
