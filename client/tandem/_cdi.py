@@ -37,10 +37,7 @@ def specification(
     """
     _environment.check_request(request)
     for file in (_paths.SHIM, PRELOAD):
-        if not file.is_file():
-            raise StateError(
-                f"{file} is missing; reinstall gpu-tandem, or run `make build` in a source tree"
-            )
+        _environment.check_installed(file)
     said = _environment.returning({}) if return_memory else {}
     said |= _paths.to_be_named(environ, uid=uid)
     place = _place(said)

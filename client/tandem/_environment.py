@@ -55,10 +55,7 @@ def preload(library: Path, present: str) -> str:
     Raises:
         StateError: the library is missing, or its path cannot stand in LD_PRELOAD.
     """
-    if not library.is_file():
-        raise StateError(
-            f"{library} is missing; reinstall gpu-tandem, or run `make build` in a source tree"
-        )
+    check_installed(library)
     text = str(library)
     if " " in text or ":" in text:  # the loader splits there, and knows no escape
         raise StateError(
@@ -66,6 +63,18 @@ def preload(library: Path, present: str) -> str:
         )
     others = [p for p in present.replace(" ", ":").split(":") if p and p != text]
     return ":".join([text, *others])
+
+
+def check_installed(file: Path) -> None:
+    """Refuse to go on without a file of ours.
+
+    Raises:
+        StateError: it is missing.
+    """
+    if not file.is_file():
+        raise StateError(
+            f"{file} is missing; reinstall gpu-tandem, or run `make build` in a source tree"
+        )
 
 
 def request_environment(request: Request) -> dict[str, str]:
