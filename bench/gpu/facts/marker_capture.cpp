@@ -1,12 +1,15 @@
 // Which markers a thread may put into a stream while another thread captures another stream in
-// global mode: what the calls come to, and whether the capture survives them.
+// global mode, and what it may do with memory beside captures of either mode: what the calls come to,
+// and whether the capture survives them. At last, what a context says that has failed.
 //
 //   marker_capture KERNELS
 #include <condition_variable>
 #include <functional>
+#include <initializer_list>
 #include <mutex>
 #include <thread>
 
+#include "chunks.h"
 #include "page.h"
 
 namespace {
@@ -14,8 +17,8 @@ namespace {
 // Another thread with a capture, from construction until end().
 class Capture {
  public:
-  Capture(CUfunction kernel, unsigned stream_flags)
-      : thread_([this, kernel, stream_flags] { hold(kernel, stream_flags); }) {
+  Capture(CUfunction kernel, unsigned stream_flags, CUstreamCaptureMode mode)
+      : thread_([this, kernel, stream_flags, mode] { hold(kernel, stream_flags, mode); }) {
     wait_for([&] { return begun_; });
   }
   ~Capture() {
@@ -40,14 +43,14 @@ class Capture {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, condition);
   }
-  void hold(CUfunction kernel, unsigned stream_flags) {
+  void hold(CUfunction kernel, unsigned stream_flags, CUstreamCaptureMode mode) {
     CUcontext context = nullptr;
     check(DRIVER(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")(&context, 0), "retain");
     check(DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent")(context), "cuCtxSetCurrent");
     CUstream stream = nullptr;
     check(cu().cuStreamCreate(&stream, stream_flags), "cuStreamCreate");
-    const CUresult begun = DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(
-        stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    const CUresult begun =
+        DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(stream, mode);
     check(begun, "cuStreamBeginCapture");
     launch(kernel, {}, stream);
     {
@@ -109,7 +112,7 @@ class Stage {
       check(cu().cuEventRecord(asked_, stream), "cuEventRecord");
       check(cu().cuStreamSynchronize(stream), "cuStreamSynchronize");
       const auto during = [&](const std::function<CUresult()>& call) {
-        return during_capture(mode, where.capturing, call);
+        return during_capture(mode, where.capturing, CU_STREAM_CAPTURE_MODE_GLOBAL, call);
       };
       Json calls;
       calls.add("write", during([&] { return write_value(stream, page_.device_line(0), 1); }));
@@ -120,10 +123,69 @@ class Stage {
     return said;
   }
 
+  // A thread in the mode `ours`, beside a capture of the mode `theirs`.
+  Json of_memory(CUstreamCaptureMode ours, CUstreamCaptureMode theirs) {
+    const auto during = [&](const std::function<CUresult()>& call) {
+      return during_capture(ours, CU_STREAM_NON_BLOCKING, theirs, call);
+    };
+    static auto* const release = DRIVER(cuMemFree_v2, "cuMemFree");
+    CUdeviceptr fresh = 0, held = 0;
+    Json calls;
+    calls.add("allocate", during([&] { return cu().cuMemAlloc_v2(&fresh, kBytes); }));
+    if (fresh) check(release(fresh), "cuMemFree");
+    check(cu().cuMemAlloc_v2(&held, kBytes), "cuMemAlloc");
+    CUresult freed = CUDA_SUCCESS;
+    calls.add("free", during([&] { return freed = release(held); }));
+    if (freed != CUDA_SUCCESS) check(release(held), "cuMemFree");
+    calls.add("map", during([] { return map_and_unmap(); }));
+    calls.add("info", during([] { return info(); }));
+    calls.add("synchronize", during([] { return synchronize(); }));
+    return calls;
+  }
+
+  // The context is of no use after that.
+  static Json of_failed_context(CUmodule module) {
+    launch(function_of(module, "work"), {}, new_stream(), uint64_t{1}, 1.0f, (float*)kNowhere);
+    Json calls;
+    calls.add("synchronize", name_of(synchronize()));
+    calls.add("info", name_of(info()));
+    CUstream stream = nullptr;
+    calls.add("new_stream", name_of(cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING)));
+    return calls;
+  }
+
  private:
-  Json during_capture(CUstreamCaptureMode mode, unsigned capturing,
+  static constexpr size_t kBytes = 4 << 20;
+  static constexpr uintptr_t kNowhere = 64;
+
+  static CUresult synchronize() { return DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(); }
+  static CUresult info() {
+    size_t free_bytes = 0, total_bytes = 0;
+    return DRIVER(cuMemGetInfo_v2, "cuMemGetInfo")(&free_bytes, &total_bytes);
+  }
+  static CUresult map_and_unmap() {
+    const ChunkCalls calls;
+    const CUmemAllocationProp properties = chunk_properties(true);
+    CUmemAccessDesc access = {};
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CUdeviceptr at = 0;
+    CUmemGenericAllocationHandle handle = 0;
+    for (const auto& call : std::initializer_list<std::function<CUresult()>>{
+             [&] { return calls.reserve(&at, kBytes, 0, 0, 0); },
+             [&] { return calls.create(&handle, kBytes, &properties, 0); },
+             [&] { return calls.map(at, kBytes, 0, handle, 0); },
+             [&] { return calls.set_access(at, kBytes, &access, 1); },
+             [&] { return calls.unmap(at, kBytes); }, [&] { return calls.release(handle); },
+             [&] { return calls.free(at, kBytes); }}) {
+      if (const CUresult result = call(); result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+  }
+
+  Json during_capture(CUstreamCaptureMode mode, unsigned capturing, CUstreamCaptureMode theirs,
                       const std::function<CUresult()>& call) {
-    Capture capture(kernel_, capturing);
+    Capture capture(kernel_, capturing, theirs);
     CUresult result;
     {
       const Mode ours(mode);
@@ -142,9 +204,16 @@ class Stage {
 }  // namespace
 
 int main(int, char** arguments) {
-  Stage stage(make_module(arguments[1]));
-  Json said;
+  const CUmodule module = make_module(arguments[1]);
+  Stage stage(module);
+  Json said, memory;
   said.add("default", stage.in_mode(CU_STREAM_CAPTURE_MODE_GLOBAL));
-  said.add("relaxed", stage.in_mode(CU_STREAM_CAPTURE_MODE_RELAXED)).print();
+  said.add("relaxed", stage.in_mode(CU_STREAM_CAPTURE_MODE_RELAXED));
+  memory.add("default_beside_thread_local", stage.of_memory(CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                                            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  memory.add("relaxed_beside_global", stage.of_memory(CU_STREAM_CAPTURE_MODE_RELAXED,
+                                                      CU_STREAM_CAPTURE_MODE_GLOBAL));
+  said.add("memory", memory);
+  said.add("failed", Stage::of_failed_context(module)).print();
   return 0;
 }

@@ -139,6 +139,26 @@ BELIEFS = (
             path for where in _CAPTURED[1:] for path in _captured("bare", "relaxed", where)
         ),
     ),
+    Belief(
+        question="What may a thread do with memory beside another's capture: in its own mode if "
+        "that is thread-local, in relaxed mode if it is global?",
+        believed="allocate, free, map, unmap and ask what is free; wait for the context never",
+        used_by=("shim/swap/put_off.cpp", "shim/swap/mover.cpp", "shim/swap/transit.cpp"),
+        answers=tuple(
+            f"bare.capture.memory.{beside}.{call}.{figure}"
+            for beside in ("default_beside_thread_local", "relaxed_beside_global")
+            for call in ("allocate", "free", "map", "info", "synchronize")
+            for figure in ("result", "capture_ends")
+        ),
+    ),
+    Belief(
+        question="What a context says that has failed",
+        believed="its error, to whoever waits for it, asks what is free, or makes a stream",
+        used_by=("shim/swap/transit.cpp",),
+        answers=tuple(
+            f"bare.capture.failed.{call}" for call in ("synchronize", "info", "new_stream")
+        ),
+    ),
 )
 
 
