@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -10,6 +12,17 @@ from tandem import AsyncClient, Client
 from tandem.errors import DeadlineError, NotFoundError, StateError, UsageError
 
 PATIENCE_S = 30
+LEFT_OPEN = """
+import asyncio, sys, tandem
+
+async def body():
+    watch = await tandem.AsyncClient().watch()
+    if sys.argv[1] == "waits":
+        following = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0.1)
+
+asyncio.run(body())
+"""
 
 
 def public(kind):
@@ -122,3 +135,18 @@ def test_who_is_cancelled_while_it_waits_is_let_go(job, runtime_dir):
 
     assert run(body, runtime_dir)
     no_thread_is_left()
+
+
+@pytest.mark.parametrize("what", ["waits", "is idle"])
+def test_a_program_that_leaves_a_watch_open_ends_in_peace(what, daemon, environ):
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, what],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "")
