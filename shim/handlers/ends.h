@@ -21,12 +21,12 @@ CUresult begin_capture(CUstream stream, A... rest) {
   const uint64_t named = normalise(stream, Call::kPerThread);
   const partition::AtHome at_home(as_stream(named));
   Channel* channel = g_channel.load(std::memory_order_acquire);
+  const bool late = planted(Fault::kMarkInCapture);
   // While anything captures, no marker may go into the legacy stream: what is there would count as
   // unfinished for as long.
-  if (channel) close_open_segments(*channel);
+  if (channel && !late) close_open_segments(*channel);
   const OwnedStream owned(channel, named);
   const bool has_segment = owned.slot() != kNoSlot && !channel->observe;
-  const bool late = planted(Fault::kMarkInCapture);
   if (has_segment && !late) close_owned_segment(*channel, owned.slot());
   const OwnedLegacyStreams legacy(channel, owned.slot());
   const CUresult result = Call::real(stream, rest...);
