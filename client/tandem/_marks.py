@@ -76,11 +76,11 @@ def _phase(name_hash: int) -> Iterator[None]:
 def critical(*, max_ms: float) -> AbstractContextManager[None]:
     """Ask not to lose the GPU inside the block, for at most `max_ms` milliseconds.
 
-    A wish, which counts where jobs take turns: one that has the turn keeps it past the end of its
-    quantum, or through a moment without work, until the block ends, for `max_ms`, or for what the
-    daemon grants in a turn (`scheduler.critical_ms`), whichever is first. Jobs of a more urgent
-    class do not wait for it. Blocks may be nested, and entered by several threads: while one is
-    open, the one that may go on longest counts.
+    A wish, which counts where jobs take turns: one that has the turn, and work, keeps it past the
+    end of its quantum until the block ends, for `max_ms`, or for what the daemon grants in a turn
+    (`scheduler.critical_ms`), whichever is first. Jobs of a more urgent class do not wait for it.
+    Blocks may be nested, and entered by several threads: while one is open, the one that may go on
+    longest counts.
 
     Raises:
         TypeError: `max_ms` is no number.

@@ -46,7 +46,7 @@ CUresult allocate(Address* address, Size bytes) {
   if constexpr (sizeof(Address) == sizeof(CUdeviceptr)) {
     if (movable && small && pack(address, bytes)) return CUDA_SUCCESS;
   }
-  const auto real = [&] {
+  const auto attempt = [&] {
     if constexpr (sizeof(Address) == sizeof(CUdeviceptr)) {
       const Place place = movable && !small ? place_now() : Place{};
       if (place.context) {
@@ -56,6 +56,10 @@ CUresult allocate(Address* address, Size bytes) {
       }
     }
     return Call::real(address, bytes);
+  };
+  const auto real = [&] {
+    const CUresult result = attempt();
+    return result == CUDA_ERROR_OUT_OF_MEMORY && swap::free_what_was_put_off() ? attempt() : result;
   };
   return counted(holdings::Kind::kLinear, address, bytes, real, [&] { return held; });
 }
@@ -100,10 +104,12 @@ template <class Real, class Leave>
 CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
   const swap::Use use(swap::Needs::kTables);
-  swap::free_what_was_put_off();
   const uint64_t ticks = channel ? g_clock.ticks() : 0;  // before the address can be given out anew
   const holdings::Entry entry = take_out_address(address);
   if (swap::is_put_off(entry)) return real();  // which does not know it
+  // Not where the program need not wait: what the GPU does may need this very thread.
+  if (stream == kNoStream && entry.kind != holdings::Kind::kNone)
+    swap::free_what_was_put_off(entry.owner);
   const bool later =
       entry.kind != holdings::Kind::kNone && any_capture() && swap::range_at(address).base == address;
   CUresult result = later ? swap::put_off(entry, stream != kNoStream) : swap::release_if_ours(address);

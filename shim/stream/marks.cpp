@@ -13,18 +13,23 @@ namespace {
 // Wishes not to lose the GPU, of all threads: while one is open, the latest of their ends counts.
 class Wishes {
  public:
-  void begin(std::atomic<uint64_t>& until_ns, uint64_t now_ns, uint64_t for_ns) {
-    const uint64_t end_ns = for_ns < UINT64_MAX - now_ns ? now_ns + for_ns : UINT64_MAX;
+  // `channel` may be null: a wish may be begun with one daemon and end with another.
+  void begin(Channel* channel, uint64_t for_ns) {
     const HoldsShortLock held(&lock_);
     ++open_;
+    if (!channel) return;
+    const uint64_t now_ns = g_clock.now_ns();
+    const uint64_t end_ns = for_ns < UINT64_MAX - now_ns ? now_ns + for_ns : UINT64_MAX;
+    std::atomic<uint64_t>& until_ns = channel->state->marks.critical_until_ns;
     if (end_ns > until_ns.load(std::memory_order_relaxed))
       until_ns.store(end_ns, std::memory_order_release);
   }
 
-  void end(std::atomic<uint64_t>& until_ns) {
+  void end(Channel* channel) {
     const HoldsShortLock held(&lock_);
     if (open_ > 0) --open_;
-    if (open_ == 0) until_ns.store(0, std::memory_order_release);
+    if (channel && open_ == 0)
+      channel->state->marks.critical_until_ns.store(0, std::memory_order_release);
   }
 
   void start_afresh() {
@@ -39,7 +44,7 @@ class Wishes {
 
 Wishes g_wishes;
 
-void apply(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t now_ns) {
+void apply(Channel& channel, int kind, uint64_t id, uint64_t now_ns) {
   shm::StateMarks& marks = channel.state->marks;
   switch (kind) {
     case TANDEM_MARK_STEP:
@@ -55,10 +60,6 @@ void apply(Channel& channel, int kind, uint64_t id, uint64_t value, uint64_t now
       if (kind == TANDEM_MARK_PHASE_BEGIN)
         stop_at_limit(channel, shm::LimitKind::kPhase,
                       marks.begun_phases.fetch_add(1, std::memory_order_release) + 1);
-      break;
-    case TANDEM_MARK_CRITICAL:
-      if (value) g_wishes.begin(marks.critical_until_ns, now_ns, value);
-      else g_wishes.end(marks.critical_until_ns);
       break;
     default:
       break;
@@ -91,11 +92,13 @@ extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, u
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (kind == TANDEM_MARK_REQUEST_BEGIN) count_request(channel, 1);
   if (kind == TANDEM_MARK_REQUEST_END) count_request(channel, -1);
+  if (kind == TANDEM_MARK_CRITICAL && value) g_wishes.begin(channel, value);
+  if (kind == TANDEM_MARK_CRITICAL && !value) g_wishes.end(channel);
   if (!channel) return 0;
   const uint64_t ticks = tandem::shim::g_clock.ticks();
   // Whoever sees on the page that a step has ended finds its record, too.
   record_mark(*channel, kind, id, value, ticks);
-  apply(*channel, kind, id, value, g_clock.ns(ticks));
+  apply(*channel, kind, id, g_clock.ns(ticks));
   return 0;
 }
 

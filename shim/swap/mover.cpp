@@ -117,7 +117,7 @@ class Mover {
       g_stage.store(swapped_bytes() == 0 ? Stage::kDraining : Stage::kMoving);
       shut();
       if (!wait_for([] { return is_empty() || any_capture(); })) return false;
-    } while (any_capture());
+    } while (any_capture() || !is_empty());
     // Who gave a newer order, or ends the process, has opened the door if he came after the stage.
     return !is_superseded() && transit_.wait_for_all_work();
   }

@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "driver.h"
 #include "memory.h"
+#include "regions.h"
 #include "swappable.h"
 
 namespace tandem::shim::swap {
@@ -13,8 +14,8 @@ namespace {
 using holdings::Entry;
 using holdings::Kind;
 
-constexpr uint32_t kPutOff = 0;     // as `count` of an entry: the program holds it no more
-std::atomic<bool> g_any{false};     // relaxed: says whether to look
+constexpr uint32_t kPutOff = 0;  // as `count` of an entry: the program holds it no more
+std::atomic<bool> g_any{false};  // relaxed: says whether to look
 
 bool is_out_of(Kind kind) { return kind == Kind::kLinear || kind == Kind::kPacked; }
 
@@ -27,14 +28,22 @@ CUresult ask_driver() {
   return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
 }
 
-Entry take_one() {
+Entry find_one(uint64_t context) {
   const holdings::Locked table;
   Entry one;
-  table->for_each([&one](const Entry& entry) {
-    if (is_put_off(entry)) one = entry;
+  table->for_each([&one, context](const Entry& entry) {
+    if (is_put_off(entry) && (!context || entry.owner == context)) one = entry;
   });
-  if (one.kind != Kind::kNone) table->erase(table->find(one.kind, one.key));
   return one;
+}
+
+// False: another thread has it, or it went with its context.
+bool take(const Entry& wanted) {
+  const holdings::Locked table;
+  Entry* const found = table->find(wanted.kind, wanted.key);
+  if (!found || !is_put_off(*found)) return false;
+  table->erase(found);
+  return true;
 }
 
 }  // namespace
@@ -51,18 +60,23 @@ CUresult put_off(const Entry& entry, bool in_order) {
   return CUDA_SUCCESS;
 }
 
-void free_what_was_put_off() {
-  if (!g_any.load(std::memory_order_relaxed) || any_capture()) return;
-  g_any.store(false, std::memory_order_relaxed);
-  for (Entry entry = take_one(); entry.kind != Kind::kNone; entry = take_one()) {
-    if (release_if_ours(entry.key) == CUDA_SUCCESS) {
-      if (entry.kind == Kind::kLinear) memory::give_back(entry.device, entry.bytes);
-      continue;
+// It stays in the table, and so in place, until its context has been waited for.
+bool free_what_was_put_off(uint64_t context) {
+  if (!g_any.load(std::memory_order_relaxed)) return false;
+  bool has_freed = false;
+  while (!any_capture()) {
+    const Entry entry = find_one(context);
+    if (entry.kind == Kind::kNone) {
+      if (!context) g_any.store(false, std::memory_order_relaxed);
+      break;
     }
-    holdings::put(entry);  // of a lost device, say: it goes with its context
-    g_any.store(true, std::memory_order_relaxed);
-    return;
+    if (wait_for_work(entry.owner) != CUDA_SUCCESS) break;  // it goes with its context
+    if (!take(entry)) continue;
+    release_unused(entry.key);
+    if (entry.kind == Kind::kLinear) memory::give_back(entry.device, entry.bytes);
+    has_freed = true;
   }
+  return has_freed;
 }
 
 }  // namespace tandem::shim::swap

@@ -1,6 +1,6 @@
 // Frees of movable memory while a graph is captured. Memory that the GPU may still use cannot be unmapped,
-// and waiting for the GPU would invalidate the capture. So it goes with a later free, or when there is no
-// room for something else; until then it counts as held.
+// and waiting for the GPU would invalidate the capture. So it goes with a later cuMemFree in its context, or
+// when cuMemAlloc finds no room; until then it counts as held.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +13,7 @@ namespace tandem::shim::swap {
 // driver allows frees beside the captures there are; else its error.
 CUresult put_off(const holdings::Entry& entry, bool in_order);
 bool is_put_off(const holdings::Entry& entry);
-// Frees it, unless a graph is captured.
-void free_what_was_put_off();
+// Frees it, unless a graph is captured: what is of a context, which it waits for, or all (0). Whether it has.
+bool free_what_was_put_off(uint64_t context = 0);
 
 }  // namespace tandem::shim::swap

@@ -131,7 +131,10 @@ CUresult unpack(CUdeviceptr address) {
   if (!find_packed(address, &range) || !range.bytes || range.base != address)
     return CUDA_ERROR_NOT_FOUND;
   const CUresult waited = wait_for_work(range.context);
-  if (waited != CUDA_SUCCESS) return waited;
+  return waited == CUDA_SUCCESS ? unpack_unused(address) : waited;
+}
+
+CUresult unpack_unused(CUdeviceptr address) {
   uint32_t device = 0;
   {
     const HoldsMutex lock(&g_lock);

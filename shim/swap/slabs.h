@@ -17,6 +17,7 @@ namespace tandem::shim::swap {
 CUresult pack(CUdeviceptr* out, uint64_t bytes, uint64_t context, uint32_t device);
 // CUDA_ERROR_NOT_FOUND: nothing packed begins there. Waits for the context's work, as cuMemFree does.
 CUresult unpack(CUdeviceptr address);
+CUresult unpack_unused(CUdeviceptr address);  // the same of one that no work can touch
 
 // False: of no slab. Else of which part of it; no bytes: of none.
 bool find_packed(CUdeviceptr address, Range* range);

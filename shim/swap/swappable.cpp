@@ -33,6 +33,11 @@ CUresult release_if_ours(CUdeviceptr address) {
   return find_packed(address, &packed) ? unpack(address) : release_region(address);
 }
 
+CUresult release_unused(CUdeviceptr address) {
+  Range packed;
+  return find_packed(address, &packed) ? unpack_unused(address) : release_unused_region(address);
+}
+
 Range range_at(CUdeviceptr address) {
   if (!g_on.load(std::memory_order_relaxed)) return {};
   Range packed;

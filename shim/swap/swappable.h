@@ -16,6 +16,8 @@ bool is_wanted(const Channel* channel, uint64_t bytes);
 
 // CUDA_ERROR_NOT_FOUND: it is the driver's to free.
 CUresult release_if_ours(CUdeviceptr address);
+// The same of what no work can touch any more.
+CUresult release_unused(CUdeviceptr address);
 
 // Of what region the address is; no bytes: of none.
 Range range_at(CUdeviceptr address);

@@ -62,28 +62,22 @@ def test_a_turn_grows_by_no_more_than_the_bound_however_often_it_is_asked():
 
 
 def test_the_scheduler_comes_round_at_the_end_of_the_wish():
-    talk = two_at_work(drain_ns=500 * MS)
-    wishes(talk, 13)
-
-    talk.rests(1, after_ms=10)
-    talk.tick(after_ms=1)
-    assert talk.gates == []
-    assert talk.wake_at_ms == 2
-    talk.tick(after_ms=2)
-
-    assert talk.gates == [FIRST_GIVES_WAY, OpenGates(process_ids=(2,))]
-
-
-def test_a_moment_without_work_is_not_the_end_of_the_turn():
     talk = two_at_work()
-    wishes(talk, 5)
+    wishes(talk, 10.5)
+
+    talk.works(1, after_ms=10, ran_ms=10)
+    assert talk.gates == []
+    assert talk.wake_at_ms == 1
+    talk.tick(after_ms=1)
+
+    assert talk.gates == [FIRST_GIVES_WAY]
+
+
+def test_a_holder_without_work_is_not_heard():
+    talk = two_at_work()
+    wishes(talk, 100)
 
     talk.rests(1, after_ms=1)
-    talk.tick(after_ms=2)
-    assert talk.gates == []
-    talk.works(1, after_ms=1)
-    wishes(talk, 0)
-    talk.rests(1, after_ms=0)
     talk.tick(after_ms=1)
 
     assert talk.gates == [FIRST_GIVES_WAY, OpenGates(process_ids=(2,))]

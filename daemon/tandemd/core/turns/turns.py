@@ -23,8 +23,8 @@ Rules
    measured so says who of a line goes first, and who had better not: foresight.py.
 9. A third holds the turn beside the two if it may beside each of them, and what was measured lets
    expect that the three get more done than the two. Without measurements there is no third.
-10. A holder that wishes not to lose the GPU now keeps the turn a little longer than rules 1 and 6
-   give it, unless who comes next preempts it (wish.py).
+10. A holder that wishes not to lose the GPU now keeps the turn a little longer than rule 6 gives
+   it, but for who preempts it or is owed his share (wish.py).
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -246,22 +246,18 @@ class Turns:
         if holder is not None and (holder.misfit_bytes or not self._roster.takes_turns(holder)):
             holder = None
         challenger = self._first(but=holder)
-        if holder is None:
-            return challenger
         if challenger is None:
             self._wish.forget()  # it keeps nobody waiting
-        if self._is_idle(holder, options, now_ns):
-            is_kept = self._keeps_by_wish(holder, challenger, policy, options, now_ns)
-            return holder if is_kept else challenger
+        if holder is None or self._is_idle(holder, options, now_ns):
+            return challenger
         if self._breath and not self._breathed(holder, options, now_ns):
             return holder
         starved = self._roster.held.first(but=holder)
         if starved is not None and _held_ns(starved, now_ns) >= options.max_hold_ns:
             return starved
-        if challenger is None or not self._passes_on(holder, challenger, policy, options):
+        if challenger is None or not self._passes_on(holder, challenger, policy, options, now_ns):
             return holder
-        is_kept = self._keeps_by_wish(holder, challenger, policy, options, now_ns)
-        return holder if is_kept else challenger
+        return challenger
 
     def _first(self, *, but: Group | None) -> Group | None:
         """The first of the most urgent tier in which someone waits; overdue tiers before others."""
@@ -276,7 +272,7 @@ class Turns:
         return None if best is None else best[2]
 
     def _passes_on(
-        self, holder: Group, challenger: Group, policy: Policy, options: Options
+        self, holder: Group, challenger: Group, policy: Policy, options: Options, now_ns: int
     ) -> bool:
         theirs = self.overdue(self._roster.tier(challenger))
         ours = self.overdue(self._roster.tier(holder))
@@ -290,20 +286,9 @@ class Turns:
         quantum_ns = _quantum_ns(holder, policy, options)
         if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
             return False
-        return policy.order(challenger) <= policy.order(holder)
-
-    def _keeps_by_wish(
-        self,
-        holder: Group,
-        challenger: Group | None,
-        policy: Policy,
-        options: Options,
-        now_ns: int,
-    ) -> bool:
-        """Whether a holder that is to lose the turn to the challenger keeps it as it asked to."""
-        if challenger is None or policy.preempts(challenger, holder):
+        if policy.order(challenger) > policy.order(holder):
             return False
-        return self._wish.is_heard(holder, options, now_ns)
+        return not self._wish.is_heard(holder, options, now_ns)
 
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
         served_ns = holder.served_ns - self._turn_served_ns
@@ -512,7 +497,9 @@ class Turns:
         verdict: Verdict,
     ) -> None:
         roster, holder = self._roster, self._holder
-        self._plan_wake_by_rest(on_turn, options, now_ns, verdict)
+        for member in on_turn:
+            if not member.wants:
+                verdict.wake(member.last_wanted_ns + _grace_ns(member, options))
         if holder is not None and roster.someone_wants(but=holder):
             unused = [m.unused_since_ns for m in on_turn if m.unused_since_ns is not None]
             for since_ns in unused:
@@ -529,17 +516,6 @@ class Turns:
         for tier, debt in self._debts.items():
             if roster.wants(tier) and (due_ns := debt.due_in_ns(options)):
                 verdict.wake(now_ns + max(due_ns, LOOK_AGAIN_NS))
-
-    def _plan_wake_by_rest(
-        self, on_turn: Iterable[Group], options: Options, now_ns: int, verdict: Verdict
-    ) -> None:
-        """When those who rest have done so for too long, and when a wish has been heard enough."""
-        wished_until_ns = self.wished_until_ns
-        for member in on_turn:
-            if not member.wants and not (wished_until_ns and member is self._holder):
-                verdict.wake(member.last_wanted_ns + _grace_ns(member, options))
-        if wished_until_ns is not None:
-            verdict.wake(max(wished_until_ns, now_ns + LOOK_AGAIN_NS))
 
 
 def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:

@@ -1,8 +1,8 @@
 """A job asks not to lose the GPU now (`tandem.critical`), and is heard within a bound.
 
-The wish counts where a turn would end although it could go on: at the end of its quantum, and when
-the holder has no work for a moment. What it gets so at the expense of others is at most
-`critical_ns` a turn, however often and for however long it asks.
+The wish counts at the end of a quantum. What the holder gets by it is at most `critical_ns` a turn,
+however often and for however long it asks, and counts as GPU time like any. A holder without work
+is not heard: that time would be nobody's.
 """
 
 from __future__ import annotations
