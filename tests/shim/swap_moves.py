@@ -614,6 +614,17 @@ def frees_beside_a_capture(folder):
     return {"frees": frees, "ends": ends, "held": [during, after]}
 
 
+def freed_beside_a_capture_and_wanted(folder):
+    """What was freed beside a capture makes room for what is allocated after it."""
+    Daemon(folder)
+    size = int(ok(cu.cuDeviceTotalMem(0))) * 2 // 3
+    first = ok(cu.cuMemAlloc(size))
+    stream = begin_capture("RELAXED")
+    said = [cu.cuMemFree(first)[0].name, cu.cuStreamEndCapture(stream)[0].name]
+    second = cu.cuMemAlloc(size)
+    return {"answers": [*said, second[0].name]}
+
+
 def frees_the_first_of_a_slab_twice(folder):
     """The others in it stay what they are."""
     Daemon(folder)

@@ -507,6 +507,24 @@ def test_of_several_wishes_not_to_lose_the_gpu_the_longest_counts_until_all_have
         assert attached.snapshot().critical_until_ns == 2**64 - 1
 
 
+def test_a_wish_that_ends_while_there_is_no_daemon_is_over(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment()) as job:
+        first = job.attach_to(daemon)
+        job.do(f"globals().update(wish={WISHES})")
+        job.do(f"wish({MINUTE_NS})")
+        first.connection.close()
+        while job.do("shim.tandem_is_managed_v1()"):
+            pass
+        job.do("wish(0)")
+        second = job.attach_to(daemon)
+
+        job.do(f"(wish({MINUTE_NS}), wish(0))")
+
+        assert second.snapshot().critical_until_ns == 0
+
+
 def test_what_other_threads_were_in_when_a_child_was_forked_has_no_end_there(
     preload: Preload, daemon: FakeDaemon
 ) -> None:

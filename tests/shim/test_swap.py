@@ -279,6 +279,12 @@ def test_memory_freed_beside_a_capture_goes_when_that_has_ended(case):
     assert seen["held"] == [10 * MIB, 2 * MIB]  # an empty slab is kept
 
 
+def test_memory_freed_beside_a_capture_is_there_for_the_next_allocation(case):
+    seen = case("freed_beside_a_capture_and_wanted")
+
+    assert seen["answers"] == ["CUDA_SUCCESS"] * 3
+
+
 def test_who_frees_the_first_of_a_slab_twice_frees_nothing_else(case):
     seen = case("frees_the_first_of_a_slab_twice")
 
