@@ -99,7 +99,19 @@ inline holdings::Entry take_out_address(uint64_t address) {
   return {};
 }
 
-// `leave` says what becomes of linear memory's bytes; `stream` (normalised) where it is freed in order.
+// `leave` says what becomes of linear memory's bytes.
+template <class Leave>
+void count_off(const holdings::Entry& entry, Leave leave) {
+  if (entry.kind == holdings::Kind::kPooled) {
+    pools::note_freed(static_cast<uint32_t>(entry.owner), entry.bytes);
+  } else if (entry.kind == holdings::Kind::kImported) {
+    memory::add_imported(-static_cast<int64_t>(entry.bytes));
+  } else if (entry.kind != holdings::Kind::kPacked) {
+    leave(entry);
+  }
+}
+
+// `stream` (normalised) where it is freed in order.
 template <class Real, class Leave>
 CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
@@ -119,15 +131,7 @@ CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoSt
     holdings::put(entry);
     return result;
   }
-  if (later) {
-    // What is to be done then waits.
-  } else if (entry.kind == holdings::Kind::kPooled) {
-    pools::note_freed(static_cast<uint32_t>(entry.owner), entry.bytes);
-  } else if (entry.kind == holdings::Kind::kImported) {
-    memory::add_imported(-static_cast<int64_t>(entry.bytes));
-  } else if (entry.kind != holdings::Kind::kPacked) {
-    leave(entry);
-  }
+  if (!later) count_off(entry, leave);
   if (channel) record_memory(*channel, shm::RecordKind::kFree, ticks, address, entry.bytes, stream);
   return result;
 }

@@ -15,7 +15,8 @@ using holdings::Entry;
 using holdings::Kind;
 
 constexpr uint32_t kPutOff = 0;  // as `count` of an entry: the program holds it no more
-std::atomic<bool> g_any{false};  // relaxed: says whether to look
+// Whether to look: relaxed, set after what is put off is in the table, cleared with the table's lock held.
+std::atomic<bool> g_any{false};
 
 bool is_out_of(Kind kind) { return kind == Kind::kLinear || kind == Kind::kPacked; }
 
@@ -31,9 +32,13 @@ CUresult ask_driver() {
 Entry find_one(uint64_t context) {
   const holdings::Locked table;
   Entry one;
-  table->for_each([&one, context](const Entry& entry) {
-    if (is_put_off(entry) && (!context || entry.owner == context)) one = entry;
+  bool any = false;
+  table->for_each([&](const Entry& entry) {
+    if (!is_put_off(entry)) return;
+    any = true;
+    if (!context || entry.owner == context) one = entry;
   });
+  if (!any) g_any.store(false, std::memory_order_relaxed);
   return one;
 }
 
@@ -66,10 +71,7 @@ bool free_what_was_put_off(uint64_t context) {
   bool has_freed = false;
   while (!any_capture()) {
     const Entry entry = find_one(context);
-    if (entry.kind == Kind::kNone) {
-      if (!context) g_any.store(false, std::memory_order_relaxed);
-      break;
-    }
+    if (entry.kind == Kind::kNone) break;
     if (wait_for_work(entry.owner) != CUDA_SUCCESS) break;  // it goes with its context
     if (!take(entry)) continue;
     release_unused(entry.key);
