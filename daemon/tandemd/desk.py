@@ -26,7 +26,7 @@ from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobCancelled, JobPaused, JobResumed, JobUpdated, PolicyChanged
 from tandemd.core.explain.discretion import discreet
-from tandemd.core.explain.explain import explain
+from tandemd.core.explain.explain import explain, summarise
 from tandemd.core.explain.lanes import place_in_line
 from tandemd.core.explain.memory import first_in_line
 from tandemd.core.explain.scaling import scaling_lines
@@ -745,7 +745,7 @@ class Desk:
             command=command if open_to_all or self._may_control(uid, job) else "",
             spec=job.spec,
             state=job.state,
-            reason=self._discretion(uid)(explain(core, job, clock.now_ns()).summary),
+            reason=self._discretion(uid)(summarise(core, job, clock.now_ns())),
             created_wall_ns=calendar.wall_ns(job.created_ns),
             processes=tuple(
                 ProcessView(

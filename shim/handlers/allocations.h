@@ -46,7 +46,7 @@ CUresult allocate(Address* address, Size bytes) {
   if constexpr (sizeof(Address) == sizeof(CUdeviceptr)) {
     if (movable && small && pack(address, bytes)) return CUDA_SUCCESS;
   }
-  const auto attempt = [&] {
+  const auto real = [&] {
     if constexpr (sizeof(Address) == sizeof(CUdeviceptr)) {
       const Place place = movable && !small ? place_now() : Place{};
       if (place.context) {
@@ -56,10 +56,6 @@ CUresult allocate(Address* address, Size bytes) {
       }
     }
     return Call::real(address, bytes);
-  };
-  const auto real = [&] {
-    const CUresult result = attempt();
-    return result == CUDA_ERROR_OUT_OF_MEMORY && swap::free_what_was_put_off() ? attempt() : result;
   };
   return counted(holdings::Kind::kLinear, address, bytes, real, [&] { return held; });
 }

@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "observe.h"
 #include "place.h"
+#include "put_off.h"
 #include "session.h"
 #include "use.h"
 
@@ -42,6 +43,13 @@ inline void hold(holdings::Kind kind, uint64_t key, const Place& place, uint64_t
   memory::count_allocated();
 }
 
+// Once more where the driver has no room, but what was freed beside a capture still takes some.
+template <class Real>
+CUresult with_room(Real real) {
+  const CUresult result = real();
+  return result == CUDA_ERROR_OUT_OF_MEMORY && swap::free_what_was_put_off() ? real() : result;
+}
+
 // An allocation of the current context. The limit's answer is exactly CUDA_ERROR_OUT_OF_MEMORY:
 // allocators retry on that and on no other. `real_bytes` is called when the driver has agreed.
 // `stream` (normalised) where the memory is there only once the stream gets to it.
@@ -54,7 +62,7 @@ CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, Re
   const CUresult result = line::in_line(want, [&] {
     const swap::Use use;  // not while it waits in line: what it has may have to go meanwhile
     if (!admit(place.device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult answer = real();
+    const CUresult answer = with_room(real);
     if (answer != CUDA_SUCCESS || !out) undo_admission(place.device, bytes, answer);
     return answer;
   });

@@ -27,7 +27,7 @@ CUresult create_physical(CUmemGenericAllocationHandle* out, size_t bytes,
   const CUresult result = line::in_line(want, [&] {
     const swap::Use use;
     if (!admit(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult answer = Call::real(out, bytes, prop, flags);
+    const CUresult answer = with_room([&] { return Call::real(out, bytes, prop, flags); });
     if (answer != CUDA_SUCCESS || !out) undo_admission(device, bytes, answer);
     return answer;
   });

@@ -615,14 +615,35 @@ def frees_beside_a_capture(folder):
 
 
 def freed_beside_a_capture_and_wanted(folder):
-    """What was freed beside a capture makes room for what is allocated after it."""
+    """What was freed beside a capture makes room for what is allocated after it, of any kind."""
     Daemon(folder)
     size = int(ok(cu.cuDeviceTotalMem(0))) * 2 // 3
-    first = ok(cu.cuMemAlloc(size))
-    stream = begin_capture("RELAXED")
-    said = [cu.cuMemFree(first)[0].name, cu.cuStreamEndCapture(stream)[0].name]
-    second = cu.cuMemAlloc(size)
-    return {"answers": [*said, second[0].name]}
+    piece = cu.CUmemAllocationProp()
+    piece.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    piece.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    array = cu.CUDA_ARRAY_DESCRIPTOR()
+    array.Width, array.Height, array.NumChannels = MIB // 16, size // MIB, 4
+    array.Format = cu.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT32
+    kinds = {
+        "linear": (lambda: cu.cuMemAlloc(size), cu.cuMemFree),
+        "physical": (
+            lambda: cu.cuMemCreate(size // (2 * MIB) * 2 * MIB, piece, 0),
+            cu.cuMemRelease,
+        ),
+        "array": (lambda: cu.cuArrayCreate(array), cu.cuArrayDestroy),
+        "pool": (lambda: cu.cuMemAllocAsync(size, 0), lambda one: cu.cuMemFreeAsync(one, 0)),
+    }
+    answers = {}
+    for kind, (allocate, free) in kinds.items():
+        first = ok(cu.cuMemAlloc(size))
+        stream = begin_capture("RELAXED")
+        said = [cu.cuMemFree(first)[0].name, cu.cuStreamEndCapture(stream)[0].name]
+        status, *second = allocate()
+        answers[kind] = [*said, status.name]
+        if second and not status:
+            ok(free(second[0]))
+        ok(cu.cuCtxSynchronize())
+    return {"answers": answers}
 
 
 def frees_the_first_of_a_slab_twice(folder):

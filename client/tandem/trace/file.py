@@ -24,6 +24,7 @@ from tandem.trace.table import Table, table_of, to_json
 
 FORMAT, VERSION = "tandem-trace", 1
 _MAX_HEADER_BYTES = 1 << 20
+_LATEST_UNIX_S = 253_402_300_800  # the end of the year 9999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +190,13 @@ def _header(value: object) -> Header:
         )
         raise ValueError(msg)
     command, started = value.get("command"), value.get("started_unix_s")
-    if not isinstance(command, list) or not isinstance(started, int | float):
+    if (
+        not isinstance(command, list)
+        or not isinstance(started, int | float)
+        or not 0 <= started < _LATEST_UNIX_S
+    ):
         msg = "has a header without the command or the time"
-        raise ValueError(msg)  # noqa: TRY004  the file is wrong, not the caller
+        raise ValueError(msg)
     return Header(
         command=tuple(str(word) for word in command),
         started_unix_s=float(started),

@@ -5,7 +5,7 @@ from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.errors import IllegalTransitionError, UnknownJobError
 from tandemd.core.events import AnnounceJob, ForgetProcess, SetClass, SetLinger, SetMemoryLimit
-from tandemd.core.explain.explain import explain
+from tandemd.core.explain.explain import explain, summarise
 from tandemd.core.finished import MOST, MOST_OF_UID
 from tandemd.core.model import (
     NO_LIMIT,
@@ -273,7 +273,10 @@ def test_a_job_without_a_quota_has_no_limit():
 
 
 def said(talk, job_id):
-    return explain(talk.core, talk.core.job(job_id), talk.now_ns)
+    asked = talk.core, talk.core.job(job_id), talk.now_ns
+    found = explain(*asked)
+    assert summarise(*asked) == found.summary  # what a list of jobs has
+    return found
 
 
 def test_explain_names_who_has_the_gpu_and_a_bound():

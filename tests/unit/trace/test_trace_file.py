@@ -118,6 +118,7 @@ def changed_header(**changes):
             "' has a table of calls that is wrong: invalid literal",
         ),
         (changed_header(command="x"), "has a header without the command or the time"),
+        (changed_header(started_unix_s=10**400), "has a header without the command or the time"),
     ],
 )
 def test_what_is_no_recording_is_refused_in_words(data, words, tmp_path):

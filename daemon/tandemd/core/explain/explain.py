@@ -42,20 +42,9 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     """Say what the job does now, who has the GPU, and until when at most."""
     group = scheduler.group_of(job)
     if job.state is JobState.EXITED or group is None:
-        ended = "ended: it was cancelled" if job.cancel else "ended"
-        return Explained(summary="; ".join((ended, *refusals(job))), lines=())
+        return Explained(summary=_ended(job), lines=())
     found = scheduler.island_of(group)
-    if job.paused or group.paused:
-        summary = _paused(scheduler, job, group)
-    elif not job.processes or found is None:
-        started = job.state is not JobState.STARTING
-        summary = "has left the gpu" if started else "has not used the gpu yet"
-    elif waiting := _waits_for_memory(scheduler, job, group, now_ns):
-        summary = waiting
-    elif not group.open and group.wants:
-        summary = explain_held(scheduler, job, group, *found, now_ns=now_ns)
-    else:
-        summary = _open(scheduler, job, group, *found)
+    summary = _now(scheduler, job, group, now_ns)
     ending = explain_cancel(job, now_ns)
     lines = [
         *([summary] if ending else []),
@@ -71,6 +60,34 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     if standing := scheduler.lanes.of(group):
         lines += lane_lines(standing)
     return Explained(summary=ending or summary, lines=tuple(lines))
+
+
+def summarise(scheduler: Scheduler, job: Job, now_ns: int) -> str:
+    """The sentence of `explain` alone: a list of many jobs has no use for the facts of each."""
+    group = scheduler.group_of(job)
+    if job.state is JobState.EXITED or group is None:
+        return _ended(job)
+    return explain_cancel(job, now_ns) or _now(scheduler, job, group, now_ns)
+
+
+def _ended(job: Job) -> str:
+    ended = "ended: it was cancelled" if job.cancel else "ended"
+    return "; ".join((ended, *refusals(job)))
+
+
+def _now(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str:
+    """What the job does now."""
+    found = scheduler.island_of(group)
+    if job.paused or group.paused:
+        return _paused(scheduler, job, group)
+    if not job.processes or found is None:
+        started = job.state is not JobState.STARTING
+        return "has left the gpu" if started else "has not used the gpu yet"
+    if waiting := _waits_for_memory(scheduler, job, group, now_ns):
+        return waiting
+    if not group.open and group.wants:
+        return explain_held(scheduler, job, group, *found, now_ns=now_ns)
+    return _open(scheduler, job, group, *found)
 
 
 def _waits_for_memory(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:

@@ -123,16 +123,21 @@ def _bound_ns(
     """A wait never exceeds max_hold; among equals it is also bounded by everyone's quantum."""
     options, policy = scheduler.options, scheduler.policy
     bound_ns = max(0, options.max_hold_ns - held_ns)
-    quantum_ns = policy.quantum_ns(options)
-    rivals = [g for g in island if g.wants and g is not group and not policy.always_open(g)]
-    equals = all(policy.tier(g) >= policy.tier(group) for g in rivals)
-    exempt = [g for g in island if g.wants and policy.always_open(g)]
-    if quantum_ns is None or not equals or exempt or turns.overdue(policy.tier(group)):
+    quantum_ns, tier = policy.quantum_ns(options), policy.tier(group)
+    if quantum_ns is None or turns.overdue(tier):
         return bound_ns
-    quantum_ns = max(quantum_ns, *(g.turn_ns for g in rivals), 0)  # passing it on may cost much
-    rounds = sum(max(1, int(rival.weight / group.weight)) for rival in rivals)
+    rounds, wishes = 0, False
+    for rival in (g for g in island if g.wants):  # once each: there may be a thousand
+        if policy.always_open(rival):
+            return bound_ns
+        if rival is group:
+            continue
+        if policy.tier(rival) < tier:
+            return bound_ns
+        rounds += max(1, int(rival.weight / group.weight))
+        quantum_ns = max(quantum_ns, rival.turn_ns)  # passing it on may cost much
+        wishes = wishes or bool(rival.critical_until_ns)
     # A part of the time is charged to each who holds the turn, too.
     quantum_ns *= 1 + sum(key is not None for key in (turns.companion, turns.third))
-    wishes = any(rival.critical_until_ns for rival in rivals)
     turn_ns = quantum_ns + (options.critical_ns if wishes else 0)
     return min(bound_ns, rounds * (turn_ns + options.drain_ns))
