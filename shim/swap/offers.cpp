@@ -9,6 +9,7 @@
 #include "descriptor.h"
 #include "helper.h"
 #include "mutex.h"
+#include "put_off.h"
 #include "share.h"
 #include "swappable.h"
 #include "system_calls.h"
@@ -94,10 +95,11 @@ void send_answer(int fd, const Asked& asked, const Answer& answer, const Exporte
   sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);  // who does not read has its own deadline
 }
 
-// Whether it is what the handle was made of, and not another allocation at its place.
+// Whether it is what the handle was made of, not freed, and not another allocation at its place.
 bool is_there(const Question& question, const Range& whole) {
-  const Range now = range_at(whole.base + question.offset);
-  return now.bytes && now.base == whole.base + question.offset && now.buffer_id == question.number;
+  const CUdeviceptr address = whole.base + question.offset;
+  const Range now = range_at(address);
+  return now.bytes && now.base == address && now.buffer_id == question.number && !is_put_off(address);
 }
 
 void answer_one(int fd, const Asked& asked, uid_t own) {

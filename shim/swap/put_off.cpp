@@ -1,6 +1,7 @@
 #include "put_off.h"
 
 #include <atomic>
+#include <initializer_list>
 
 #include "capture.h"
 #include "driver.h"
@@ -63,6 +64,16 @@ CUresult put_off(const Entry& entry, bool in_order) {
   holdings::put(kept);
   g_any.store(true, std::memory_order_relaxed);
   return CUDA_SUCCESS;
+}
+
+bool is_put_off(uint64_t address) {
+  if (!g_any.load(std::memory_order_relaxed)) return false;
+  const holdings::Locked table;
+  for (const Kind kind : {Kind::kLinear, Kind::kPacked}) {
+    const Entry* const entry = table->find(kind, address);
+    if (entry && is_put_off(*entry)) return true;
+  }
+  return false;
 }
 
 // It stays in the table, and so in place, until its context has been waited for.

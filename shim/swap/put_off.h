@@ -13,6 +13,7 @@ namespace tandem::shim::swap {
 // driver allows frees beside the captures there are; else its error.
 CUresult put_off(const holdings::Entry& entry, bool in_order);
 bool is_put_off(const holdings::Entry& entry);
+bool is_put_off(uint64_t address);  // of its first byte
 // Frees it, unless a graph is captured: what is of a context, which it waits for, or all (0). Whether it has.
 bool free_what_was_put_off(uint64_t context = 0);
 

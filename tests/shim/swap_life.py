@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cuda.bindings import driver as cu
 from memory_limits import ok
+from swap_captures import Captures
 from swap_homes import Homes
 from swap_moves import BUMP, EVERYTHING, MIB, Daemon
 from swap_openers import Opener
@@ -41,13 +42,15 @@ class Life:
         self.homes = Homes(self.daemon, folder, rng)
         module = ok(cu.cuModuleLoadData(BUMP))
         self.kernel = ok(cu.cuModuleGetFunction(module, b"bump"))
+        self.captures = Captures(rng, self.seen)
 
     def sequence(self) -> None:
         """Some steps, then the comparison."""
         steps = (self.take, self.take, self.free, self.write, self.launch, self.move, self.share)
         for _ in range(STEPS):
-            self.rng.choice(steps)()
+            self.rng.choice((*steps, self.capture))()
         self.compare()
+        self.check_size()
         self.seen["sequences"] += 1
 
     def take(self) -> None:
@@ -75,10 +78,13 @@ class Life:
 
     def free(self) -> None:
         if self.lost:
-            ok(cu.cuMemFree(self.lost.pop()))
+            address = self.lost.pop()
+            ok(cu.cuMemFree(address))
+            self.captures.note_free(address)
         elif (address := self.any()) is not None:
             self.sharing.let_go_of(address)
             ok(cu.cuMemFree(address))
+            self.captures.note_free(address)
             del self.held[address]
             self.fixed.discard(address)
             self.sharing.forget(address)
@@ -92,21 +98,39 @@ class Life:
         count = 0 if address is None else min(len(self.held[address]) // WORD, 2048)
         if not count:
             return
+        is_captured = self.captures.is_open and self.rng.random() < 0.5
+        stream = self.captures.stream if is_captured else 0
         arguments = ((address, count), (ctypes.c_void_p, ctypes.c_uint32))
         ok(
             cu.cuLaunchKernel(
-                self.kernel, (count + 127) // 128, 1, 1, 128, 1, 1, 0, 0, arguments, 0
+                self.kernel, (count + 127) // 128, 1, 1, 128, 1, 1, 0, stream, arguments, 0
             )
         )
         self.seen["launches"] += 1
-        model = self.held[address]
-        words = memoryview(model)[: count * WORD].cast("I")
+        if is_captured:
+            self.captures.note_launch(address, lambda: self.count_up(address, count))
+        else:
+            self.count_up(address, count)
+
+    def count_up(self, address: int, count: int) -> None:
+        """What the kernel does."""
+        words = memoryview(self.held[address])[: count * WORD].cast("I")
         for i in range(count):
             words[i] = (words[i] + 1) & 0xFFFFFFFF
         words.release()
 
+    def capture(self) -> None:
+        """Begin a graph, or end it."""
+        if self.captures.is_open:
+            self.captures.end()
+        else:
+            self.captures.begin()
+
     def move(self) -> None:
         """Out, wholly or in part, and back; somebody may want it meanwhile."""
+        if self.captures.is_open:
+            self.stay()
+            return
         if self.rng.random() < 0.7:
             self.homes.give_missing()
         target = self.rng.choice((0, 0, 2 * MIB, 5 * MIB))
@@ -114,9 +138,24 @@ class Life:
         self.seen[outcome] += 1
         if away:
             self.while_away(everything=outcome == "reached" and target == 0)
+        if self.rng.random() < 0.2:
+            self.captures.begin()
+            self.seen["captured on the way back"] += bool(away)
         self.bring_back()
-        if self.rng.random() < 0.2 and self.homes.has_pools():
+        if not self.captures.is_open and self.rng.random() < 0.2 and self.homes.has_pools():
             self.give_pool_back()
+
+    def stay(self) -> None:
+        """Nothing goes before a capture is over."""
+        number = self.daemon.job.order(0)
+        for _ in range(self.rng.randint(0, 5)):  # virtual milliseconds
+            self.daemon.pass_a_millisecond()
+        assert not self.daemon.job.snapshot().swapped_bytes, "it went while a graph is captured"
+        if self.rng.random() < 0.5:
+            self.captures.end()
+            self.daemon.until("swap_done", number)
+            self.seen["went after a capture"] += bool(self.daemon.job.snapshot().swapped_bytes)
+        self.bring_back()
 
     def while_away(self, *, everything: bool) -> None:
         self.check_places(everything=everything)
@@ -136,7 +175,7 @@ class Life:
         if self.rng.random() < 0.2:  # changes its mind on the way
             self.daemon.job.order(EVERYTHING)
             self.daemon.move(0)
-        if not waiting and self.rng.random() < 0.15:
+        if not waiting and not self.captures.holds_back and self.rng.random() < 0.15:
             self.close_files()
         if waiting:
             self.bring_back()
@@ -210,6 +249,8 @@ class Life:
         assert empty in (0, UNIT), f"{gone} bytes are lost, and {empty} of them are nobody's"
 
     def share(self) -> None:
+        if self.captures.is_open:
+            return  # to wait for the context would end it
         ok(cu.cuCtxSynchronize())  # nobody else waits for this process's work
         movable = [address for address in self.held if address not in self.fixed]
         address = self.rng.choice(movable) if movable else 0
@@ -226,6 +267,15 @@ class Life:
             ok(cu.cuMemcpyDtoH(content, address, len(model)))
             assert content == model, f"{len(model)} bytes at {address:#x} are not what was written"
             self.seen["bytes"] += len(model)
+
+    def check_size(self) -> None:
+        """Nothing stays that was freed, but for what is put off; a slab may be for one alone."""
+        if self.captures.holds_back:
+            return
+        sizes = [len(model) for address, model in self.held.items() if address not in self.fixed]
+        whole = sum(-(-size // UNIT) * UNIT for size in sizes if size >= SMALLEST_ALONE)
+        slabs = 1 + sum(size < SMALLEST_ALONE for size in sizes)
+        assert self.daemon.job.snapshot().swappable_bytes <= whole + slabs * UNIT
 
     def end(self) -> str:
         """In the middle of a move, one way or the other, perhaps with a file on its way."""

@@ -7,10 +7,11 @@ goes through some sequences of allocations, frees, writes, kernels and moves, an
 of a move: killed, or left by its daemon, or by itself. Then the next one begins. While memory is
 away files take the place of the host's (swap_homes.py), or come too late, or the program closes
 them; what the host gave is given back; two other processes (swap_openers.py) open some of it, use
-it whether the rest is away or not, and end before or after its owner. After each sequence every
-byte is what the model says, and after each process the device has all of its memory back. With
-`spoil` one byte is changed while it is on the host: the comparison has to find it, and the program
-ends with 3.
+it whether the rest is away or not, and end before or after its owner. Graphs are captured over many
+steps (swap_captures.py): nothing goes meanwhile, and what is freed goes later. After each sequence
+every byte is what the model says, and after each process the device has all of its memory back.
+With `spoil` one byte is changed while it is on the host: the comparison has to find it, and the
+program ends with 3.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ HAPPENS = (
     *("reached", "no host room", "refused", "waited", "launches", "killed", "left"),
     *("filed", "too late for a file", "lost", "given back", "not given back"),
     *("opened", "used by another", "gone", "outlived", "openers killed"),
+    *("graphs run", "freed beside a capture", "captured on the way back", "went after a capture"),
 )
 
 
