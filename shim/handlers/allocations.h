@@ -143,12 +143,13 @@ CUresult release(Address address) {
 template <class Call>
 CUresult release_async(CUdeviceptr address, CUstream stream) {
   const auto real = [&] { return Call::real(address, stream); };
-  if (any_capture() && is_capturing(stream)) return real();
+  const uint64_t named = normalise(stream, Call::kPerThread);
+  if (any_capture() && is_capturing(as_stream(named))) return real();
   // Memory that is no pool's stays until the stream gets there.
   return freed(
       address, real,
       [](const holdings::Entry& entry) { pools::free_later(entry.device, entry.bytes); },
-      normalise(stream, Call::kPerThread));
+      named);
 }
 
 template <class Size>

@@ -95,8 +95,9 @@ template <class Call>
 CUresult reset_device(CUdevice device) {
   const swap::Use use(swap::Needs::kTables);
   const uint64_t number = doomed::doom_primary(device);
-  const bool may_destroy = contains(Call::kName, "Reset") || partition::is_last_hold(device);
-  partition::before_release(device, may_destroy);
+  const bool is_reset = contains(Call::kName, "Reset");
+  const bool may_destroy = is_reset || partition::is_last_hold(device);
+  partition::before_release(device, may_destroy, is_reset);
   const CUresult result = destroying_primary(device, may_destroy, [&] { return Call::real(device); });
   const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(device);
   if (result == CUDA_SUCCESS) partition::after_release(device, is_gone);

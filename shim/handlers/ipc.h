@@ -79,6 +79,16 @@ CUresult share_memory(CUipcMemHandle* handle, CUdeviceptr address) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+// For drivers of other devices, which go on with the memory that is there now.
+template <class Call, class Type>
+CUresult share_range(void* out, CUdeviceptr address, size_t bytes, Type type, unsigned long long flags) {
+  managed_channel();
+  CUipcMemHandle handle;  // nobody gets it
+  const swap::Use use;
+  if (swap::offer(address, &handle) == CUDA_ERROR_NOT_SUPPORTED) return CUDA_ERROR_NOT_SUPPORTED;
+  return Call::real(out, address, bytes, type, flags);
+}
+
 template <class Call>
 CUresult open_memory(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   managed_channel();

@@ -48,8 +48,9 @@ CUresult allocate_in_pool(uint32_t row, CUdeviceptr* address, size_t bytes, CUst
 }
 
 // Inside a capture this makes a graph's node, not memory.
-inline bool becomes_node(CUstream stream) {
-  if (!any_capture() || !is_capturing(stream)) return false;
+template <class Call>
+bool becomes_node(CUstream stream) {
+  if (!any_capture() || !is_capturing(as_stream(normalise(stream, Call::kPerThread)))) return false;
   graph_memory::note_node();
   return true;
 }
@@ -57,7 +58,7 @@ inline bool becomes_node(CUstream stream) {
 template <class Call>
 CUresult allocate_async(CUdeviceptr* address, size_t bytes, CUstream stream) {
   const auto real = [&] { return Call::real(address, bytes, stream); };
-  if (becomes_node(stream)) return real();
+  if (becomes_node<Call>(stream)) return real();
   managed_channel();
   return allocate_in_pool<Call>(pools::current_of(device_of(stream)), address, bytes, stream, real);
 }
@@ -66,7 +67,7 @@ template <class Call>
 CUresult allocate_from_pool(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
                             CUstream stream) {
   const auto real = [&] { return Call::real(address, bytes, pool, stream); };
-  if (!pool || becomes_node(stream)) return real();
+  if (!pool || becomes_node<Call>(stream)) return real();
   managed_channel();
   return allocate_in_pool<Call>(pools::find(pool, device_of(stream)), address, bytes, stream, real);
 }

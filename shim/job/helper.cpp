@@ -87,10 +87,6 @@ struct Round {
   void at_least(Load other) { load = std::max(load, other); }
 };
 
-void enter_context(uint64_t context) {
-  if (g_driver.cuCtxSetCurrent) g_driver.cuCtxSetCurrent(reinterpret_cast<CUcontext>(context));
-}
-
 void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* round) {
   const shm::Slot& slot = channel.slots[index];
   const StreamSlot& own = channel.streams[index];
@@ -103,7 +99,7 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
     return;
   }
   round->only_looked = false;
-  enter_context(own.context.load(std::memory_order_relaxed));
+  make_current(own.context.load(std::memory_order_relaxed));
   if (stream == kLegacyStream && others_went_on(channel, index)) {
     settle_if_done(channel, index);
     round->at_least(is_latency_class(channel) ? Load::kOpen : Load::kDraining);

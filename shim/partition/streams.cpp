@@ -204,6 +204,16 @@ bool is_unused(int set) {
   return unused;
 }
 
+// Once all streams were told to go home: whether work of one goes on, or somebody waits for one.
+bool is_in_use(int set) {
+  bool in_use = false;
+  each_row([&](Row& row) {
+    if (!row.streams[set]) return;
+    if (row.set == set || !has_left(row) || row.lookers.load() != 0) in_use = true;
+  });
+  return in_use;
+}
+
 void destroy_streams(int set) {
   each_row([&](Row& row) {
     if (row.streams[set]) g_driver.cuStreamDestroy_v2(row.streams[set]);
@@ -584,7 +594,7 @@ bool is_last_hold(CUdevice device) {
          g_retained[device].load(std::memory_order_relaxed) <= 1;
 }
 
-void before_release(CUdevice device, bool may_destroy) {
+void before_release(CUdevice device, bool may_destroy, bool is_reset) {
   if (!is_on() || !g_primary || device != g_device || !may_destroy) return;
   each_row([](Row& row) {
     if (may_go(row))
@@ -592,7 +602,7 @@ void before_release(CUdevice device, bool may_destroy) {
   });
   const HoldsMutex held(&g_mutex);
   for (int set = 0; set < kSets; ++set) {
-    if (!has_set(set)) continue;
+    if (!has_set(set) || (!is_reset && is_in_use(set))) continue;
     destroy_streams(set);
     drop_set(set);
   }

@@ -128,10 +128,11 @@ class Ending {
 void forget_context(CUcontext context);
 
 // A green context holds its primary one. Before the job lets go of that for the last time, or resets it,
-// all streams go home and no green context is left.
+// all streams go home and no green context is left; but by a release none in which work goes on, or somebody
+// waits: others may hold the primary one whom we do not see.
 void note_retained(CUdevice device);
 [[nodiscard]] bool is_last_hold(CUdevice device);  // or it is not known who has others
-void before_release(CUdevice device, bool may_destroy);
+void before_release(CUdevice device, bool may_destroy, bool is_reset);
 void after_release(CUdevice device, bool is_gone);
 
 void start_afresh();  // in a forked child, which has no context

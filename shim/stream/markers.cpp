@@ -16,7 +16,7 @@ constexpr uint64_t kPassNs = 1'000'000'000, kPassSleepNs = 50'000;
 constexpr size_t kSlotPagesBytes = shm::kSlotCount * sizeof(shm::Slot);
 
 // Only the slot pages: the rings need not be pinned.
-bool register_pages(Channel& channel) {
+bool try_to_register(Channel& channel) {
   if (!g_driver.cuMemHostRegister_v2 || !g_driver.cuMemHostGetDevicePointer_v2) return false;
   CUcontext context = nullptr;
   if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return false;
@@ -38,11 +38,12 @@ bool register_pages(Channel& channel) {
   return true;
 }
 
-// Once a channel, by whoever needs it first; the others meanwhile do with events.
-bool have_pages(Channel& channel) {
+// Once a channel, by whoever needs it first, unless its device does without them; the others meanwhile do with
+// events.
+bool have_pages(Channel& channel, bool wanted) {
   uint32_t state = kNotTried;
   if (channel.registered.compare_exchange_strong(state, kTrying, std::memory_order_acquire)) {
-    state = register_pages(channel) ? kRegistered : kFailed;
+    state = wanted && try_to_register(channel) ? kRegistered : kFailed;
     channel.registered.store(state, std::memory_order_release);  // pairs with the acquire above
   }
   return state == kRegistered;
@@ -99,11 +100,13 @@ bool device_takes_memory_operations(uint32_t device) {
          yes != 0;
 }
 
+bool wants_pages(uint32_t device) {
+  return !g_settings.mark_by_events && device_takes_memory_operations(device);
+}
+
 void decide(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
-  const uint32_t device = slot.device.load(std::memory_order_relaxed);
-  if (!g_settings.mark_by_events && device_takes_memory_operations(device) &&
-      have_pages(channel)) {
+  if (wants_pages(slot.device.load(std::memory_order_relaxed)) && have_pages(channel, true)) {
     slot.done_address = channel.registered_base.load(std::memory_order_relaxed) +
                         index * sizeof(shm::Slot) + offsetof(shm::Slot, done);
     slot.mark_by = MarkBy::kMemoryOperation;
@@ -141,6 +144,10 @@ bool put_event(const Channel& channel, StreamSlot& slot, CUstream stream, uint64
 
 }  // namespace
 
+void register_pages(Channel& channel, uint32_t device) {
+  if (!channel.gate.lost()) have_pages(channel, wants_pages(device));
+}
+
 bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
   if (channel.gate.lost()) return false;
   StreamSlot& slot = channel.streams[index];
@@ -167,6 +174,7 @@ bool poll_events(Channel& channel, uint32_t index) {
   bool outstanding = false;
   for (uint32_t i = 0; i < kPendingEvents; ++i) {
     if (!slot.event_value[i]) continue;
+    make_current(slot.context.load(std::memory_order_relaxed));
     if (g_driver.cuEventQuery(slot.events[i]) == CUDA_ERROR_NOT_READY) {
       outstanding = true;
       continue;

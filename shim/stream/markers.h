@@ -1,11 +1,19 @@
 // How the GPU says that it has passed a point of a stream: a stream memory operation that writes the
 // marker's number into the slot, or, where that cannot be had, an event the helper thread asks about.
-// All functions here need the slot to be owned (slots.h) and make driver calls.
+// All other functions here need the slot to be owned (slots.h) and make driver calls.
 #pragma once
 
 #include "channel.h"
 
 namespace tandem::shim {
+
+// Before anything is submitted: to have host memory registered may wait for the GPU, on which then nothing
+// runs that waits for the calling thread. Needs no slot to be owned.
+void register_pages(Channel& channel, uint32_t device);
+inline void prepare_markers(Channel& channel, uint32_t index) {
+  if (__builtin_expect(channel.registered.load(std::memory_order_relaxed) == kNotTried, 0))
+    register_pages(channel, channel.streams[index].device.load(std::memory_order_relaxed));
+}
 
 // Puts marker `value` into the slot's stream. False when the driver did not take it, or the daemon is lost.
 bool put_marker(Channel& channel, uint32_t index, uint64_t value);

@@ -144,6 +144,10 @@ uint32_t find_or_make(Channel& channel, uint64_t stream, uint64_t context) {
 
 }  // namespace
 
+void make_current(uint64_t context) {
+  if (g_driver.cuCtxSetCurrent) g_driver.cuCtxSetCurrent(reinterpret_cast<CUcontext>(context));
+}
+
 uint64_t current_context() {
   CUcontext context = nullptr;
   if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return 0;

@@ -26,6 +26,9 @@ inline CUstream as_stream(uint64_t stream) { return reinterpret_cast<CUstream>(s
 // The calling thread's, 0 for none.
 uint64_t current_context();
 
+// For the helper, which has no context of its own: events are asked about in theirs.
+void make_current(uint64_t context);
+
 // The calling thread's slot for `stream` (normalised); kNoSlot when all are taken, when there is no
 // context, or when another thread is making one right now.
 uint32_t look_up_slot(Channel& channel, uint64_t stream);

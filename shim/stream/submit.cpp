@@ -4,6 +4,7 @@
 #include "durations.h"
 #include "faults.h"
 #include "helper.h"
+#include "markers.h"
 #include "observe.h"
 #include "presence.h"
 #include "segments.h"
@@ -174,6 +175,8 @@ Ticket prepare(Channel& found, const Submission& submission) {
     }
   }
   ticket.channel = channel;
+  if (ticket.slot != kNoSlot && !channel->observe && !any_capture())
+    prepare_markers(*channel, ticket.slot);
   if (submission.measured) look_up_duration(*channel, submission, &ticket);
   if (submission.alone && is_windowed(*channel)) ticket.close_after = true;
   return ticket;

@@ -111,6 +111,7 @@ bool collect_timings() {
   bool outstanding = false;
   for (TimingPair& pair : g_pairs) {
     if (!take(pair, PairState::kPending)) continue;
+    make_current(pair.context.load(std::memory_order_relaxed));
     if (g_driver.cuEventQuery(pair.end) == CUDA_ERROR_NOT_READY) {
       outstanding = true;
       set(pair, PairState::kPending);

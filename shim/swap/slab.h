@@ -11,7 +11,7 @@ namespace tandem::shim::swap {
 class Slab {
  public:
   static constexpr uint32_t kBytes = 2 << 20;
-  static constexpr uint32_t kCell = 256;  // the alignment that cuMemAlloc promises
+  static constexpr uint32_t kCell = 512;  // as the driver aligns it; textures need it, too
   static constexpr uint32_t kCells = kBytes / kCell;
 
   struct Part {

@@ -646,6 +646,49 @@ def freed_beside_a_capture_and_wanted(folder):
     return {"answers": answers}
 
 
+def given_to_a_network_card(folder):
+    """What another device's driver was told of stays where it is; the rest goes."""
+    daemon = Daemon(folder)
+    told, untold = ok(cu.cuMemAlloc(4 * MIB)), ok(cu.cuMemAlloc(6 * MIB))
+    daemon.job.give_pool(10 * MIB)
+    kind = cu.CUmemRangeHandleType.CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
+    cu.cuMemGetHandleForAddressRange(told, 4 * MIB, kind, 0)
+    out = daemon.move(0)
+    stays = [cu.cuMemGetAccess(here(), each)[0].name for each in (told, untold)]
+    return {"out": out, "stays": stays, "back": daemon.move(EVERYTHING)}
+
+
+def here():
+    """The device, as a place of memory."""
+    place = cu.CUmemLocation()
+    place.type, place.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, 0
+    return place
+
+
+def small_memory(folder):
+    """Where the parts of a slab begin."""
+    Daemon(folder)
+    return {"begin_at": [int(ok(cu.cuMemAlloc(100))) % 512 for _ in range(3)]}
+
+
+def allocated_in_a_per_thread_capture(folder):
+    """Memory of a graph that the calling thread's default stream captures is the graph's."""
+    daemon = Daemon(folder)
+    before = daemon.job.snapshot().device_bytes
+    entry = ctypes.CDLL("libcuda.so.1")
+    own, address, graph = ctypes.c_void_p(0), ctypes.c_uint64(0), ctypes.c_void_p(0)
+    said = [
+        entry.cuStreamBeginCapture_v2_ptsz(own, 0),
+        entry.cuMemAllocAsync_ptsz(ctypes.byref(address), ctypes.c_size_t(4 * MIB), own),
+    ]
+    held = daemon.job.snapshot().device_bytes - before
+    said += [
+        entry.cuMemFreeAsync_ptsz(address, own),
+        entry.cuStreamEndCapture_ptsz(own, ctypes.byref(graph)),
+    ]
+    return {"answers": said, "held": held}
+
+
 def frees_the_first_of_a_slab_twice(folder):
     """The others in it stay what they are."""
     Daemon(folder)

@@ -34,6 +34,7 @@ ASIDE = {
     "partition::Stream::look_away(": "never: what waits or asks, which a launch does not",
     "partition::StreamLock::consider_bias(": "in a set: a stream that is not one thread's so far",
     "put_shared(": "threads beyond the sixteenth",
+    "register_pages(": "the first submission to a daemon",
     "sample_launch(": "while the daemon samples",
     "show_idle_if_so(": "a submission that blocks the caller",
     "slot_beside(": "a launch that records an event itself, too",

@@ -286,6 +286,25 @@ def test_memory_freed_beside_a_capture_is_there_for_the_next_allocation(case):
     assert seen["answers"] == {kind: ["CUDA_SUCCESS"] * 3 for kind in kinds}
 
 
+def test_memory_that_a_network_card_was_told_of_stays(case):
+    seen = case("given_to_a_network_card")
+
+    assert seen["out"] == ["reached", 6 << 20]
+    assert seen["stays"] == ["CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"]
+    assert seen["back"] == ["reached", 0]
+
+
+def test_small_memory_begins_where_textures_may(case):
+    assert case("small_memory")["begin_at"] == [0, 0, 0]
+
+
+def test_memory_of_a_graph_that_a_threads_default_stream_captures_is_none_of_a_pool(case):
+    seen = case("allocated_in_a_per_thread_capture")
+
+    assert seen["answers"] == [0, 0, 0, 0]
+    assert seen["held"] == 0
+
+
 def test_who_frees_the_first_of_a_slab_twice_frees_nothing_else(case):
     seen = case("frees_the_first_of_a_slab_twice")
 

@@ -311,6 +311,24 @@ TEST(without_a_set_at_first_nothing_is_behind_a_handle) {
   CHECK(g_model->context.empty());
 }
 
+TEST(a_release_destroys_no_set_in_which_work_goes_on_and_a_reset_does) {
+  Process process(groups(0, 4));
+  submit(process.stream());
+  g_model->is_slow = true;
+  partition::before_release(0, true, false);
+  CHECK_EQ(g_model->groups.size(), 1u);
+  partition::before_release(0, true, true);
+  CHECK(g_model->groups.empty());
+  CHECK_EQ(g_model->homeless, 0u);
+}
+
+TEST(the_last_release_destroys_the_sets_that_are_left) {
+  Process process(groups(0, 4));
+  submit(process.stream());
+  partition::before_release(0, true, false);
+  CHECK(g_model->groups.empty());
+}
+
 TEST(a_stream_is_home_from_before_it_captures_and_goes_again_once_it_does_no_more) {
   Process process(groups(0, 4));
   const CUstream stream = process.stream();

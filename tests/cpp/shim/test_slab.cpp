@@ -37,8 +37,8 @@ TEST(parts_begin_where_cuMemAlloc_would_let_them) {
   const Pages pages;
   Slab& slab = *pages;
   CHECK_EQ(taken(slab, 1), 0u);
-  CHECK_EQ(taken(slab, 257), 256u);
-  CHECK_EQ(taken(slab, 256), 768u);
+  CHECK_EQ(taken(slab, 513), 512u);
+  CHECK_EQ(taken(slab, 512), 1536u);
 }
 
 TEST(a_byte_is_known_by_its_part_and_one_behind_it_by_none) {
@@ -87,7 +87,7 @@ TEST(random_parts_are_where_a_list_has_them) {
     uint32_t largest = 0, end = 0;
     for (const auto& [at, bytes] : parts) {
       largest = std::max(largest, at - end);
-      end = (at + bytes + 255) / 256 * 256;
+      end = (at + bytes + 511) / 512 * 512;
     }
     return std::max(largest, Slab::kBytes - end);
   };
@@ -103,7 +103,7 @@ TEST(random_parts_are_where_a_list_has_them) {
     }
     const auto bytes = static_cast<uint32_t>(1 + random() % (random() % 8 ? 20'000u : 1'000'000u));
     uint32_t at = 0;
-    const bool fits = (bytes + 255) / 256 * 256 <= largest_gap();
+    const bool fits = (bytes + 511) / 512 * 512 <= largest_gap();
     CHECK_EQ(slab.take(bytes, step, &at), fits);
     if (!fits) continue;
     const auto after = parts.lower_bound(at);
