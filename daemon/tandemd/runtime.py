@@ -6,9 +6,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+import structlog
 
 from tandem.errors import StateError, UsageError
 
@@ -20,6 +23,8 @@ LOCK_FILE = "tandemd.lock"
 SUN_PATH_BYTES = 108
 RENEW_S = 3600.0  # how often the lock file is touched
 RUNTIME_DIR_VARIABLE = "TANDEM_RUNTIME_DIR"  # for a daemon that is not the usual one
+
+log = structlog.get_logger("tandemd")
 
 
 def runtime_dir(environ: Mapping[str, str], *, uid: int) -> Path:
@@ -67,6 +72,12 @@ class RuntimeDir:
         if facts.st_uid not in (0, os.geteuid()):
             raise UsageError(
                 f"runtime directory '{self.path}' belongs to uid {facts.st_uid}, not to you"
+            )
+        if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            log.warning(
+                "others may put sockets of their own into the runtime directory; chmod go-w it",
+                runtime_dir=str(self.path),
+                mode=f"{stat.S_IMODE(facts.st_mode):04o}",
             )
 
     def _lock(self) -> None:

@@ -108,7 +108,7 @@ _OPTIONS = (
         "--preemptible/--no-preemptible",
         default=None,
         envvar="TANDEM_PREEMPTIBLE",
-        help="Whether the job may be held for others.",
+        help="Whether the job may be held for others: kept, and no policy looks at it so far.",
     ),
     click.option(
         "--swappable/--no-swappable",

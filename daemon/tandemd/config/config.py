@@ -329,9 +329,13 @@ def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
 
 
 def unknown_names(config: Config) -> str:
-    """Which users and groups with limits the user database does not know now; empty: none."""
+    """Which users and groups that are named the user database does not know now; empty: none."""
     sections = [f"limits.user.{name}" for name in config.limits.user if not _is_user(name)]
     sections += [f"limits.group.{name}" for name in config.limits.group if not _is_group(name)]
+    admins = config.daemon.admin_group
+    # The usual one need not be there: then root alone is admin.
+    if admins != DaemonTable.model_fields["admin_group"].default and not _is_group(admins):
+        sections.append(f"daemon.admin_group = {admins!r}")
     if not sections:
         return ""
     return f"{', '.join(sections)}: no such user or group is known on this machine"

@@ -22,6 +22,8 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
         yield why
     if "memory_bytes" in changed:
         yield from filter(None, (_no_memory_limit(job.spec, gpus_of(job), scheduler), _over(job)))
+    if "preemptible" in changed and (why := _held_anyway(job.spec)):
+        yield why
     group = scheduler.group_of(job)
     options = scheduler.options
     if _asks_for_sms(job, changed) and group:
@@ -43,7 +45,16 @@ def without_effect_from_the_start(
     scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]
 ) -> Iterator[str]:
     """The same of a job that is about to start on these GPUs, or on any, if none is named."""
-    yield from filter(None, (no_release(spec), _no_memory_limit(spec, gpus, scheduler)))
+    told = (no_release(spec), _no_memory_limit(spec, gpus, scheduler), _held_anyway(spec))
+    yield from filter(None, told)
+
+
+def _held_anyway(spec: JobSpec) -> str:
+    if spec.preemptible is not False:
+        return ""
+    return (
+        "preemptible=no has no effect: no policy looks at it; the class says who is held for whom"
+    )
 
 
 def _no_memory_limit(spec: JobSpec, gpus: frozenset[int], scheduler: Scheduler) -> str:

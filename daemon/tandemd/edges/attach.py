@@ -25,6 +25,7 @@ import structlog
 from tandem import _native
 from tandemd.edges.door import Door
 from tandemd.edges.peers import Peer, Pidfd, open_pidfd, peer_of, start_time
+from tandemd.edges.seldom import Seldom
 
 MAX_PACKET_BYTES = 4096  # wire::kMaxMessageBytes
 BACKLOG = 4096
@@ -123,6 +124,7 @@ class AttachServer:
         self._full: deque[Connection] = deque()  # for which somebody waits, from any thread
         self._next_number = 1
         self._warned_of_unseen = False
+        self._seldom = Seldom()
         self._selector = selectors.DefaultSelector()
         self._door = Door(
             path,
@@ -193,7 +195,8 @@ class AttachServer:
 
     def refuse(self, connection: Connection, *, code: int, reason: str) -> None:
         """Say why, then hang up. Any thread."""
-        log.warning("refused", pid=connection.peer.pid, uid=connection.peer.uid, reason=reason)
+        if self._seldom.is_time(connection.peer.uid):
+            log.warning("refused", pid=connection.peer.pid, uid=connection.peer.uid, reason=reason)
         self.send(connection, _native.encode_refused(code=code, reason=reason))
         self.hang_up(connection)
 

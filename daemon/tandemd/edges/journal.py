@@ -136,7 +136,8 @@ class Journal:
             )
             try:
                 _open(self._database)
-                self._drop_old()
+                with _unless_full():
+                    self._drop_old()
             except BaseException:
                 self._database.close()
                 raise
@@ -173,7 +174,10 @@ class Journal:
         """
         decoder = msgspec.json.Decoder(_JobText)
         found: dict[int, KeptJob] = {}
-        for job_id, uid, text in self._database.execute("SELECT job_id, uid, job FROM jobs"):
+        rows = self._database.execute(
+            "SELECT job_id, uid, job FROM jobs WHERE boot = ?", (self._boot,)
+        )
+        for job_id, uid, text in rows:
             try:
                 job = decoder.decode(text)
             except msgspec.DecodeError:
@@ -312,6 +316,8 @@ def _open(database: sqlite3.Connection) -> None:
     # a machine that crashes may lose the newest notes, and nothing else (sqlite.org/wal.html).
     _pragma(database, "journal_mode=WAL")
     _pragma(database, "synchronous=NORMAL")
+    if version == len(MIGRATIONS):
+        return  # a disk that is full can still be read
     with _whole(database):
         for step in MIGRATIONS[_version(database) :]:  # anew: another daemon may have been faster
             for statement in step:
@@ -345,6 +351,16 @@ def _version(database: sqlite3.Connection) -> int:
     version = _pragma(database, "user_version")
     assert isinstance(version, int)
     return version
+
+
+@contextmanager
+def _unless_full() -> Iterator[None]:
+    """What is old stays where there is no room to write that it goes; the next start sees to it."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
+            raise
 
 
 @contextmanager

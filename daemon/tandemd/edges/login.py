@@ -18,6 +18,7 @@ import structlog
 
 from tandemd.edges.door import Door
 from tandemd.edges.peers import Peer, peer_of
+from tandemd.edges.seldom import Seldom
 
 MAX_LOGINS_PER_UID = 256
 NEWCOMER = object()  # for the selector: somebody is at the door
@@ -32,6 +33,7 @@ class LoginServer:
         """Bind the socket, mode 0666, replacing a stale one."""
         self._tokens: dict[str, Peer] = {}
         self._per_uid: Counter[int] = Counter()
+        self._seldom = Seldom()
         self._selector = selectors.DefaultSelector()
         self._door = Door(
             path, kind=socket.SOCK_STREAM, backlog=128, selector=self._selector, data=NEWCOMER
@@ -79,7 +81,8 @@ class LoginServer:
     def _admit(self, connection: socket.socket) -> None:
         peer = peer_of(connection)
         if self._per_uid[peer.uid] >= MAX_LOGINS_PER_UID:
-            log.warning("too many logins, refusing one more", uid=peer.uid)
+            if self._seldom.is_time(peer.uid):
+                log.warning("too many logins, refusing one more", uid=peer.uid)
             connection.close()
             return
         token = secrets.token_hex(32)

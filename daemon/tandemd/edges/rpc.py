@@ -44,6 +44,7 @@ STOP_GRACE_S = 0.5
 MAX_REQUEST_BYTES = 1 << 20  # the longest have the signatures of kernels with long names
 MAX_UNREAD_BYTES = 65536  # of a call
 MAX_STREAMS = 64  # calls of a connection that have begun, of whatever kind
+GREETING_MS = 10_000  # to say anything at all; as long as on the attach socket
 MAX_PAGE = 1000
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
 MAX_SIGNATURES = 1024  # of kernels, a call
@@ -321,6 +322,7 @@ class RpcServer:
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", MAX_STREAMS),
+                ("grpc.server_handshake_timeout_ms", GREETING_MS),
                 ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
                 ("grpc.http2.bdp_probe", 0),  # which would take megabytes of what nobody reads yet
                 ("grpc.http2.lookahead_bytes", MAX_UNREAD_BYTES),

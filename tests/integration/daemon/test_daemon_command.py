@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fake_shim import FLAG_RELEASED, FLAGS_OFFSET, PATIENCE_S
 from running_daemon import until
+from structlog.testing import capture_logs
 
 from tandem.errors import UsageError
 from tandemd.daemon import RESTORE_S, STOP_S
@@ -214,6 +215,17 @@ def test_a_runtime_directory_without_room_is_refused(monkeypatch, tmp_path):
 
     with pytest.raises(UsageError, match=r"tandemd\.lock': No space left on device"):
         RuntimeDir(tmp_path / "rt")
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o711, 0), (0o775, 1), (0o777, 1)])
+def test_a_runtime_directory_that_others_may_write_to_is_told(mode, told, tmp_path):
+    (tmp_path / "rt").mkdir()
+    (tmp_path / "rt").chmod(mode)
+
+    with capture_logs() as logs:
+        RuntimeDir(tmp_path / "rt")
+
+    assert [line["mode"] for line in logs] == [f"{mode:04o}"] * told
 
 
 def test_a_runtime_directory_of_which_more_is_missing_is_a_slip(daemon):

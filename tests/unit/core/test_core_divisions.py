@@ -387,6 +387,16 @@ def test_where_something_keeps_them_from_running_side_by_side_all_take_turns(opt
     assert {job.part for job in talk.core.jobs.values()} == {0}
 
 
+def test_no_mode_is_named_to_jobs_of_several_users_that_helps_none_of_them():
+    talk = Planned(replace(GREEN, mps_gpus=frozenset(), splits={}))
+    talk.come(1, knee=4, uid=1)
+    talk.come(2, knee=4, uid=2)
+    talk.windows(WINDOWS + 1)
+
+    assert "only jobs of one user run side by side" in said(talk)
+    assert "needs mode mps" not in said(talk)
+
+
 @pytest.mark.parametrize(
     ("jobs", "why"),
     [

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
-from tandemd.core.effects import without_effect
+from tandemd.core.effects import without_effect, without_effect_from_the_start
 from tandemd.core.explain.explain import explain
 from tandemd.core.memory.minima import share_bytes
 from tandemd.core.model import JobSpec, Options, Split
@@ -50,6 +50,19 @@ def test_idle_release_needs_memory_that_can_be_moved(swappable, warned):
 
     assert bool(lines) is warned
     assert not lines or "started with --swappable" in lines[0]
+
+
+@pytest.mark.parametrize(("preemptible", "warned"), [(None, False), (True, False), (False, True)])
+def test_who_is_not_to_be_held_is_told_that_the_class_decides(preemptible, warned):
+    talk = Talk()
+    talk.attach(1, preemptible=preemptible)
+    spec = talk.core.job(1).spec
+
+    lines = told(talk, "preemptible")
+
+    assert lines == list(without_effect_from_the_start(talk.core, spec, frozenset()))
+    assert bool(lines) is warned
+    assert not lines or "no policy looks at it" in lines[0]
 
 
 @pytest.mark.parametrize(("policy", "warned"), [("lanes", False), ("fair", True)])

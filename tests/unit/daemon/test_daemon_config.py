@@ -8,7 +8,7 @@ import structlog
 
 from tandem.errors import UsageError
 from tandemd import __main__ as program
-from tandemd.config.config import load
+from tandemd.config.config import load, unknown_names
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import Gpu, Instance
 
@@ -119,6 +119,19 @@ def test_limits_of_people_who_are_not_known_are_told_and_no_error(monkeypatch, t
 
     told = ", ".join(f"limits.{name}" for name in unknown).replace('"\\u0000"', "?")
     assert capsys.readouterr().err.startswith(f"warning: {told}: no such user or group")
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [("", ""), ("admin_group = 'root'", ""), ("admin_group = 'nosuchgroup'", "nosuchgroup")],
+)
+def test_a_group_of_admins_that_is_not_known_is_told(table, told, tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(f"[daemon]\n{table}\n")
+
+    said = unknown_names(load(path))
+
+    assert said == (told and f"daemon.admin_group = '{told}'{said[said.index(': no such') :]}")
 
 
 def test_a_runtime_directory_without_a_name_is_refused(capsys):

@@ -15,7 +15,7 @@ from tandemd.core.model import Split
 from tandemd.core.turns.interference import Features, Neighbour, Trial
 from tandemd.edges import journal
 from tandemd.edges.gpus import Gpu
-from tandemd.edges.journal import APPLICATION_ID, MIGRATIONS, Journal, KeptTrial
+from tandemd.edges.journal import APPLICATION_ID, MIGRATIONS, Journal, JournalError, KeptTrial
 from tandemd.remembered import Remembered
 
 CARD, OTHER = ("NVIDIA H200", "580.65"), ("NVIDIA H200", "590.10")
@@ -260,6 +260,37 @@ def test_it_is_said_what_to_do(path, monkeypatch, code, remedy):
 
     assert told.startswith("words of SQLite's; ")
     assert remedy in told
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY])
+def test_what_is_on_a_full_disk_is_read_all_the_same(path, monkeypatch, code):
+    before = Journal(path)
+    before.write([kept(1.5)])
+    before.close()
+    error = sqlite3.OperationalError("words of SQLite's")
+    error.sqlite_errorcode = code
+
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr(Journal, "_drop_old", fails)
+
+    if code == sqlite3.SQLITE_FULL:
+        after = Journal(path)
+        assert after.trials() == {CARD: (trial(1.5, one=0.3),)}
+        after.write([kept(2.5)])  # there is room again
+        after.close()
+    else:
+        with pytest.raises(JournalError, match="writable"):
+            Journal(path)
+
+
+def test_a_file_of_this_version_is_opened_without_a_write(path, file):
+    changes = file.execute("PRAGMA data_version").fetchone()
+
+    Journal(path).close()
+
+    assert file.execute("PRAGMA data_version").fetchone() == changes
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])

@@ -1,7 +1,8 @@
 """Who calls how often and how slowly keeps nobody else waiting."""
 
+import socket
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 
 import grpc
@@ -11,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandem.errors import CapacityError, NotFoundError
-from tandemd.edges import rpc_calls
+from tandemd.edges import rpc, rpc_calls
 from tandemd.edges.rpc import RpcServer
 from tandemd.places import Places
 
@@ -107,6 +108,20 @@ def connect(tmp_path, desk):
 
         yield connect
         desk.lets.set()
+
+
+def test_who_connects_and_says_nothing_is_hung_up_on(tmp_path, monkeypatch):
+    path = tmp_path / "rpc.sock"
+    monkeypatch.setattr(rpc, "GREETING_MS", 50)
+    server = RpcServer(path, desk=Desk(), peer_for=lambda _: None)
+    server.start()
+    with closing(socket.socket(socket.AF_UNIX)) as silent:
+        silent.settimeout(SOON_S)
+        silent.connect(str(path))
+
+        while silent.recv(4096):  # its own greeting
+            pass
+    server.stop()
 
 
 def test_calls_that_are_half_said_keep_nobody_waiting(connect):

@@ -319,14 +319,14 @@ def why_not_beside(
 ) -> str:
     """Why all jobs of an island take turns whatever would be better; empty: they need not."""
     groups, mode = list(members), options.mode_of(gpus)
+    if len({group.key[0] for group in groups}) > 1:  # no mode helps
+        return "under mps only jobs of one user run side by side"
     if mode != "mps+green":
         return f"in mode {mode} a plan in space {how_to('space', mode)}"
     if len(gpus) > 1:
         return "a job is on several gpus at once"
     if policy.by_lanes or (policy.companions and policy.companions.pace is not Pace.FREE):
         return f"under {options.policy} memory or phases decide who runs beside whom"
-    if len({group.key[0] for group in groups}) > 1:
-        return "under mps only jobs of one user run side by side"
     found = (why for group in groups if (why := _why_not_beside(group, options)))
     return next(found, "")
 
