@@ -353,7 +353,8 @@ enum class StayReason : uint32_t {
   kLegacy = 0,     // the default stream that others wait for
   kPerThread = 1,  // a default stream of a thread
   kBlocking = 2,   // made without CU_STREAM_NON_BLOCKING
-  kElsewhere = 3,  // of another context than the primary one, or of a green context of the job's own
+  kElsewhere = 3,  // of another context than the primary one, or of a green context of the job's own; or it
+                   // had a cooperative grid that needs more SMs
   kCapturing = 4,  // captures, or may: what is in graphs cannot go
   kRefused = 5,    // the driver would not, or there are too many
 };

@@ -652,4 +652,4 @@ def raise_descriptor_limit() -> None:
 
 def _warn_of_nobody(config: Config) -> None:
     if nobody := unknown_names(config):
-        log.warning("the configuration has limits of nobody", reason=nobody)
+        log.warning("the configuration names people whom nobody knows", reason=nobody)

@@ -34,7 +34,7 @@ from tandemd.core.explain.space import space_lines
 from tandemd.core.memory.minima import gpus_of, share_bytes
 from tandemd.core.model import Group, Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.planner.divisions import InForce
-from tandemd.core.planner.planning import Outlook, outlook
+from tandemd.core.planner.planning import UNSEEN, Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import go_first, owed_share, unfit
@@ -510,16 +510,16 @@ class Desk:
 
         def answer() -> tuple[dict[int, Outlook], dict[int, InForce]]:
             now_ns = self._loop.clock.now_ns()
-            found = {
-                gpus: outlook(
-                    (g for g in members if all(self._may_see(uid, j) for j in g.jobs.values())),
-                    gpus,
-                    core.options,
-                    core.tuning.model_of(gpus),
-                    now_ns,
-                )
-                for gpus, members in core.islands.items()
-            }
+
+            def of(gpus: frozenset[int], members: Sequence[Group]) -> Outlook | None:
+                seen = [g for g in members if all(self._may_see(uid, j) for j in g.jobs.values())]
+                model = core.tuning.model_of(gpus)
+                found = outlook(seen, gpus, core.options, model, now_ns)
+                if found is None or len(seen) == len(members):
+                    return found
+                return replace(found, doubts=(UNSEEN, *found.doubts))
+
+            found = {gpus: of(gpus, members) for gpus, members in core.islands.items()}
             told = {
                 gpu: core.divisions.in_force(gpus, members, core.options, now_ns)
                 for gpus, members in core.islands.items()

@@ -33,6 +33,17 @@ inline LaunchArguments arguments_of(CUfunction function, void** parameters,
   return {function, parameters, extra};
 }
 
+// A grid whose blocks wait for each other was made for all SMs that the device says it has: where it does not fit
+// into the stream's set, the stream is on the whole device from then on.
+template <class Real>
+CUresult on_enough_sms(CUstream stream, Real real) {
+  const CUresult result = real();
+  if (__builtin_expect(result != CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 1) || !partition::is_on())
+    return result;
+  partition::keep_home(stream, shm::StayReason::kElsewhere);
+  return real();
+}
+
 template <class Call, class... Rest>
 CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
@@ -40,10 +51,12 @@ CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, un
   Submission submission =
       describe_launch<Call>(function, stream, saturated(grid_x, grid_y, grid_z));
   submission.threads = saturated(block_x, block_y, block_z);
-  return submit_launch(submission, arguments_of(function, rest...), [&] {
+  const auto real = [&] {
     return Call::real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                       stream, rest...);
-  });
+  };
+  return submit_launch(submission, arguments_of(function, rest...),
+                       [&] { return on_enough_sms(stream, real); });
 }
 
 inline bool is_programmatic(const CUlaunchConfig& config) {
@@ -81,9 +94,9 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, voi
   submission.threads = saturated(config->blockDimX, config->blockDimY, config->blockDimZ);
   submission.programmatic = is_programmatic(*config);
   if (submission.programmatic) submission.record_flags = shm::kRecordProgrammatic;
-  const CUresult result = submit_launch(submission, {function, parameters, extra}, [&] {
-    return Call::real(config, function, parameters, extra);
-  });
+  const auto real = [&] { return Call::real(config, function, parameters, extra); };
+  const CUresult result = submit_launch(submission, {function, parameters, extra},
+                                        [&] { return on_enough_sms(config->hStream, real); });
   if (config->numAttrs && result == CUDA_SUCCESS) {
     if (Channel* channel = g_channel.load(std::memory_order_acquire))
       record_events(*channel, submission.stream, *config);

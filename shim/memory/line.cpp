@@ -150,7 +150,8 @@ bool Place::wait() {
     if (is_over()) return try_last();
     if (is_first() && told.line_ticket.load(std::memory_order_acquire) == ticket_) {
       if (told.line.load(std::memory_order_acquire) & shm::kLineRefused) {
-        memory::count_refused(shm::Refusal::kLine);
+        // At once, as what can never be met is: by whoever said no before the line.
+        memory::count_refused(trying_ ? shm::Refusal::kLine : g_thread.refused_by);
         return false;
       }
       if (round != trying_ || g_clock.now_ns() >= retry_ns_) {

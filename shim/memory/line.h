@@ -83,6 +83,7 @@ template <class Ask, class Attempt>
 CUresult in_line(Ask ask, Attempt attempt) {
   if (is_held()) wait_at_gate();
   Want want;
+  g_thread.refused_by = shm::Refusal::kLine;  // where others are ahead, nobody else is asked
   if (is_ahead() && may_wait()) want = ask();
   if (!want.bytes) {
     g_thread.refused_by = shm::Refusal::kDevice;  // unless the limit says no

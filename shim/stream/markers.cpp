@@ -145,7 +145,7 @@ bool put_event(const Channel& channel, StreamSlot& slot, CUstream stream, uint64
 }  // namespace
 
 void register_pages(Channel& channel, uint32_t device) {
-  if (!channel.gate.lost()) have_pages(channel, wants_pages(device));
+  if (!channel.gate.lost() && current_context() != 0) have_pages(channel, wants_pages(device));
 }
 
 bool put_marker(Channel& channel, uint32_t index, uint64_t value) {

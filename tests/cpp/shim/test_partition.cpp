@@ -1,3 +1,5 @@
+#include "handlers.h"
+
 #include <atomic>
 #include <map>
 #include <memory>
@@ -309,6 +311,26 @@ TEST(without_a_set_at_first_nothing_is_behind_a_handle) {
   process.tell(groups(0, 4));
   CHECK_EQ(submit(stream), CUDA_SUCCESS);
   CHECK(g_model->context.empty());
+}
+
+TEST(a_cooperative_grid_that_does_not_fit_into_its_set_is_launched_on_the_whole_device) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  g_driver.cuLaunchCooperativeKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                          unsigned, CUstream on, void**) {
+    launch(on);
+    return g_model->last_groups ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+  };
+  const auto launch_all = [&] {
+    return handlers::launch_kernel<cuLaunchCooperativeKernel_call>(nullptr, 99, 1, 1, 1, 1, 1, 0, stream, nullptr);
+  };
+
+  CHECK_EQ(launch_all(), CUDA_SUCCESS);
+  CHECK_EQ(launch_all(), CUDA_SUCCESS);
+
+  CHECK_EQ(g_model->launches[stream], 4u);  // the second was at home at once
+  CHECK_EQ(g_model->disordered, 0u);
 }
 
 TEST(a_release_destroys_no_set_in_which_work_goes_on_and_a_reset_does) {

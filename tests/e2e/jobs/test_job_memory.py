@@ -217,7 +217,7 @@ def test_who_said_no_is_counted(place):
     total = holder.do("memory()[1]")
     assert holder.do(f"int(alloc({total * 3 // 4}))")
     job = place.job("refused", "-m", "75%", "--wait-memory=1s")
-    assert job.do(f"alloc({total}).__str__()") == OUT_OF_MEMORY  # of the line: never to be had
+    assert job.do(f"alloc({total}).__str__()") == OUT_OF_MEMORY  # of the quota: never to be had
     assert job.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY  # of the line: time is over
     other = place.job("other", "-m", "75%")
     assert other.do(f"alloc({total * 4 // 5}).__str__()") == OUT_OF_MEMORY  # of the quota
@@ -230,7 +230,7 @@ def test_who_said_no_is_counted(place):
         found = [one for one in lines if one.startswith("tandem_job_oom_total")]
         return {one.split('decision="')[1].split('"')[0]: float(one.split()[1]) for one in found}
 
-    until(lambda: counted("refused") == {"quota": 0, "device": 0, "line": 2}, what="it is told")
+    until(lambda: counted("refused") == {"quota": 1, "device": 0, "line": 1}, what="it is told")
     until(lambda: counted("other") == {"quota": 1, "device": 1, "line": 0}, what="it is told")
 
 

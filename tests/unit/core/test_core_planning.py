@@ -196,6 +196,18 @@ def test_what_a_plan_takes_is_not_told_as_possible_where_its_mode_is_not():
     assert (space, time) == (how_to("space", "time"), "is how jobs share it")
 
 
+def test_jobs_of_several_users_are_not_told_to_take_mps(talk):
+    talk.attach(1, NORMAL, uid=1000)
+    alone = seen(talk).what_it_takes("space", has_planner=False)
+    talk.attach(2, NORMAL, uid=1001)
+
+    space, time = (seen(talk).what_it_takes(k, has_planner=False) for k in ("space", "time"))
+
+    assert alone == how_to("space", "time")
+    assert space.startswith("cannot be had: it needs mode mps, and mps lets jobs of one user")
+    assert time == "is how jobs share it"
+
+
 def serve(talk, process_id, *, ms, every_ms, times=30):
     """Requests of so many milliseconds, one each."""
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""What the desk says of a job."""
+"""What the desk says of jobs, and to whom."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,43 +10,67 @@ from tandem import _native
 from tandemd.config.limits import Limits
 from tandemd.core.events import ProcessAttached
 from tandemd.core.model import JobClass, JobSpec, Options
+from tandemd.core.planner.planning import UNSEEN
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.clock import MonotonicClock
+from tandemd.edges.gpus import Gpu
 from tandemd.identities import Identities
 from tandemd.loop import Loop
+
+
+def desk_of(options, specs, *, privacy="open"):
+    """Of jobs 1, 2, .. on one GPU, of the uids that are their keys' second part."""
+    loop = Loop(
+        scheduler=Scheduler(options),
+        clock=MonotonicClock(),
+        poller=_native.Poller(),
+        channels=SimpleNamespace(perform=lambda _action: None),
+    )
+    for number, (uid, spec) in enumerate(specs, 1):
+        loop.handle(
+            ProcessAttached(now_ns=1, process_id=number, job_id=number, uid=uid, gpu=0, spec=spec)
+        )
+    return Desk(
+        loop=loop,
+        sessions=SimpleNamespace(commands={}, info={}),
+        inventory=SimpleNamespace(refresh=lambda: None, gpus=lambda: [Gpu(index=0, uuid=bytes(16))]),
+        limits=Limits(identities=Identities()),
+        privacy=privacy,
+        runtime_dir=Path("/nowhere"),
+    )
+
+
+def asked(desk, question, *arguments, **more):
+    """The answer, which is made on the loop's thread."""
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(question, *arguments, **more)
+        while not answer.done():
+            desk._loop._round(notable=True)
+    return answer.result()
 
 
 @pytest.mark.parametrize(("min_share", "owed"), [(0.0, 0.0), (0.1, 0.03)])
 def test_beside_a_job_that_takes_everything_no_more_is_promised_than_min_share_leaves(
     min_share, owed
 ):
-    loop = Loop(
-        scheduler=Scheduler(Options(policy="priority", min_share=min_share)),
-        clock=MonotonicClock(),
-        poller=_native.Poller(),
-        channels=SimpleNamespace(perform=lambda _action: None),
-    )
-    specs = [JobSpec(job_class=JobClass.LATENCY), JobSpec(sm_percent=30)]
-    for number, spec in enumerate(specs, 1):
-        loop.handle(
-            ProcessAttached(now_ns=1, process_id=number, job_id=number, uid=0, gpu=0, spec=spec)
-        )
-    loop.recent = SimpleNamespace(
+    specs = [(0, JobSpec(job_class=JobClass.LATENCY)), (0, JobSpec(sm_percent=30))]
+    desk = desk_of(Options(policy="priority", min_share=min_share), specs)
+    desk._loop.recent = SimpleNamespace(
         is_due=lambda _now_ns: False, share=lambda key: float(key == ("job", 1))
     )
-    desk = Desk(
-        loop=loop,
-        sessions=SimpleNamespace(commands={}, info={}),
-        inventory=SimpleNamespace(refresh=lambda: None),
-        limits=Limits(identities=Identities()),
-        privacy="open",
-        runtime_dir=Path("/nowhere"),
-    )
 
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(desk.jobs, 0, finished=False)
-        while not answer.done():
-            loop._round(notable=True)
+    views = asked(desk, desk.jobs, 0, finished=False)
 
-    assert [view.owed for view in answer.result()] == pytest.approx([0, owed])
+    assert [view.owed for view in views] == pytest.approx([0, owed])
+
+
+@pytest.mark.parametrize(("uid", "told"), [(0, False), (1001, True)])
+def test_plans_for_who_may_not_see_all_jobs_say_that_they_leave_some_out(uid, told):
+    specs = [(1000, JobSpec()), (1001, JobSpec())]
+    desk = desk_of(Options(sm_counts={0: 132}), specs, privacy="own-only")
+
+    (view,) = asked(desk, desk.plans, uid)
+
+    assert (UNSEEN in view.outlook.doubts) is told
+    assert len(view.outlook.scene.workers) == 2 - told

@@ -81,12 +81,12 @@ def test_what_fails_half_way_is_not_said_to_be_read_and_rights_are_the_new_ones(
     daemon = running(Config(), errands, fail)
 
     with structlog.testing.capture_logs() as logs:
-        daemon.reconfigure(read("[daemon]\nprivacy = 'own-only'\nadmin_group = 'ops'"))
+        daemon.reconfigure(read("[daemon]\nprivacy = 'own-only'\nadmin_group = 'root'"))
         with pytest.raises(ValueError, match="nobody thought"):
             errands[0]()
 
     assert not logs
-    assert (daemon._desk.privacy, daemon._desk.limits.admin_group) == ("own-only", "ops")
+    assert (daemon._desk.privacy, daemon._desk.limits.admin_group) == ("own-only", "root")
 
 
 def keys_told(begun, said, **options):

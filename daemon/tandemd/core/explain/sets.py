@@ -12,7 +12,7 @@ _WHY = {
     StayReason.LEGACY: "the legacy default stream",
     StayReason.PER_THREAD: "per-thread default streams",
     StayReason.BLOCKING: "made without CU_STREAM_NON_BLOCKING: {}",
-    StayReason.ELSEWHERE: "in contexts of the job's own: {}",
+    StayReason.ELSEWHERE: "in contexts of the job's own, or with grids for the whole gpu: {}",
     StayReason.CAPTURING: "which capture graphs, or may: {}",
     StayReason.REFUSED: "refused by the driver: {}",
 }

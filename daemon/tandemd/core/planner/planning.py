@@ -22,6 +22,7 @@ from tandemd.core.turns.foresight import features
 from tandemd.core.turns.interference import Features, Interference
 from tandemd.core.words import span_of
 
+UNSEEN = "jobs of others are on this gpu, which are not counted here"
 MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
 _MODES = {"space": "mps", "time and space": "mps+green"}  # that a kind of plans takes at least
 UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
@@ -86,15 +87,20 @@ def outlook(
         model_error=model.error,
         doubts=tuple(doubts),
         undivided=undivided,
-        why_not=_why_not(gpus, options),
+        why_not=_why_not(groups, gpus, options),
     )
 
 
-def _why_not(gpus: Iterable[int], options: Options) -> dict[str, str]:
+def _why_not(groups: Iterable[Group], gpus: Iterable[int], options: Options) -> dict[str, str]:
     hindrances = {
         mode: [why for gpu in sorted(gpus) if (why := options.hindrance(gpu, mode))]
         for mode in SUBSTRATES
     }
+    if len({group.key[0] for group in groups}) > 1:
+        for mode in _MODES.values():
+            hindrances[mode].append(
+                "mps lets jobs of one user at a time run, and these are of several"
+            )
     return {mode: found[0] for mode, found in hindrances.items() if found}
 
 
