@@ -31,10 +31,11 @@ def desk_of(options, specs, *, privacy="open"):
         loop.handle(
             ProcessAttached(now_ns=1, process_id=number, job_id=number, uid=uid, gpu=0, spec=spec)
         )
+    gpus = [Gpu(index=0, uuid=bytes(16))]
     return Desk(
         loop=loop,
         sessions=SimpleNamespace(commands={}, info={}),
-        inventory=SimpleNamespace(refresh=lambda: None, gpus=lambda: [Gpu(index=0, uuid=bytes(16))]),
+        inventory=SimpleNamespace(refresh=lambda: None, gpus=lambda: gpus),
         limits=Limits(identities=Identities()),
         privacy=privacy,
         runtime_dir=Path("/nowhere"),
