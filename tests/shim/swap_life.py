@@ -120,10 +120,10 @@ class Life:
         words.release()
 
     def capture(self) -> None:
-        """Begin a graph, or end it."""
+        """Begin a graph, now and then, or end it."""
         if self.captures.is_open:
             self.captures.end()
-        else:
+        elif self.rng.random() < 0.3:
             self.captures.begin()
 
     def move(self) -> None:
@@ -175,7 +175,7 @@ class Life:
         if self.rng.random() < 0.2:  # changes its mind on the way
             self.daemon.job.order(EVERYTHING)
             self.daemon.move(0)
-        if not waiting and not self.captures.holds_back and self.rng.random() < 0.15:
+        if not waiting and not self.captures.holds_back and self.rng.random() < 0.5:
             self.close_files()
         if waiting:
             self.bring_back()

@@ -8,7 +8,7 @@ from swap_soak import run
 pytest.importorskip("cuda.bindings")
 pytestmark = pytest.mark.slow
 
-SEQUENCES = 200  # 10,000 in `make soak`
+SEQUENCES = 300  # 10,000 in `make soak`
 FOUND = 3
 HAPPENS = (
     *("reached", "no host room", "refused", "waited", "launches", "killed", "left"),
