@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "berths.h"
+#include "capture.h"
 #include "driver.h"
 #include "session.h"
 #include "slots.h"
@@ -144,8 +145,10 @@ bool put_event(const Channel& channel, StreamSlot& slot, CUstream stream, uint64
 
 }  // namespace
 
-void register_pages(Channel& channel, uint32_t device) {
-  if (!channel.gate.lost() && current_context() != 0) have_pages(channel, wants_pages(device));
+void register_pages(Channel& channel, uint32_t index) {
+  if (index == kNoSlot || channel.observe || any_capture() || channel.gate.lost() || current_context() == 0)
+    return;
+  have_pages(channel, wants_pages(channel.streams[index].device.load(std::memory_order_relaxed)));
 }
 
 bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
@@ -172,9 +175,9 @@ bool poll_events(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
   shm::Slot& shared = channel.slots[index];
   bool outstanding = false;
+  make_current(slot.context.load(std::memory_order_relaxed));
   for (uint32_t i = 0; i < kPendingEvents; ++i) {
     if (!slot.event_value[i]) continue;
-    make_current(slot.context.load(std::memory_order_relaxed));
     if (g_driver.cuEventQuery(slot.events[i]) == CUDA_ERROR_NOT_READY) {
       outstanding = true;
       continue;

@@ -9,10 +9,10 @@ namespace tandem::shim {
 
 // Before anything is submitted: to have host memory registered may wait for the GPU, on which then nothing
 // runs that waits for the calling thread. Needs no slot to be owned.
-void register_pages(Channel& channel, uint32_t device);
+void register_pages(Channel& channel, uint32_t index);
 inline void prepare_markers(Channel& channel, uint32_t index) {
   if (__builtin_expect(channel.registered.load(std::memory_order_relaxed) == kNotTried, 0))
-    register_pages(channel, channel.streams[index].device.load(std::memory_order_relaxed));
+    register_pages(channel, index);
 }
 
 // Puts marker `value` into the slot's stream. False when the driver did not take it, or the daemon is lost.

@@ -175,8 +175,7 @@ Ticket prepare(Channel& found, const Submission& submission) {
     }
   }
   ticket.channel = channel;
-  if (ticket.slot != kNoSlot && !channel->observe && !any_capture())
-    prepare_markers(*channel, ticket.slot);
+  prepare_markers(*channel, ticket.slot);
   if (submission.measured) look_up_duration(*channel, submission, &ticket);
   if (submission.alone && is_windowed(*channel)) ticket.close_after = true;
   return ticket;

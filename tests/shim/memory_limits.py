@@ -28,11 +28,11 @@ def ok(result):
     return values[0] if values else None
 
 
-def physical():
+def physical(size=PIECE):
     prop = cu.CUmemAllocationProp()
     prop.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     prop.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    return cu.cuMemCreate(PIECE, prop, 0)
+    return cu.cuMemCreate(size, prop, 0)
 
 
 def shape(kind, depth):

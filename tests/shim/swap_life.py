@@ -16,7 +16,7 @@ from cuda.bindings import driver as cu
 from memory_limits import ok
 from swap_captures import Captures
 from swap_homes import Homes
-from swap_moves import BUMP, EVERYTHING, MIB, Daemon
+from swap_moves import BUMP, EVERYTHING, MIB, Daemon, here
 from swap_openers import Opener
 from swap_sharing import SMALLEST_ALONE, Sharing, random_content, random_part
 
@@ -24,8 +24,6 @@ STEPS = 12
 MOST_HELD = 6
 UNIT = 2 * MIB  # what pieces and slabs are made of
 WORD = 4
-PLACE = cu.CUmemLocation()
-PLACE.type, PLACE.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, 0
 
 
 class Life:
@@ -296,4 +294,4 @@ class Life:
 
 def is_mapped(address: int) -> bool:
     """Whether there is movable memory at the address now."""
-    return cu.cuMemGetAccess(PLACE, address)[0] == cu.CUresult.CUDA_SUCCESS
+    return cu.cuMemGetAccess(here(), address)[0] == cu.CUresult.CUDA_SUCCESS

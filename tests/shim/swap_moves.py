@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 from cuda.bindings import driver as cu
-from memory_limits import device_holds, ok
+from memory_limits import device_holds, ok, physical
 from shim_daemon import VIRTUAL, FakeDaemon
 
 MIB = 1 << 20
@@ -618,18 +618,12 @@ def freed_beside_a_capture_and_wanted(folder):
     """What was freed beside a capture makes room for what is allocated after it, of any kind."""
     Daemon(folder)
     size = int(ok(cu.cuDeviceTotalMem(0))) * 2 // 3
-    piece = cu.CUmemAllocationProp()
-    piece.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    piece.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     array = cu.CUDA_ARRAY_DESCRIPTOR()
     array.Width, array.Height, array.NumChannels = MIB // 16, size // MIB, 4
     array.Format = cu.CUarray_format.CU_AD_FORMAT_UNSIGNED_INT32
     kinds = {
         "linear": (lambda: cu.cuMemAlloc(size), cu.cuMemFree),
-        "physical": (
-            lambda: cu.cuMemCreate(size // (2 * MIB) * 2 * MIB, piece, 0),
-            cu.cuMemRelease,
-        ),
+        "physical": (lambda: physical(size // (2 * MIB) * 2 * MIB), cu.cuMemRelease),
         "array": (lambda: cu.cuArrayCreate(array), cu.cuArrayDestroy),
         "pool": (lambda: cu.cuMemAllocAsync(size, 0), lambda one: cu.cuMemFreeAsync(one, 0)),
     }

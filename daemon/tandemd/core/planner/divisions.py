@@ -27,7 +27,13 @@ from tandemd.core.model import Group, Job, Options, Split
 from tandemd.core.planner.exchange import EaseOf, resized
 from tandemd.core.planner.kept_plans import Kept, Measured, Tally
 from tandemd.core.planner.planner import Planner
-from tandemd.core.planner.planning import Outlook, how_to, outlook, why_undivided
+from tandemd.core.planner.planning import (
+    Outlook,
+    are_of_several_users,
+    how_to,
+    outlook,
+    why_undivided,
+)
 from tandemd.core.planner.plans import Part, Plan, Valued
 from tandemd.core.policy import Policy
 from tandemd.core.space.set_places import groups_asked
@@ -319,7 +325,7 @@ def why_not_beside(
 ) -> str:
     """Why all jobs of an island take turns whatever would be better; empty: they need not."""
     groups, mode = list(members), options.mode_of(gpus)
-    if len({group.key[0] for group in groups}) > 1:  # no mode helps
+    if are_of_several_users(groups):
         return "under mps only jobs of one user run side by side"
     if mode != "mps+green":
         return f"in mode {mode} a plan in space {how_to('space', mode)}"

@@ -91,12 +91,17 @@ def outlook(
     )
 
 
+def are_of_several_users(groups: Iterable[Group]) -> bool:
+    """Then no mode lets them run side by side: MPS serves one user at a time."""
+    return len({group.key[0] for group in groups}) > 1
+
+
 def _why_not(groups: Iterable[Group], gpus: Iterable[int], options: Options) -> dict[str, str]:
     hindrances = {
         mode: [why for gpu in sorted(gpus) if (why := options.hindrance(gpu, mode))]
         for mode in SUBSTRATES
     }
-    if len({group.key[0] for group in groups}) > 1:
+    if are_of_several_users(groups):
         for mode in _MODES.values():
             hindrances[mode].append(
                 "mps lets jobs of one user at a time run, and these are of several"
