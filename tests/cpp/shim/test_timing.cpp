@@ -2,6 +2,7 @@
 
 #include "check.h"
 #include "durations.h"
+#include "markers.h"
 #include "observe.h"
 #include "pages.h"
 #include "slots.h"
@@ -68,6 +69,39 @@ TEST(what_no_pair_was_free_for_is_measured_when_one_is) {
   }
 
   CHECK_EQ(unmeasured(), 0u);
+}
+
+// A driver asks for a context there; the helper has none of its own.
+TEST(the_helper_reads_times_and_markers_in_the_context_of_their_events) {
+  begin();
+  static CUcontext now, asked;
+  now = asked = nullptr;
+  g_driver.cuStreamWriteValue64_v2 = nullptr;  // markers by events
+  g_driver.cuCtxSetCurrent = [](CUcontext context) { return now = context, CUDA_SUCCESS; };
+  g_driver.cuEventElapsedTime = [](float* ms, CUevent, CUevent) {
+    return *ms = 0.02f, asked = now, CUDA_SUCCESS;
+  };
+  Channel* channel = make_channel();
+  launch(channel, kFunctions + 1);  // which no other test has measured
+
+  collect_timings();
+  CHECK_EQ(asked, reinterpret_cast<CUcontext>(g_context));
+
+  now = nullptr;
+  poll_events(*channel, 0);
+  CHECK_EQ(now, reinterpret_cast<CUcontext>(g_context));
+}
+
+TEST(host_memory_is_registered_before_anything_runs_and_once) {
+  begin();
+  Channel* channel = make_channel();
+  Submission submission;
+  submission.stream = 5;
+
+  prepare(*channel, submission);
+  CHECK_EQ(g_seen.registrations.load(), 1);
+  prepare(*channel, submission);
+  CHECK_EQ(g_seen.registrations.load(), 1);
 }
 
 TEST(a_function_whose_samples_failed_is_sampled_again) {
