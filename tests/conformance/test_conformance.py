@@ -117,7 +117,6 @@ def keeper() -> Iterator[Keeper]:
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
         with Keeper(Path(folder)) as found:
             yield found
-        assert found.held > found.attached // 2, "most bodies submit something"
 
 
 @pytest.mark.slow
@@ -125,7 +124,10 @@ def keeper() -> Iterator[Keeper]:
 def test_on_the_software_gpu_while_held(name, keeper, image, tmp_path, preloaded_forks):
     base = {**os.environ, "TEST_IMAGE": str(image), "TANDEM_RUNTIME_DIR": str(keeper.path.parent)}
     options = {"clock": "virtual", "profile": "tiny", "devices": devices_for(name)}
+    held_before = keeper.held
     preloaded_forks.run(name, softgpu.environment(base, folder=tmp_path, **options))
+    if name.startswith("kernels-"):
+        assert keeper.held > held_before, "each of these launches something"
 
 
 @pytest.fixture(scope="session")
