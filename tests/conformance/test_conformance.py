@@ -114,9 +114,8 @@ def preloaded_forks(tmp_path_factory) -> Iterator[Forks]:
 @pytest.fixture(scope="session")
 def keeper() -> Iterator[Keeper]:
     # pytest's own folders have names too long for a socket.
-    with tempfile.TemporaryDirectory(prefix="tandem-") as folder:
-        with Keeper(Path(folder)) as found:
-            yield found
+    with tempfile.TemporaryDirectory(prefix="tandem-") as folder, Keeper(Path(folder)) as found:
+        yield found
 
 
 @pytest.mark.slow
