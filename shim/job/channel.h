@@ -44,6 +44,7 @@ struct StreamSlot {
   std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
   std::atomic<uint64_t> last_wait_ns;  // when something that may wait for others was put into it
   std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment
+  std::atomic<uint64_t> user;  // who last added to it: thread << 32 | number of its call << 1 | inside still
   std::atomic<bool> ending;  // the program destroys it: no driver call with it begins any more
   // Try-lock of whoever issues a marker, retires the slot or reads its events. Destroyers wait for it,
   // for a bounded time; all others go away.
@@ -54,6 +55,9 @@ struct StreamSlot {
   CUdeviceptr done_address;
   CUevent events[kPendingEvents];  // fallback: event i carries marker event_value[i]
   uint64_t event_value[kPendingEvents];
+  // The helper's, see inside.h:
+  uint64_t user_seen;
+  bool is_kept;
 };
 
 struct Channel {

@@ -16,6 +16,7 @@
 #include "descriptor.h"
 #include "driver.h"
 #include "guard.h"
+#include "inside.h"
 #include "line.h"
 #include "markers.h"
 #include "mover.h"
@@ -98,8 +99,13 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
     round->in_full_swing = true;
     return;
   }
+  const uint64_t context = own.context.load(std::memory_order_relaxed);
+  if (is_anyone_inside(own) || is_anyone_kept(channel, context)) {
+    round->at_least(Load::kOpen);
+    return;
+  }
   round->only_looked = false;
-  make_current(own.context.load(std::memory_order_relaxed));
+  make_current(context);
   if (stream == kLegacyStream && others_went_on(channel, index)) {
     settle_if_done(channel, index);
     round->at_least(is_latency_class(channel) ? Load::kOpen : Load::kDraining);
@@ -183,6 +189,7 @@ Round look_after(Channel& channel) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) forget_open(channel, i, &round);
     return round;
   }
+  look_who_is_kept(channel);
   if (const InDriver in_driver; in_driver) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) look_after_slot(channel, i, now_ns, &round);
     if (collect_timings()) round.at_least(Load::kDraining);

@@ -20,6 +20,7 @@ struct ThreadState {
   uint32_t ring_of = 0;  // Channel::attachment
   uint32_t tid = 0;
   uint32_t launches = 0;  // picks the rare timing samples
+  uint32_t calls = 0;     // that added to a stream
   bool in_request = false;
   Pass pass;
   shm::Refusal refused_by = shm::Refusal::kDevice;  // of the attempt to take memory it makes

@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "durations.h"
 #include "faults.h"
+#include "inside.h"
 #include "mutex.h"
 #include "relaxed.h"
 #include "sets.h"
@@ -377,10 +378,10 @@ bool is_there(const Row& row, uint32_t word) {
 }
 
 // Likewise, after having it go there. One that captures is nowhere but home, and is not waited for.
-bool look_after_row(Row& row, uint32_t word) {
+bool look_after_row(Row& row, uint32_t word, bool may_add) {
   if (!may_go(row)) return true;
   if (is_there(row, word)) return true;
-  if (!row.lock.try_lock()) return false;  // somebody submits, and sees to it
+  if (!may_add || !row.lock.try_lock()) return false;  // somebody submits, and sees to it
   const bool is_bound = is_bound_home(row);
   if (!is_bound && row.seen.load(std::memory_order_relaxed) != word) follow(row);
   const InContext home(row.context);
@@ -501,7 +502,8 @@ bool look_after(Channel& channel) {
   uint32_t following = 0, counts[shm::kStayReasonCount] = {};
   bool are_all_there = true;
   each_row([&](Row& row) {
-    are_all_there &= word == 0 || look_after_row(row, word);
+    const bool may_add = !is_anyone_kept(channel, reinterpret_cast<uint64_t>(row.context));
+    are_all_there &= word == 0 || look_after_row(row, word, may_add);
     const uint32_t stays = row.stays.load(std::memory_order_relaxed);
     if (stays == 0) ++following;
     else ++counts[stays - 1];

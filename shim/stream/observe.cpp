@@ -6,6 +6,7 @@
 #include "context_numbers.h"
 #include "driver.h"
 #include "faults.h"
+#include "inside.h"
 #include "markers.h"
 #include "memory.h"
 #include "presence.h"
@@ -72,6 +73,7 @@ shm::Record sync(Channel& channel, const WaitTarget& target) {
 }  // namespace
 
 void before_block(Channel& channel) { close_open_segments(channel); }
+void before_query(Channel& channel) { close_own_segments(channel); }
 
 void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks,
                 CUresult result) {
@@ -150,7 +152,11 @@ void retire_stream(CUstream stream) {
     StreamSlot& slot = channel->streams[i];
     if (slot.stream.load(std::memory_order_acquire) != handle) continue;
     const bool owned = own_to_end(slot);
-    if (owned && !channel->observe) close_owned_segment(*channel, i);  // its work outlives the stream
+    // Its work outlives the stream.
+    if (owned && !channel->observe &&
+        !others_are_inside(*channel, slot.context.load(std::memory_order_relaxed))) {
+      close_owned_segment(*channel, i);
+    }
     retire(*channel, i);
     slot.ending.store(false, std::memory_order_relaxed);
     if (owned) disown(slot);

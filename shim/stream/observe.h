@@ -8,6 +8,7 @@
 
 #include "capture.h"
 #include "channel.h"
+#include "inside.h"
 #include "session.h"
 #include "shm_layout.h"
 #include "slots.h"
@@ -15,8 +16,10 @@
 
 namespace tandem::shim {
 
-// The caller is about to block or to ask: closes what is open, so that its end will be seen.
+// The caller is about to block: closes what is open, so that its end will be seen.
 void before_block(Channel& channel);
+// It is about to ask, which many do in a loop: only what it submitted itself.
+void before_query(Channel& channel);
 
 // What the host waits for, or asks about.
 struct WaitTarget {
@@ -68,7 +71,7 @@ template <class Real>
 CUresult observed_query(const WaitTarget& target, Real real) {
   Channel* channel = managed_channel();
   if (!channel) return real();
-  before_block(*channel);
+  before_query(*channel);
   const CUresult result = real();
   if (result == CUDA_SUCCESS) after_query(*channel, target);
   return result;
@@ -100,8 +103,9 @@ CUresult observed_context_wait(CUcontext context, Real real) {
 // happened and is not recorded: no more than launches are.
 template <class Real>
 CUresult ordered(shm::RecordKind kind, uint64_t stream, uint64_t object, Real real) {
-  const CUresult result = real();
   Channel* channel = g_channel.load(std::memory_order_acquire);
+  const Inside inside(channel, channel ? find_slot(*channel, stream) : kNoSlot);
+  const CUresult result = real();
   if (!channel || result != CUDA_SUCCESS) return result;
   if (any_capture() && stream != kLegacyStream && is_capturing(as_stream(stream))) return result;
   record_order(*channel, kind, stream, object);

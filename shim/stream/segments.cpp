@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "driver.h"
 #include "faults.h"
+#include "inside.h"
 #include "markers.h"
 #include "relaxed.h"
 #include "slots.h"
@@ -81,6 +82,20 @@ void mark(Channel& channel, uint32_t index) {
   record_segment(channel, index, value, est_ns);
 }
 
+template <class Which>
+void close_each(Channel& channel, Which which) {
+  if (channel.observe) return;
+  const uint32_t end = slot_end(channel);
+  for (uint32_t i = 0; i < end; ++i) {
+    const StreamSlot& slot = channel.streams[i];
+    if (channel.slots[i].open.load(std::memory_order_relaxed) == 0 || !which(slot) ||
+        others_are_inside(channel, slot.context.load(std::memory_order_relaxed))) {
+      continue;
+    }
+    close_segment(channel, i);
+  }
+}
+
 }  // namespace
 
 bool others_went_on(const Channel& channel, uint32_t index) {
@@ -93,6 +108,7 @@ bool others_went_on(const Channel& channel, uint32_t index) {
         other.context.load(std::memory_order_relaxed) != context) {
       continue;
     }
+    if (is_anyone_inside(other) && !is_used_by_me(other)) return true;  // it may have been added already
     // Whether a wait is over is not known.
     if (other.last_wait_ns.load(std::memory_order_relaxed) >= last) return true;
     const shm::Slot& slot = channel.slots[i];
@@ -127,10 +143,9 @@ void close_owned_segment(Channel& channel, uint32_t index) {
 }
 
 void close_open_segments(Channel& channel) {
-  if (channel.observe) return;
-  const uint32_t end = slot_end(channel);
-  for (uint32_t i = 0; i < end; ++i) close_segment(channel, i);
+  close_each(channel, [](const StreamSlot&) { return true; });
 }
+void close_own_segments(Channel& channel) { close_each(channel, is_used_by_me); }
 
 void snapshot_open(const Channel& channel, uint64_t* open) {
   for (uint32_t i = 0; i < slot_end(channel); ++i)

@@ -44,8 +44,10 @@ bool others_went_on(const Channel& channel, uint32_t index);
 // context is current. For the helper: to ask is forbidden to most while something captures.
 void settle_if_done(Channel& channel, uint32_t index);
 
-// Before the caller blocks or asks: what is open everywhere, so that its completion will be seen.
+// Before the caller blocks: what is open everywhere, so that its completion will be seen. Before it asks: what
+// it submitted itself. What is left, also where others are inside the driver, is the helper's, a little later.
 void close_open_segments(Channel& channel);
+void close_own_segments(Channel& channel);
 
 // The context was just synchronised: what it had open before (`open_before`, one a slot) has ended.
 void settle_context(Channel& channel, uint64_t context, const uint64_t* open_before);

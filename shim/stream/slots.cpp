@@ -180,6 +180,10 @@ uint32_t look_up_slot(Channel& channel, uint64_t stream) {
   return index;
 }
 
+uint32_t find_slot(const Channel& channel, uint64_t stream) {
+  return find(channel, stream, is_default_stream(stream) ? current_context() : 0);
+}
+
 uint32_t slot_beside(Channel& channel, uint64_t stream) {
   const uint64_t context = is_default_stream(stream) ? current_context() : 0;
   if (is_default_stream(stream) && !context) return kNoSlot;

@@ -32,7 +32,9 @@ void make_current(uint64_t context);
 // The calling thread's slot for `stream` (normalised); kNoSlot when all are taken, when there is no
 // context, or when another thread is making one right now.
 uint32_t look_up_slot(Channel& channel, uint64_t stream);
-// The same, and leaves alone which slot the thread's next submission looks at first.
+// The one that there is, else kNoSlot.
+uint32_t find_slot(const Channel& channel, uint64_t stream);
+// As the first, and leaves alone which slot the thread's next submission looks at first.
 uint32_t slot_beside(Channel& channel, uint64_t stream);
 inline uint32_t slot_of(Channel& channel, uint64_t stream) {
   // Nearly always that of the thread's last submission. A default stream is one of the current

@@ -4,6 +4,7 @@
 #include "durations.h"
 #include "faults.h"
 #include "helper.h"
+#include "inside.h"
 #include "markers.h"
 #include "observe.h"
 #include "presence.h"
@@ -47,6 +48,7 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
     return;
   }
   const StreamSlot& slot = channel.streams[ticket->slot];
+  const Inside inside(&channel, ticket->slot);
   ticket->timing = begin_timing(slot.context.load(std::memory_order_relaxed),
                                 slot.device.load(std::memory_order_relaxed),
                                 as_stream(submission.stream), duration);

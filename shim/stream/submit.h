@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "channel.h"
+#include "inside.h"
 #include "sampling.h"
 #include "session.h"
 #include "shm_layout.h"
@@ -58,6 +59,8 @@ CUresult submit(const Submission& submission, Real real) {
   // Not before the gate: no memory could be moved while a thread waits there. A node of a graph touches
   // none.
   const swap::Use use(ticket.channel || !channel);
+  // Behind every wait of ours. Who waits for the GPU by intent is kept by no queue.
+  const Inside inside(submission.blocks_caller ? nullptr : ticket.channel, ticket.slot);
   const CUresult result = real();
   if (ticket.channel) finish(ticket, submission, result == CUDA_SUCCESS);
   return result;
@@ -69,6 +72,7 @@ CUresult submit_launch(Submission& submission, const LaunchArguments& launch, Re
   Channel* channel = managed_channel();
   const Ticket ticket = channel ? prepare(*channel, submission) : Ticket{};
   const swap::Use use(ticket.channel || !channel);
+  const Inside inside(ticket.channel, ticket.slot);
   const CUresult result = real();
   if (!ticket.channel) return result;
   if (__builtin_expect(is_sampling(*ticket.channel), 0) && result == CUDA_SUCCESS) {

@@ -12,6 +12,7 @@
 #include "bias.h"
 #include "check.h"
 #include "durations.h"
+#include "inside.h"
 #include "pages.h"
 #include "sets.h"
 #include "streams.h"
@@ -210,6 +211,26 @@ TEST(told_where_it_was_once_more_it_is_there_when_it_has_left_where_it_was_meanw
   g_model->is_slow = false;
   partition::look_after(*process.channel);
   CHECK_EQ(in_turn.load(), 3u);
+}
+
+TEST(the_helper_sends_no_stream_elsewhere_while_a_thread_is_kept_in_the_driver_with_its_context) {
+  Process process(groups(0, 4));
+  const CUstream stream = process.stream();
+  submit(stream);
+  process.tell(groups(8, 2));
+  const std::atomic<uint32_t>& in_turn = process.channel->state->sets.in_turn;
+  process.channel->streams[0].context = 0x1000;
+  process.channel->gate.slot_end = 1;
+  {
+    const Inside inside(process.channel, 0);
+    for (int round = 0; round < 2; ++round) look_who_is_kept(*process.channel);
+
+    partition::look_after(*process.channel);
+    CHECK_EQ(in_turn.load(), 0u);
+  }
+  look_who_is_kept(*process.channel);
+  partition::look_after(*process.channel);
+  CHECK_EQ(in_turn.load(), 2u);
 }
 
 TEST(told_where_it_was_once_more_before_it_went_it_is_there) {

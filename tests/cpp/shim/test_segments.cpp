@@ -6,6 +6,7 @@
 #include "durations.h"
 #include "ends.h"
 #include "helper.h"
+#include "inside.h"
 #include "markers.h"
 #include "observe.h"
 #include "pages.h"
@@ -73,6 +74,107 @@ TEST(a_caller_that_blocks_finds_its_work_marked) {
   before_block(*channel);
   CHECK_EQ(channel->slots[0].open.load(), 0u);
   CHECK(all_idle(*channel));
+}
+
+namespace {
+
+Submission memset_in(uint64_t stream) {
+  Submission submission;
+  submission.kind = shm::RecordKind::kMemset;
+  submission.stream = stream;
+  submission.bytes = 4;
+  return submission;
+}
+
+// While the thread is in the driver for it, `meanwhile` happens.
+template <class Meanwhile>
+void add(const Submission& submission, Meanwhile meanwhile) {
+  submit(submission, [&] { return meanwhile(), CUDA_SUCCESS; });
+}
+template <class Meanwhile>
+void add_to(uint64_t stream, Meanwhile meanwhile) {
+  add(memset_in(stream), meanwhile);
+}
+void add_to(uint64_t stream) { add_to(stream, [] {}); }
+void on_another_thread(void (*act)()) { std::thread(act).join(); }
+
+}  // namespace
+
+TEST(who_asks_marks_what_it_submitted_itself_and_who_waits_all_there_is) {
+  make_driver();
+  Channel* channel = g_channel = make_channel();
+  add_to(5);
+  on_another_thread([] { add_to(6); });
+  before_query(*channel);
+  CHECK_EQ(channel->slots[0].open.load(), 0u);
+  CHECK_EQ(channel->slots[1].open.load(), 1u);
+  before_block(*channel);
+  CHECK_EQ(channel->slots[1].open.load(), 0u);
+  g_channel = nullptr;
+}
+
+TEST(nobody_marks_what_is_in_a_context_while_another_thread_is_in_the_driver_with_it) {
+  make_driver();
+  Channel* channel = g_channel = make_channel();
+  add_to(5);
+  add_to(6, [] {
+    on_another_thread([] {
+      before_query(*g_channel);
+      before_block(*g_channel);
+      retire_stream(as_stream(5));
+      CHECK_EQ(g_channel.load()->slots[0].open.load(), 1u);
+    });
+  });
+  before_block(*channel);
+  CHECK_EQ(channel->slots[1].open.load(), 0u);
+  g_channel = nullptr;
+}
+
+TEST(what_is_in_another_context_is_marked_meanwhile) {
+  make_driver();
+  g_channel = make_channel();
+  add_to(5);
+  g_channel.load()->streams[0].green = true;  // of which any thread may mark what is in it
+  g_channel.load()->streams[0].context = 0x9000;
+  add_to(6, [] {
+    on_another_thread([] {
+      before_block(*g_channel);
+      CHECK_EQ(g_channel.load()->slots[0].open.load(), 0u);
+    });
+  });
+  g_channel = nullptr;
+}
+
+TEST(a_thread_is_kept_that_is_in_the_same_call_as_a_round_before) {
+  make_driver();
+  g_channel = make_channel();
+  const auto round_finds_one = [] {
+    look_who_is_kept(*g_channel);
+    return is_anyone_kept(*g_channel, 0x1000);
+  };
+  for (int call = 0; call < 2; ++call) {
+    add_to(5, [&] {
+      CHECK(is_anyone_inside(g_channel.load()->streams[0]));
+      CHECK(!round_finds_one());
+    });
+  }
+  add_to(5, [&] {
+    CHECK(!round_finds_one());
+    CHECK(round_finds_one());
+    CHECK(!is_anyone_kept(*g_channel, 0x9000));
+  });
+  CHECK(!is_anyone_inside(g_channel.load()->streams[0]));
+  CHECK(!round_finds_one());
+  g_channel = nullptr;
+}
+
+TEST(who_has_the_gpus_answer_to_wait_for_is_kept_by_no_queue) {
+  make_driver();
+  g_channel = make_channel();
+  Submission waited_for = memset_in(5);
+  waited_for.blocks_caller = true;
+  add(waited_for, [] { CHECK(!is_anyone_inside(g_channel.load()->streams[0])); });
+  g_channel = nullptr;
 }
 
 TEST(without_registered_memory_events_carry_the_markers) {
@@ -250,6 +352,16 @@ TEST(no_marker_goes_into_the_legacy_stream_while_a_blocking_stream_that_went_on_
   run(channel, launch(0xd00, kLegacyStream));  // which waits for stream 5 itself
   before_block(*channel);
   CHECK_EQ(channel->slots[0].open.load(), 0u);
+}
+
+TEST(nor_while_another_thread_is_in_the_driver_with_one_and_may_have_added_to_it_already) {
+  make_driver();
+  g_channel = make_channel_with_open_legacy_work();
+  add_to(5, [] {
+    CHECK(!others_went_on(*g_channel, 0));
+    on_another_thread([] { CHECK(others_went_on(*g_channel, 0)); });
+  });
+  g_channel = nullptr;
 }
 
 TEST(nor_after_a_blocking_stream_may_have_begun_to_wait_until_the_driver_says_that_all_has_ended) {

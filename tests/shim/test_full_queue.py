@@ -1,0 +1,97 @@
+"""A thread that the driver keeps because its queue is full, on the software GPU."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shim_daemon import Attached, FakeDaemon
+from shim_support import ROOT
+
+from tandem import softgpu
+
+ROUNDS_NS = 20_000_000  # in which the helper comes some hundred times
+
+# One thread fills the queue of the context, behind a value that main writes only after it asked for
+# something else. Main asks until the other has long been where it is.
+PROGRAM = """
+import ctypes, sys, threading
+from cuda.bindings import driver as cu
+from gpu import Gpu, ok
+MEMSETS, LONG = 100, 2000
+gpu = Gpu()
+word, page = gpu.word(0), ok(cu.cuMemHostAlloc(4, 0))
+first, second = (ok(cu.cuStreamCreate(1)) for _ in range(2))
+ok(cu.cuMemsetD32Async(gpu.word(0), 1, 1, second))
+ok(cu.cuStreamSynchronize(second))
+flag, done = ctypes.c_uint32.from_address(page), []
+flag.value = 0
+def fill():
+    ok(cu.cuCtxSetCurrent(gpu.context))
+    ok(cu.cuStreamWaitValue32(first, page, 1, 0))
+    for i in range(MEMSETS):  # many in a segment
+        ok(cu.cuMemsetD32Async(word, i, 1, first))
+        done.append(i)
+print("ready", flush=True)
+sys.stdin.readline()
+thread = threading.Thread(target=fill)
+thread.start()
+seen = unmoved = 0
+while unmoved < LONG:
+    ok(cu.cuStreamQuery(second))
+    unmoved = unmoved + 1 if 0 < len(done) == seen else 0
+    seen = len(done)
+print("full" if seen < MEMSETS else "it fits", flush=True)
+sys.stdin.readline()
+ok(cu.cuStreamQuery(second))
+flag.value = 1
+thread.join()
+ok(cu.cuCtxSynchronize())
+print(gpu.read(word), flush=True)
+"""
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    listening = FakeDaemon(tmp_path)
+    yield listening
+    listening.close()
+
+
+def wait_for_rounds(taken: Attached) -> None:
+    """Wait until the helper has come often since now; never, where it is kept in the driver."""
+    began_ns = taken.snapshot().helper_tick_ns
+    while taken.snapshot().helper_tick_ns < began_ns + ROUNDS_NS:
+        pass
+
+
+@pytest.mark.parametrize("markers", ["write", "event"])
+def test_neither_who_asks_nor_the_helper_is_kept_where_another_thread_is(
+    markers: str, image: Path, shim_library: Path, daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    device = tmp_path / "gpu"
+    device.mkdir()
+    env = softgpu.environment(folder=device, clock="real", profile="tiny") | {
+        "LD_PRELOAD": str(ROOT / shim_library),
+        "TANDEM_RUNTIME_DIR": str(tmp_path),
+        "TANDEM_MARKERS": markers,
+        "TANDEM_SOFTGPU_QUEUE": "32",
+        "TEST_IMAGE": str(image),
+        "PYTHONPATH": os.pathsep.join(str(ROOT / "tests" / p) for p in ("conformance", "shim")),
+    }
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], env=env, text=True, bufsize=1, **pipes
+    ) as job:
+        taken = daemon.attach()
+        assert job.stdout.readline() == "ready\n"
+        job.stdin.write("\n")
+        assert job.stdout.readline() == "full\n"
+
+        wait_for_rounds(taken)
+
+        rest, _ = job.communicate("\n", timeout=20)
+        assert rest == "[99]\n"
+        assert job.returncode == 0
