@@ -28,7 +28,7 @@ struct Pool {
   uint64_t bytes;
   uint64_t number;  // 0 = of an earlier connection
   bool tried_to_pin;
-  bool pinned;
+  uint64_t pinned_bytes;  // from its beginning on
   File file;
 };
 constexpr uint64_t kGuardBytes = 4096;
@@ -46,15 +46,15 @@ bool is_as_long_as(int fd, uint64_t bytes) {
          file_status(fd, &about) && static_cast<uint64_t>(about.st_size) >= bytes;
 }
 
-// Addresses for so much in whole units, where huge pages want to begin. A page more, that nothing can be
-// in: two pools are pinned apart, so no home may lie across them.
+// Addresses for so much, from a multiple of kPinBytes on. A page more, that nothing can be in: two pools are
+// pinned apart, so no home may lie across them.
 void* reserve(uint64_t bytes) {
-  const uint64_t all = bytes + kGuardBytes + shm::kSwapUnit;
+  const uint64_t all = bytes + kGuardBytes + kPinBytes;
   void* const got =
       mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (got == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<uint64_t>(got);
-  const uint64_t at = (begin + shm::kSwapUnit - 1) / shm::kSwapUnit * shm::kSwapUnit;
+  const uint64_t at = (begin + kPinBytes - 1) / kPinBytes * kPinBytes;
   if (at != begin) munmap(got, at - begin);
   if (const uint64_t left = begin + all - (at + bytes + kGuardBytes))
     munmap(reinterpret_cast<void*>(at + bytes + kGuardBytes), left);
@@ -121,11 +121,30 @@ Pool* pool_that_is(const Pool& known) {
   return found;
 }
 
+// How much could be.
+uint64_t pin(const Pool& pool) {
+  const auto at = reinterpret_cast<uint64_t>(pool.at);
+  uint64_t pinned = 0;
+  while (pinned < pool.bytes) {
+    const uint64_t bytes = pinned_at_once(at + pinned, pool.bytes - pinned);
+    if (g_driver.cuMemHostRegister_v2(reinterpret_cast<void*>(at + pinned), bytes,
+                                      CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
+      break;
+    }
+    pinned += bytes;
+  }
+  return pinned;
+}
+
+// False: some of it is pinned still.
 bool unpin(const Pool& pool) {
-  if (!pool.pinned || !g_driver.cuMemHostUnregister) return true;
-  const CUresult result = g_driver.cuMemHostUnregister(pool.at);
-  // The context that had pinned it may be gone.
-  return result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (!g_driver.cuMemHostUnregister) return true;
+  for (uint64_t from = 0; from < pool.pinned_bytes; from += kPinBytes) {
+    const CUresult result = g_driver.cuMemHostUnregister(static_cast<char*>(pool.at) + from);
+    // The context that had pinned it may be gone, or this was tried before.
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -142,7 +161,7 @@ void add_pool(int fd, uint64_t bytes) {
   const HoldsMutex lock(&g_lock);
   ++g_counted;
   if (!at) return;
-  if (g_pools.push({at, bytes, g_counted, false, false, {}})) g_runs.add(reinterpret_cast<uint64_t>(at), bytes);
+  if (g_pools.push({at, bytes, g_counted, false, 0, {}})) g_runs.add(reinterpret_cast<uint64_t>(at), bytes);
 }
 
 void pin_pools() {
@@ -155,10 +174,9 @@ void pin_pools() {
       g_pools[i].tried_to_pin = true;  // where it fails it would fail again
     }
     if (pool.tried_to_pin || !g_driver.cuMemHostRegister_v2) continue;
-    const bool pinned = g_driver.cuMemHostRegister_v2(pool.at, pool.bytes,
-                                                      CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+    const uint64_t pinned_bytes = pin(pool);
     const HoldsMutex lock(&g_lock);  // the mover alone takes pools away
-    g_pools[i].pinned = pinned;
+    g_pools[i].pinned_bytes = pinned_bytes;
   }
 }
 
@@ -178,7 +196,7 @@ bool move_pool_to_file(uint64_t number, int fd) {
   }
   const HoldsMutex lock(&g_lock);
   Pool* const pool = pool_that_is(moved);
-  pool->pinned = false;
+  pool->pinned_bytes = 0;
   const bool closed = g_runs.close(reinterpret_cast<uint64_t>(pool->at), pool->bytes);
   if (!closed) {
     close(fd);

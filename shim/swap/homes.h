@@ -15,6 +15,14 @@ void add_pool(int fd, uint64_t bytes);
 
 // Pins what has come since, in the current context. Memory that cannot be pinned is only slower. Mover.
 void pin_pools();
+// So much at once: while a driver pins, at a second or less for a GiB, it keeps other processes out of some of
+// its calls, and Linux 6.11 to 6.13 pin no more than 2 GiB at once. Pools begin at multiples of it.
+inline constexpr uint64_t kPinBytes = 64 << 20;
+// How much from `at` on, of `bytes`, was pinned at once: no copy may lie across two.
+inline uint64_t pinned_at_once(uint64_t at, uint64_t bytes) {
+  const uint64_t left = kPinBytes - at % kPinBytes;
+  return bytes < left ? bytes : left;
+}
 
 // The file has what is in the pool with that number: its memory goes, and what lies there is read from the
 // file from now on. In a context of the homes. Takes the descriptor; false: nothing has changed. Mover.

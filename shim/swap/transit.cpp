@@ -42,6 +42,18 @@ bool find_contexts() {
   return true;
 }
 
+// Copies a part, by what of it was pinned at once: where that begins in it, and its bytes.
+template <class CopySome>
+CUresult each_pinned(const Part& part, CopySome copy) {
+  uint64_t bytes = 0;
+  for (uint64_t from = 0; from < part.bytes; from += bytes) {
+    bytes = pinned_at_once(part.at + from, part.bytes - from);
+    const CUresult result = copy(from, bytes);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 bool Transit::wait_for_all_work() {
@@ -106,8 +118,9 @@ CUresult Transit::copy_out(const Piece& piece) {
   Part part{};
   for (uint32_t home = piece.home; home; at += part.bytes) {
     home = look_at_home(home, &part);
-    const CUresult result =
-        g_driver.cuMemcpyDtoHAsync_v2(as_pointer(part.at), at, part.bytes, stream_);
+    const CUresult result = each_pinned(part, [&](uint64_t from, uint64_t bytes) {
+      return g_driver.cuMemcpyDtoHAsync_v2(as_pointer(part.at + from), at + from, bytes, stream_);
+    });
     if (result != CUDA_SUCCESS) return undo_copies(result);
   }
   return CUDA_SUCCESS;
@@ -118,14 +131,15 @@ CUresult Transit::copy_in(const Piece& piece, Read* read) {
   Part part{};
   for (uint32_t home = piece.home; home; at += part.bytes) {
     home = look_at_home(home, &part);
-    const void* from = as_pointer(part.at);
     if (part.is_in_file) {
       char* const place = staging_.at((first_ + count_) % kDepth, at - piece.at);
       *read = place ? Staging::read(part, place) : Read::kLater;
       if (*read != Read::kDone) return undo_copies(CUDA_ERROR_UNKNOWN);
-      from = place;
+      part.at = reinterpret_cast<uint64_t>(place);
     }
-    const CUresult result = g_driver.cuMemcpyHtoDAsync_v2(at, from, part.bytes, stream_);
+    const CUresult result = each_pinned(part, [&](uint64_t from, uint64_t bytes) {
+      return g_driver.cuMemcpyHtoDAsync_v2(at + from, as_pointer(part.at + from), bytes, stream_);
+    });
     if (result != CUDA_SUCCESS) return undo_copies(result);
   }
   return CUDA_SUCCESS;

@@ -2,9 +2,11 @@
 // memory is there, then each line of stdin has the action done once more.
 //
 //   vmm_copies IMAGE copies KIND BYTES     KIND: hostalloc memfd memfd_huge memfd_hugetlb
-//   vmm_copies IMAGE register BYTES        of a memfd
+//   vmm_copies IMAGE register BYTES PIECE  of a memfd, so much at once
 //   vmm_copies IMAGE hostalloc BYTES
 //   vmm_copies IMAGE move BYTES            every other line checks what was moved
+#include <functional>
+
 #include "chunks.h"
 #include "host_memory.h"
 #include "pattern.h"
@@ -118,20 +120,38 @@ int copies(const std::string& kind, size_t bytes) {
   return 0;
 }
 
-int registrations(size_t bytes) {
+// Of the last piece that was asked for.
+CUresult each_piece(size_t bytes, size_t piece, const std::function<CUresult(size_t, size_t)>& act) {
+  CUresult result = CUDA_SUCCESS;
+  for (size_t at = 0; at < bytes && result == CUDA_SUCCESS; at += piece)
+    result = act(at, std::min(piece, bytes - at));
+  return result;
+}
+
+int registrations(size_t bytes, size_t piece) {
+  constexpr size_t kAcross = 8192;
   std::string error;
   char* const at = sealed_memory(bytes, 0, false, &error);
+  CUdeviceptr device = 0;
+  check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&device, kAcross), "cuMemAlloc");
   Json about = event("ready");
   if (at == nullptr) about.add("error", error);
   about.add("bytes", (uint64_t)bytes).print();
   while (at != nullptr && next_order()) {
     Json found = event("result");
     uint64_t start_ns = now_ns();
-    found.add("register", name_of(register_host(at, bytes)));
+    found.add("register", name_of(each_piece(bytes, piece, [&](size_t from, size_t size) {
+      return register_host(at + from, size);
+    })));
     found.add("register_ms", us_since(start_ns) / 1e3);
+    if (piece < bytes) {
+      char* const across = at + piece - kAcross / 2;
+      found.add("copy_across", name_of(DRIVER(cuMemcpyHtoD_v2, "cuMemcpyHtoD")(device, across, kAcross)));
+    }
     start_ns = now_ns();
-    found.add("unregister",
-              name_of(DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(at)));
+    found.add("unregister", name_of(each_piece(bytes, piece, [&](size_t from, size_t) {
+      return DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(at + from);
+    })));
     found.add("unregister_ms", us_since(start_ns) / 1e3).print();
   }
   return 0;
@@ -241,10 +261,11 @@ int main(int argc, char** argv) {
   if (argc < 4) return 2;
   const CUmodule module = make_module(argv[1]);
   const std::string action = argv[2];
-  const size_t bytes = strtoull(argv[argc - 1], nullptr, 10);
-  if (action == "copies" && argc == 5) return copies(argv[3], bytes);
-  if (action == "register") return registrations(bytes);
-  if (action == "hostalloc") return host_allocations(bytes);
-  if (action == "move") return moves(module, bytes);
+  const size_t last = strtoull(argv[argc - 1], nullptr, 10);
+  if (action == "copies" && argc == 5) return copies(argv[3], last);
+  if (action == "register" && argc == 5)
+    return registrations(strtoull(argv[3], nullptr, 10), last);
+  if (action == "hostalloc") return host_allocations(last);
+  if (action == "move") return moves(module, last);
   return 2;
 }

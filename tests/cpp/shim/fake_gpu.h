@@ -50,6 +50,8 @@ struct Gpu {
   std::map<CUmemGenericAllocationHandle, Physical> physical;
   std::map<CUdeviceptr, uint64_t> reserved;
   std::map<CUdeviceptr, Mapping> mapped;
+  std::map<uint64_t, uint64_t> pinned;  // bytes of host memory from an address on
+  size_t most_pinned = SIZE_MAX;
   std::vector<Copy> copies;
   Times times;
   CUmemGenericAllocationHandle next = 1;
@@ -106,6 +108,15 @@ inline bool is_on_its_way(CUdeviceptr at, uint64_t bytes) {
   const auto touches = [&](const void* other) { return other >= begin && other < begin + bytes; };
   return std::any_of(g_gpu.copies.begin(), g_gpu.copies.end(),
                      [&](const Copy& copy) { return touches(copy.to) || touches(copy.from); });
+}
+
+// Of a copy. What lies across two registrations is refused by drivers.
+inline bool is_pinned_at_once_or_not(const void* at, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uint64_t>(at);
+  const auto after = g_gpu.pinned.lower_bound(begin + bytes);
+  if (after == g_gpu.pinned.begin()) return true;
+  const auto& [base, pinned] = *std::prev(after);
+  return base + pinned <= begin || (base <= begin && begin + bytes <= base + pinned);
 }
 
 using Guard = std::lock_guard<std::mutex>;
@@ -244,20 +255,31 @@ inline void make_work() {
     return *out = reinterpret_cast<CUevent>(1), fails() ? kFault : CUDA_SUCCESS;
   };
   g_driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
-  g_driver.cuMemHostUnregister = [](void*) {
+  g_driver.cuMemHostRegister_v2 = [](void* at, size_t bytes, unsigned) {
     const Guard guard(g_gpu.lock);
-    return fails() ? kFault : CUDA_SUCCESS;
+    ++pages::g_seen.registrations;
+    if (pages::g_seen.refuse_register) return CUDA_ERROR_NOT_SUPPORTED;
+    if (g_gpu.pinned.size() == g_gpu.most_pinned) return CUDA_ERROR_OUT_OF_MEMORY;
+    g_gpu.pinned[reinterpret_cast<uint64_t>(at)] = bytes;
+    return CUDA_SUCCESS;
+  };
+  g_driver.cuMemHostUnregister = [](void* at) {
+    const Guard guard(g_gpu.lock);
+    if (fails()) return kFault;
+    return g_gpu.pinned.erase(reinterpret_cast<uint64_t>(at))
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   };
   g_driver.cuMemcpyDtoHAsync_v2 = [](void* to, CUdeviceptr from, size_t bytes, CUstream) {
     const Guard guard(g_gpu.lock);
-    CHECK(is_mapped(from, bytes));
+    CHECK(is_mapped(from, bytes) && is_pinned_at_once_or_not(to, bytes));
     if (fails()) return kFault;
     begin_copy(to, as_pointer(from), bytes);
     return CUDA_SUCCESS;
   };
   g_driver.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr to, const void* from, size_t bytes, CUstream) {
     const Guard guard(g_gpu.lock);
-    CHECK(is_mapped(to, bytes));
+    CHECK(is_mapped(to, bytes) && is_pinned_at_once_or_not(from, bytes));
     if (fails()) return kFault;
     begin_copy(as_pointer(to), from, bytes);
     return CUDA_SUCCESS;
@@ -271,6 +293,7 @@ inline void free_all() {
   g_gpu.reserved.clear();
   g_gpu.physical.clear();
   g_gpu.mapped.clear();
+  g_gpu.pinned.clear();
   g_gpu.copies.clear();
   g_gpu.used = 0;
   g_gpu.times = {};
@@ -288,6 +311,7 @@ inline void make_once() {
   plant(0);
   const Guard guard(g_gpu.lock);
   g_gpu.capacity = uint64_t{1} << 30;
+  g_gpu.most_pinned = SIZE_MAX;
   free_all();
 }
 

@@ -663,6 +663,54 @@ TEST(nobody_waits_for_memory_of_a_driver_that_has_ended) {
   g_driver.cuCtxGetCurrent = pages::current;
 }
 
+namespace {
+
+// Homes for `memory`, of 150 MiB; there and back.
+void move_through_a_large_pool(Job* job, Memory* memory) {
+  for (int i = 0; i < 5; ++i) CHECK(memory->add(30 * kMiB));
+  job->give_pool(150 * kMiB);
+  CHECK(job->move(0) == shm::SwapOutcome::kReached);
+  CHECK(job->move(shm::kNoLimit) == shm::SwapOutcome::kReached);
+  CHECK(memory->is_right());
+}
+
+std::vector<uint64_t> pinned_mib() {
+  std::vector<uint64_t> found;
+  for (const auto& [at, bytes] : g_gpu.pinned) found.push_back(bytes / kMiB);
+  return found;
+}
+
+}  // namespace
+
+// While it pins, a driver keeps other processes out.
+TEST(a_pool_is_pinned_piece_by_piece_and_no_copy_lies_across_two) {
+  Job job;
+  Memory memory;
+  move_through_a_large_pool(&job, &memory);
+  CHECK(pinned_mib() == (std::vector<uint64_t>{64, 64, 22}));
+  // It is let go of the second time: then the driver has nothing against the rest.
+  fake_gpu::plant(3, true);
+  CHECK(job.await(job.ask_back(0)) != shm::SwapOutcome::kReached);
+  CHECK(!job.is_given_up(0));
+  CHECK_EQ(pinned_mib().size(), 2u);
+  fake_gpu::plant(0);
+  CHECK(job.await(job.ask_back(0)) == shm::SwapOutcome::kReached);
+  CHECK(job.is_given_up(0));
+  CHECK(g_gpu.pinned.empty());
+  memory.drop_all();
+}
+
+TEST(a_pool_of_which_only_a_part_can_be_pinned_does_as_well) {
+  Job job;
+  Memory memory;
+  g_gpu.most_pinned = 2;
+  move_through_a_large_pool(&job, &memory);
+  CHECK(pinned_mib() == (std::vector<uint64_t>{64, 64}));
+  CHECK(job.await(job.ask_back(0)) == shm::SwapOutcome::kReached);
+  CHECK(g_gpu.pinned.empty());
+  memory.drop_all();
+}
+
 // Slower, but no reason to keep anything on the device.
 TEST(homes_that_cannot_be_pinned_do_as_well) {
   Job job;
