@@ -206,6 +206,24 @@ void ask_within_set(Json* found, Places* places, CUfunction primarys, CUfunction
     found->add("set_function_in_primary", places->of_function(plain, function));
 }
 
+// A cooperative grid that fills the whole device.
+CUresult launch_together(CUfunction function, CUstream stream) {
+  int blocks = 0;
+  need(DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+              "cuOccupancyMaxActiveBlocksPerMultiprocessor")(&blocks, function, 32, 0),
+       "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  const unsigned all = std::min((unsigned)blocks * all_sms().sm.smCount, Where::kBlocks);
+  static CUdeviceptr seen = 0;
+  if (seen == 0)
+    need(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen, Where::kBlocks * sizeof(unsigned)), "cuMemAlloc");
+  unsigned long long stay_ns = 0;
+  void* parameters[] = {&seen, &stay_ns};
+  const CUresult launched = DRIVER(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")(
+      function, all, 1, 1, 32, 1, 1, 0, stream, parameters);
+  need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "synchronize");
+  return launched;
+}
+
 Json handles(const Kernels& kernels, CUmodule module, const char* path) {
   const CUcontext primary = current();
   Halves halves;
@@ -221,6 +239,8 @@ Json handles(const Kernels& kernels, CUmodule module, const char* path) {
   found.add("kernel_in_set", places.of_function(in_first, kernel));
   found.add("kernel_in_primary", places.of_function(plain, kernel));
   ask_within_set(&found, &places, primarys, kernel, halves, plain, path);
+  found.add("grid_of_the_device_in_set", name_of(launch_together(primarys, in_first)));
+  found.add("grid_of_the_device_in_primary", name_of(launch_together(primarys, plain)));
   CUevent event;
   check(DRIVER(cuEventCreate, "cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING), "event");
   found.add("primary_event_in_set", name_of(DRIVER(cuEventRecord, "cuEventRecord")(event, in_first)));

@@ -118,6 +118,16 @@ Json attributes_of(CUdeviceptr at, CUdeviceptr start) {
   return found.add("address_range_bytes", (uint64_t)bytes);
 }
 
+// A handle by which a network card gets at the memory.
+std::string dma_buffer(CUdeviceptr at, size_t bytes) {
+  int fd = -1;
+  const CUresult result =
+      DRIVER(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange")(
+          &fd, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  if (result == CUDA_SUCCESS) close(fd);
+  return name_of(result);
+}
+
 // Two chunks side by side under one reservation: what a pointer into the second one is said to be in.
 Json pointers() {
   constexpr size_t kChunk = 4 * kMiB;
@@ -128,6 +138,8 @@ Json pointers() {
   Json found = event("result");
   found.add("linear", attributes_of(plain + 4096, plain));
   found.add("mapped", attributes_of(chunks.at(1) + 4096, chunks.at(1)));
+  found.add("linear_dma_buffer", dma_buffer(plain, kChunk));
+  found.add("mapped_dma_buffer", dma_buffer(chunks.at(0), kChunk));
   // What the shim asks of copies whose call does not say their way: several at once.
   CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
   unsigned type = 0;

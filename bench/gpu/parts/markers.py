@@ -31,6 +31,14 @@ SIZES = {  # on a GPU, elsewhere
 
 _MARKERS, _SEGMENTS = "shim/stream/markers.cpp", "shim/stream/segments.cpp"
 _LAYOUT, _GATE = "csrc/core/shm_layout.h", "csrc/core/gate.cpp"
+_HELD = tuple(
+    f"bare.held_calls.{kept}.{call}"
+    for kept in ("held", "full")
+    for call in (
+        *("event_query", "stream_query", "write_other_stream", "record_other_stream"),
+        *("launch_other_stream", "register", "unregister", "map", "unmap", "green_context"),
+    )
+)
 _CAPTURED = ("stream", "legacy_stream", "legacy_stream_beside_a_blocking_one")
 
 
@@ -152,6 +160,20 @@ BELIEFS = (
         ),
     ),
     Belief(
+        question="How many launches a stream takes that gets no further, and which calls of other "
+        "threads come back meanwhile: behind one of them (held), and behind so many that a thread "
+        "is kept (full)",
+        believed="about 1,024; queries come back always, what adds to other streams while there is "
+        "room; registering, mapping and making a context may wait for all work",
+        used_by=(
+            "shim/stream/inside.h",
+            "shim/stream/submit.cpp",
+            "shim/swap/homes.cpp",
+            "shim/partition/streams.cpp",
+        ),
+        answers=("bare.held_calls.queue", *_HELD),
+    ),
+    Belief(
         question="What a context says that has failed",
         believed="its error, to whoever waits for it, asks what is free, or makes a stream",
         used_by=("shim/swap/transit.cpp",),
@@ -189,6 +211,7 @@ def _arm(bench: Bench, place: Place, arm: str) -> dict[str, Any]:
         "delay": lambda: said("marker_delay", samples, KERNEL_US["delay"]),
         "pair": lambda: pairs(said("marker_pair", pair_count, rounds, KERNEL_US["pair"])),
         "capture": lambda: said("marker_capture"),
+        "held_calls": lambda: said("held_calls"),
     }
     return {name: answered(f"{arm}.{name}", question) for name, question in questions.items()}
 

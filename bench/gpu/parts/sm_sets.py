@@ -102,6 +102,12 @@ BELIEFS = (
         ),
     ),
     Belief(
+        question="What a cooperative grid that fills the device comes to in a set, and outside",
+        believed="too large in the set, though it may take as many blocks as any; it runs outside",
+        used_by=("shim/handlers/launches.h", "docs/partitions.md"),
+        answers=("handles.grid_of_the_device_in_set", "handles.grid_of_the_device_in_primary"),
+    ),
+    Belief(
         question="Where the kernels of a graph run that was captured in a set and is launched into "
         "a stream of the primary context; and the other way round",
         believed="the work of a graph keeps the SMs that it was captured with; the stream of a "

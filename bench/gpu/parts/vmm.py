@@ -122,6 +122,12 @@ BELIEFS = (
         ),
     ),
     Belief(
+        question="Whether a network card can be given what is mapped, as what cuMemAlloc made",
+        believed="both, where the driver can give out dma-buffers at all",
+        used_by=("shim/handlers/sharing.h",),
+        answers=("pointers.linear_dma_buffer", "pointers.mapped_dma_buffer"),
+    ),
+    Belief(
         question="What several attributes at once say of memory of the host that nobody registered",
         believed="success, and type 0: no error that a job could find in its logs",
         used_by=("shim/stream/transfers.cpp",),

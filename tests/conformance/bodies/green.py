@@ -194,6 +194,20 @@ def kernels_stay_on_the_sms_of_their_green_context():
         assert len(sms) <= ok(cu.cuGreenCtxGetDevResource(green, SM)).sm.smCount
 
 
+def a_cooperative_grid_must_fit_into_its_green_context():
+    gpu = Gpu()
+    green, _ = _halves(gpu)
+    function, stream = gpu.function("count_up"), _stream(green)
+    sms = ok(cu.cuGreenCtxGetDevResource(green, SM)).sm.smCount
+    most = sms * ok(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, 256, 0))
+    launch = cu.cuLaunchCooperativeKernel
+    ok(launch(function, most, 1, 1, 256, 1, 1, 0, stream, 0))
+    too_large = launch(function, most + 1, 1, 1, 256, 1, 1, 0, stream, 0)
+    assert refused(too_large) == "COOPERATIVE_LAUNCH_TOO_LARGE"
+    ok(launch(function, most + 1, 1, 1, 256, 1, 1, 0, 0, 0))
+    ok(cu.cuCtxSynchronize())
+
+
 def a_green_context_can_be_divided_again():
     gpu = Gpu()
     whole = _all_sms(gpu)

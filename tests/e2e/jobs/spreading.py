@@ -82,6 +82,15 @@ def replay(into=0):
     return work.is_right()
 
 
+def meet(sms):
+    """A grid whose blocks may wait for each other and need so many SMs, in the first stream."""
+    work = works["work"]
+    function, stream = work.gpu.function("count_up"), work.streams[0]
+    blocks = sms * ok(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, 256, 0))
+    ok(cu.cuLaunchCooperativeKernel(function, blocks, 1, 1, 256, 1, 1, 0, stream, 0))
+    ok(cu.cuStreamSynchronize(stream))
+
+
 def copied_setting():
     """A setting of one stream, copied to another; as the other has it then."""
     source, target = works["work"].streams

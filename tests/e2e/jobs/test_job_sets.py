@@ -149,6 +149,19 @@ def test_a_graph_is_on_the_whole_gpu_whatever_it_is_launched_into_and_its_stream
     until(partial(explains, place, "a", "streams in it: 2"), what="both streams are back")
 
 
+def test_a_grid_that_needs_more_sms_than_its_set_has_runs_on_the_whole_gpu(place):
+    job = working(place, "a", "--sm", "25%")
+    assert job.do(f"{SPREADING}.run(1)")
+
+    job.do(f"{SPREADING}.meet(32)")
+    assert len(used(place, job, name="count_up")) == 32
+    job.do(f"{SPREADING}.meet(132)")
+
+    assert len(used(place, job, name="count_up")) == 132
+    assert job.do(f"{SPREADING}.run(2)")
+    until(partial(explains, place, "a", "streams in it: 1"), what="explain says that one left")
+
+
 def test_settings_are_copied_from_stream_to_stream(place):
     job = working(place, "a", "--sm", "25%")
     job.do(f"{SPREADING}.run(1)")

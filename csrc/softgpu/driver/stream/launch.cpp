@@ -4,6 +4,7 @@
 #include "api.h"
 #include "capture.h"
 #include "execute.h"
+#include "green_context.h"
 #include "launch_plan.h"
 #include "module.h"
 #include "work.h"
@@ -65,6 +66,9 @@ CUresult launch(CUfunction handle, const CUlaunchConfig& config, void** params, 
   if (const CUresult bad = kernel_work(rt, function, config, params, extra, &plan, &work)) {
     return bad;
   }
+  const GreenContext* green = on.stream->green;
+  if (plan.cooperative && green && plan.least_sms() > green->sms.size())
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   function->legacy.reset();
   const auto own = on.stream->attributes.find(CU_STREAM_ATTRIBUTE_PRIORITY);
   if (!plan.priority && own != on.stream->attributes.end()) {
