@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import resource
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,9 @@ MAX_REQUEST_BYTES = 1 << 20  # the longest have the signatures of kernels with l
 MAX_UNREAD_BYTES = 65536  # of a call
 MAX_STREAMS = 64  # calls of a connection that have begun, of whatever kind
 GREETING_MS = 10_000  # to say anything at all; as long as on the attach socket
+IDLE_MS = 60_000  # of a connection without calls; clients connect again at their next one
+# Of all users: whose they are nobody knows before a call. The other descriptors are for jobs.
+MAX_CONNECTIONS, DESCRIPTORS_SHARE = 1024, 4
 MAX_PAGE = 1000
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
 MAX_SIGNATURES = 1024  # of kernels, a call
@@ -323,6 +327,8 @@ class RpcServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_concurrent_streams", MAX_STREAMS),
                 ("grpc.server_handshake_timeout_ms", GREETING_MS),
+                ("grpc.max_connection_idle_ms", IDLE_MS),
+                ("grpc.max_allowed_incoming_connections", _most_connections()),
                 ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
                 ("grpc.http2.bdp_probe", 0),  # which would take megabytes of what nobody reads yet
                 ("grpc.http2.lookahead_bytes", MAX_UNREAD_BYTES),
@@ -355,6 +361,12 @@ class RpcServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _most_connections() -> int:
+    """A part of the descriptors that this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(MAX_CONNECTIONS, soft // DESCRIPTORS_SHARE)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from types import SimpleNamespace
 
 import grpc
@@ -17,6 +17,7 @@ from tandemd.edges.rpc import RpcServer
 from tandemd.places import Places
 
 SOON_S = 20
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # RFC 9113, 3.4
 GET = "/tandem.v1.PolicyService/GetPolicy"
 EXHAUSTED, UNAUTHENTICATED = (
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -110,18 +111,60 @@ def connect(tmp_path, desk):
         desk.lets.set()
 
 
-def test_who_connects_and_says_nothing_is_hung_up_on(tmp_path, monkeypatch):
-    path = tmp_path / "rpc.sock"
-    monkeypatch.setattr(rpc, "GREETING_MS", 50)
+@contextmanager
+def serving(path):
+    """What connects to a server at once, and says that it speaks HTTP/2 where `greets`."""
     server = RpcServer(path, desk=Desk(), peer_for=lambda _: None)
     server.start()
-    with closing(socket.socket(socket.AF_UNIX)) as silent:
-        silent.settimeout(SOON_S)
-        silent.connect(str(path))
+    with ExitStack() as open_ones:
+        open_ones.callback(server.stop)
 
-        while silent.recv(4096):  # its own greeting
+        def connect(*, greets):
+            found = open_ones.enter_context(closing(socket.socket(socket.AF_UNIX)))
+            found.settimeout(SOON_S)
+            found.connect(str(path))
+            if greets:
+                found.sendall(GREETING)
+            return found
+
+        yield connect
+
+
+def is_hung_up_on(connection):
+    try:
+        while connection.recv(4096):  # the server's own greeting
             pass
-    server.stop()
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("limit", "greets"), [("GREETING_MS", False), ("IDLE_MS", True)])
+def test_who_connects_and_asks_nothing_is_hung_up_on(tmp_path, monkeypatch, limit, greets):
+    monkeypatch.setattr(rpc, limit, 50)
+    with serving(tmp_path / "rpc.sock") as connect:
+        assert is_hung_up_on(connect(greets=greets))
+
+
+def test_there_are_so_many_connections_that_descriptors_are_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(rpc, "MAX_CONNECTIONS", 2)
+    with serving(tmp_path / "rpc.sock") as connect:
+        within = [connect(greets=True) for _ in range(2)]
+        assert all(connection.recv(1) for connection in within)
+        assert is_hung_up_on(connect(greets=True))
+
+        within[0].close()
+
+        while not is_let_in(connect(greets=True)):
+            pass
+
+
+def is_let_in(connection):
+    with suppress(ConnectionResetError):
+        return bool(connection.recv(1))
+    return False
 
 
 def test_calls_that_are_half_said_keep_nobody_waiting(connect):
