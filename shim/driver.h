@@ -88,10 +88,8 @@ constexpr bool contains(const char* text, const char* part) {
     template <class... A>                                                             \
     static CUresult real(A... arguments) {                                            \
       if constexpr (partition::name_a_stream<A...>) {                                 \
-        if (partition::is_on()) {                                                     \
-          return partition::hand_over<partition::how(#symbol), kPerThread>(           \
-              handed_to().symbol, arguments...);                                      \
-        }                                                                             \
+        return partition::pass_on<partition::how(#symbol), kPerThread>(               \
+            handed_to().symbol, arguments...);                                        \
       }                                                                               \
       return handed_to().symbol(arguments...);                                           \
     }                                                                                 \

@@ -62,7 +62,8 @@ CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, Re
   const CUresult result = line::in_line(want, [&] {
     const swap::Use use;  // not while it waits in line: what it has may have to go meanwhile
     if (!admit(place.device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult answer = with_room(real);
+    // Not where the program need not wait: what the GPU does may need this very thread.
+    const CUresult answer = stream == kNoStream ? with_room(real) : real();
     if (answer != CUDA_SUCCESS || !out) undo_admission(place.device, bytes, answer);
     return answer;
   });

@@ -27,7 +27,7 @@ CUresult begin_capture(CUstream stream, A... rest) {
   if (channel && !late) close_open_segments(*channel);
   const OwnedStream owned(channel, named);
   const bool has_segment = owned.slot() != kNoSlot && !channel->observe;
-  if (has_segment && !late) close_owned_segment(*channel, owned.slot());
+  if (has_segment && !late) close_or_settle_owned(*channel, owned.slot());
   const OwnedLegacyStreams legacy(channel, owned.slot());
   const CUresult result = Call::real(stream, rest...);
   if (result == CUDA_SUCCESS) note_capture_begun(named);

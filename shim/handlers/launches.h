@@ -38,8 +38,10 @@ inline LaunchArguments arguments_of(CUfunction function, void** parameters,
 template <class Real>
 CUresult on_enough_sms(CUstream stream, Real real) {
   const CUresult result = real();
-  if (__builtin_expect(result != CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 1) || !partition::is_on())
+  if (__builtin_expect(result != CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 1) ||
+      !partition::is_in_set(stream)) {
     return result;
+  }
   partition::keep_home(stream, shm::StayReason::kElsewhere);
   return real();
 }

@@ -36,7 +36,7 @@ CUresult allocate_in_pool(uint32_t row, CUdeviceptr* address, size_t bytes, CUst
     pools::Growth growth;
     if (!pools::begin_allocation(row, bytes, &growth)) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUdeviceptr before = address ? *address : 0;
-    const CUresult result = with_room(real);
+    const CUresult result = real();
     const CUresult answer =
         pools::end_allocation(growth, result, address ? *address : 0, bytes, as_stream(named));
     if (answer != result) *address = before;

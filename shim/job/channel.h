@@ -29,11 +29,12 @@ inline constexpr uint32_t kNotTried = 0, kTrying = 1, kRegistered = 2, kFailed =
 
 enum class MarkBy : uint32_t { kUndecided, kMemoryOperation, kEvent };
 
-// The private side of one shm::Slot. Fields without a comment are written by the thread that makes
-// the slot, before `stream` is published.
-struct StreamSlot {
+// The private side of one shm::Slot, in lines of its own: each launch writes to it. Fields without a comment are
+// written by the thread that makes the slot, before `stream` is published.
+struct alignas(64) StreamSlot {
   std::atomic<uint64_t> stream;  // normalised CUstream; release when published, acquire in look-ups
   std::atomic<uint64_t> context;
+  std::atomic<uint64_t> home;    // a context that any thread may have current: the primary one of a green one
   std::atomic<uint32_t> thread;  // owner of a per-thread default stream, else 0
   std::atomic<uint32_t> device;
   // What all records of the stream have in common, in one word for the launch path: the number of
@@ -44,7 +45,8 @@ struct StreamSlot {
   std::atomic<bool> programmatic;  // had launches whose overlap a marker would end
   std::atomic<uint64_t> last_wait_ns;  // when something that may wait for others was put into it
   std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment
-  std::atomic<uint64_t> user;  // who last added to it: thread << 32 | number of its call << 1 | inside still
+  std::atomic<uint64_t> inside;  // thread << 32 | number of its call, while one adds to it; see inside.h
+  std::atomic<uint32_t> submitter;  // the last thread that did; plain stores
   std::atomic<bool> ending;  // the program destroys it: no driver call with it begins any more
   // Try-lock of whoever issues a marker, retires the slot or reads its events. Destroyers wait for it,
   // for a bounded time; all others go away.
@@ -55,9 +57,6 @@ struct StreamSlot {
   CUdeviceptr done_address;
   CUevent events[kPendingEvents];  // fallback: event i carries marker event_value[i]
   uint64_t event_value[kPendingEvents];
-  // The helper's, see inside.h:
-  uint64_t user_seen;
-  bool is_kept;
 };
 
 struct Channel {

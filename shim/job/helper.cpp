@@ -88,6 +88,16 @@ struct Round {
   void at_least(Load other) { load = std::max(load, other); }
 };
 
+// Where it may not, it asks whether what is open has ended, which keeps nobody and orders nothing.
+bool may_add_to(const Channel& channel, uint32_t index, uint64_t stream) {
+  const StreamSlot& own = channel.streams[index];
+  const uint64_t context = own.context.load(std::memory_order_relaxed);
+  // Who is inside with a blocking stream may have added to it already.
+  if (stream == kLegacyStream && (others_went_on(channel, index) || others_are_inside(channel, context)))
+    return false;
+  return !is_anyone_inside(own) && !is_anyone_kept(channel, context);
+}
+
 void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* round) {
   const shm::Slot& slot = channel.slots[index];
   const StreamSlot& own = channel.streams[index];
@@ -99,20 +109,17 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
     round->in_full_swing = true;
     return;
   }
-  const uint64_t context = own.context.load(std::memory_order_relaxed);
-  if (is_anyone_inside(own) || is_anyone_kept(channel, context)) {
-    round->at_least(Load::kOpen);
-    return;
-  }
   round->only_looked = false;
-  make_current(context);
-  if (stream == kLegacyStream && others_went_on(channel, index)) {
-    settle_if_done(channel, index);
-    round->at_least(is_latency_class(channel) ? Load::kOpen : Load::kDraining);
-    return;
+  const bool may_add = may_add_to(channel, index, stream);
+  if (!try_own(channel.streams[index])) return round->at_least(Load::kOpen);
+  if (!own.ending.load(std::memory_order_relaxed)) {
+    make_current(own.home.load(std::memory_order_relaxed));
+    if (may_add) close_owned_segment(channel, index);
+    else settle_owned(channel, index);
   }
-  close_segment(channel, index);
-  round->at_least(slot.open.load(std::memory_order_relaxed) ? Load::kOpen : Load::kDraining);
+  disown(channel.streams[index]);
+  const bool is_open = slot.open.load(std::memory_order_relaxed) != 0;
+  round->at_least(is_open && (may_add || is_latency_class(channel)) ? Load::kOpen : Load::kDraining);
 }
 
 // What is open and will get no marker counts as ended with the last marker there is.
@@ -189,7 +196,6 @@ Round look_after(Channel& channel) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) forget_open(channel, i, &round);
     return round;
   }
-  look_who_is_kept(channel);
   if (const InDriver in_driver; in_driver) {
     for (uint32_t i = 0; i < slot_end(channel); ++i) look_after_slot(channel, i, now_ns, &round);
     if (collect_timings()) round.at_least(Load::kDraining);

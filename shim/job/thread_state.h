@@ -21,6 +21,7 @@ struct ThreadState {
   uint32_t tid = 0;
   uint32_t launches = 0;  // picks the rare timing samples
   uint32_t calls = 0;     // that added to a stream
+  bool is_inside = false;  // is in one, see stream/inside.h
   bool in_request = false;
   Pass pass;
   shm::Refusal refused_by = shm::Refusal::kDevice;  // of the attempt to take memory it makes
@@ -28,6 +29,9 @@ struct ThreadState {
   // The last query that was told of, its handle plus one, and the end of the ring then.
   uint64_t queried = 0;
   uint64_t queried_at = 0;
+  // The one that was last found by looking at all, as far as it fits.
+  uint32_t found_in = 0;  // Channel::attachment
+  uint32_t found = 0;
   // The slot of the last submission.
   uint32_t attachment = 0;
   uint64_t stream = kNoStream;

@@ -378,12 +378,16 @@ bool is_there(const Row& row, uint32_t word) {
 }
 
 // Likewise, after having it go there. One that captures is nowhere but home, and is not waited for.
-bool look_after_row(Row& row, uint32_t word, bool may_add) {
+bool look_after_row(const Channel& channel, Row& row, uint32_t word) {
   if (!may_go(row)) return true;
   if (is_there(row, word)) return true;
-  if (!may_add || !row.lock.try_lock()) return false;  // somebody submits, and sees to it
+  if (!row.lock.try_lock()) return false;  // somebody submits, and sees to it
+  if (row.handle.load(std::memory_order_relaxed) <= kEnding) return row.lock.unlock(), true;
   const bool is_bound = is_bound_home(row);
-  if (!is_bound && row.seen.load(std::memory_order_relaxed) != word) follow(row);
+  if (!is_bound && row.seen.load(std::memory_order_relaxed) != word &&
+      !is_anyone_kept(channel, reinterpret_cast<uint64_t>(row.context))) {
+    follow(row);
+  }
   const InContext home(row.context);
   look_at_leaving(row);
   const bool now_there =
@@ -502,8 +506,7 @@ bool look_after(Channel& channel) {
   uint32_t following = 0, counts[shm::kStayReasonCount] = {};
   bool are_all_there = true;
   each_row([&](Row& row) {
-    const bool may_add = !is_anyone_kept(channel, reinterpret_cast<uint64_t>(row.context));
-    are_all_there &= word == 0 || look_after_row(row, word, may_add);
+    are_all_there &= word == 0 || look_after_row(channel, row, word);
     const uint32_t stays = row.stays.load(std::memory_order_relaxed);
     if (stays == 0) ++following;
     else ++counts[stays - 1];
@@ -537,6 +540,11 @@ void copy_settings(CUstream handle) {
   for (const CUstream stream : row->streams) {
     if (stream) g_driver.cuStreamCopyAttributes(stream, handle);
   }
+}
+
+__attribute__((cold, noinline)) bool is_in_set(CUstream handle) {
+  const Row* row = is_on() ? find(reinterpret_cast<uint64_t>(handle)) : nullptr;
+  return row && row->real.load() != handle;
 }
 
 void keep_home(CUstream handle, shm::StayReason reason) {

@@ -96,6 +96,8 @@ void note_graph();
 
 // The stream takes part in something that cannot go along: it is and stays on the whole device.
 void keep_home(CUstream handle, shm::StayReason reason);
+// Whether it is in a set now.
+bool is_in_set(CUstream handle);
 
 // From before a call that may have a stream capture until it has answered: the stream is on the whole
 // device, and as long as it captures.

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "inside.h"
 #include "streams.h"
 
 namespace tandem::shim::partition {
@@ -96,6 +97,18 @@ CUresult hand_over(Function function, A... arguments) {
   if constexpr (kHow == How::kPlain) return function(arguments...);  // it may name several
   const Stream stream(stream_named(arguments...), kHow, kPerThread);
   return function(Handed<A>(arguments, stream).value...);
+}
+
+// What adds to a stream says so meanwhile.
+template <How kHow, bool kPerThread, class Function, class... A>
+CUresult pass_on(Function function, A... arguments) {
+  if constexpr (kHow == How::kFollow || kHow == How::kHold) {
+    const Inside inside(stream_named(arguments...), kPerThread);
+    if (is_on()) return hand_over<kHow, kPerThread>(function, arguments...);
+    return function(arguments...);
+  } else {
+    return is_on() ? hand_over<kHow, kPerThread>(function, arguments...) : function(arguments...);
+  }
 }
 
 }  // namespace tandem::shim::partition

@@ -4,6 +4,8 @@
 // of a context in which somebody is kept.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "channel.h"
@@ -11,43 +13,61 @@
 
 namespace tandem::shim {
 
-// As long as this lives the calling thread adds to the stream of a slot; kNoSlot: to none that is known.
-// Plain stores: of two threads that add to one stream the first may go unseen.
+// As long as this lives the calling thread adds to a stream; kNoSlot: to none that is known. Plain stores:
+// of two threads that add to one stream the first may go unseen.
 class Inside {
  public:
   Inside(Channel* channel, uint32_t slot) {
-    if (!channel || slot == kNoSlot) return;
-    user_ = &channel->streams[slot].user;
-    call_ = uint64_t{thread_id()} << 32 | g_thread.calls++ << 1 | 1u;
-    user_->store(call_, std::memory_order_relaxed);
+    if (channel && slot != kNoSlot) begin(channel->streams[slot]);
+  }
+  // Of a call by its handle, where nothing else says so.
+  Inside(CUstream handle, bool per_thread) {
+    if (__builtin_expect(!g_thread.is_inside, 0)) begin_by_handle(handle, per_thread);
   }
   ~Inside() {
-    if (user_ && user_->load(std::memory_order_relaxed) == call_)
-      user_->store(call_ & ~uint64_t{1}, std::memory_order_relaxed);
+    if (!slot_) return;
+    if (slot_->inside.load(std::memory_order_relaxed) == call_)
+      slot_->inside.store(0, std::memory_order_relaxed);
+    g_thread.is_inside = was_inside_;
   }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
 
  private:
-  std::atomic<uint64_t>* user_ = nullptr;
+  void begin(StreamSlot& slot) {
+    slot_ = &slot;
+    was_inside_ = g_thread.is_inside;
+    g_thread.is_inside = true;
+    call_ = uint64_t{thread_id()} << 32 | ++g_thread.calls;
+    slot.inside.store(call_, std::memory_order_relaxed);
+  }
+  void begin_by_handle(CUstream handle, bool per_thread);
+
+  StreamSlot* slot_ = nullptr;
   uint64_t call_ = 0;
+  bool was_inside_ = false;
 };
 
-// The calling thread is the last that added to the stream.
-inline bool is_used_by_me(const StreamSlot& slot) {
-  return slot.user.load(std::memory_order_relaxed) >> 32 == thread_id();
-}
-
-// Some thread is inside now, with this very stream.
 inline bool is_anyone_inside(const StreamSlot& slot) {
-  return (slot.user.load(std::memory_order_relaxed) & 1) != 0;
+  return slot.inside.load(std::memory_order_relaxed) != 0;
 }
 
-// Another than the calling one is, with a stream of the context.
+// Another thread than the calling one is, with a stream of the context, be it but for a moment.
 bool others_are_inside(const Channel& channel, uint64_t context);
-
-// For the helper, which comes again: a thread that it finds in the same call as in its last round is kept there.
-void look_who_is_kept(Channel& channel);
+// Another one is in a call that takes long: watches for some microseconds whether each gets on.
 bool is_anyone_kept(const Channel& channel, uint64_t context);
+
+// The contexts that other threads are inside with, for who looks at many slots.
+class OthersInside {
+ public:
+  explicit OthersInside(const Channel& channel);
+  [[nodiscard]] bool are_in(uint64_t context) const;
+
+ private:
+  static constexpr uint32_t kMost = 8;
+  uint64_t contexts_[kMost];
+  uint32_t count_ = 0;
+  bool are_many_ = false;  // more than are noted: in any
+};
 
 }  // namespace tandem::shim

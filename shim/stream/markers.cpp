@@ -5,6 +5,7 @@
 #include "berths.h"
 #include "capture.h"
 #include "driver.h"
+#include "inside.h"
 #include "session.h"
 #include "slots.h"
 #include "streams.h"
@@ -159,6 +160,7 @@ bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
                                partition::How::kHoldIfFree);
   if (!held.is_free()) return false;  // whoever adds to it may be inside the driver for long
   const CUstream stream = held.real();
+  const Inside inside(&channel, index);
   const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
   if (slot.mark_by == MarkBy::kMemoryOperation) {
     const CUresult result = g_driver.cuStreamWriteValue64_v2(stream, slot.done_address, value,
@@ -175,7 +177,7 @@ bool poll_events(Channel& channel, uint32_t index) {
   StreamSlot& slot = channel.streams[index];
   shm::Slot& shared = channel.slots[index];
   bool outstanding = false;
-  make_current(slot.context.load(std::memory_order_relaxed));
+  make_current(slot.home.load(std::memory_order_relaxed));
   for (uint32_t i = 0; i < kPendingEvents; ++i) {
     if (!slot.event_value[i]) continue;
     if (g_driver.cuEventQuery(slot.events[i]) == CUDA_ERROR_NOT_READY) {

@@ -153,10 +153,7 @@ void retire_stream(CUstream stream) {
     if (slot.stream.load(std::memory_order_acquire) != handle) continue;
     const bool owned = own_to_end(slot);
     // Its work outlives the stream.
-    if (owned && !channel->observe &&
-        !others_are_inside(*channel, slot.context.load(std::memory_order_relaxed))) {
-      close_owned_segment(*channel, i);
-    }
+    if (owned && !channel->observe) close_or_settle_owned(*channel, i);
     retire(*channel, i);
     slot.ending.store(false, std::memory_order_relaxed);
     if (owned) disown(slot);

@@ -8,7 +8,6 @@
 
 #include "capture.h"
 #include "channel.h"
-#include "inside.h"
 #include "session.h"
 #include "shm_layout.h"
 #include "slots.h"
@@ -103,9 +102,8 @@ CUresult observed_context_wait(CUcontext context, Real real) {
 // happened and is not recorded: no more than launches are.
 template <class Real>
 CUresult ordered(shm::RecordKind kind, uint64_t stream, uint64_t object, Real real) {
-  Channel* channel = g_channel.load(std::memory_order_acquire);
-  const Inside inside(channel, channel ? find_slot(*channel, stream) : kNoSlot);
   const CUresult result = real();
+  Channel* channel = g_channel.load(std::memory_order_acquire);
   if (!channel || result != CUDA_SUCCESS) return result;
   if (any_capture() && stream != kLegacyStream && is_capturing(as_stream(stream))) return result;
   record_order(*channel, kind, stream, object);

@@ -9,6 +9,7 @@
 #include "markers.h"
 #include "relaxed.h"
 #include "slots.h"
+#include "streams.h"
 #include "thread_state.h"
 
 namespace tandem::shim {
@@ -50,6 +51,13 @@ void record_segment(Channel& channel, uint32_t index, uint64_t value, uint64_t e
   write_record(channel, record);
 }
 
+bool all_marked(const Channel& channel) {
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    if (channel.slots[i].open.load(std::memory_order_relaxed) != 0) return false;
+  }
+  return true;
+}
+
 // Once a segment, so that launching threads share no counter.
 void tell_launches(Channel& channel, StreamSlot& slot) {
   const uint64_t launches = slot.launches.load(std::memory_order_relaxed);
@@ -84,15 +92,12 @@ void mark(Channel& channel, uint32_t index) {
 
 template <class Which>
 void close_each(Channel& channel, Which which) {
-  if (channel.observe) return;
-  const uint32_t end = slot_end(channel);
-  for (uint32_t i = 0; i < end; ++i) {
+  if (channel.observe || all_marked(channel)) return;
+  const OthersInside others(channel);
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
     const StreamSlot& slot = channel.streams[i];
-    if (channel.slots[i].open.load(std::memory_order_relaxed) == 0 || !which(slot) ||
-        others_are_inside(channel, slot.context.load(std::memory_order_relaxed))) {
-      continue;
-    }
-    close_segment(channel, i);
+    if (which(slot) && !others.are_in(slot.context.load(std::memory_order_relaxed)))
+      close_segment(channel, i);
   }
 }
 
@@ -108,7 +113,6 @@ bool others_went_on(const Channel& channel, uint32_t index) {
         other.context.load(std::memory_order_relaxed) != context) {
       continue;
     }
-    if (is_anyone_inside(other) && !is_used_by_me(other)) return true;  // it may have been added already
     // Whether a wait is over is not known.
     if (other.last_wait_ns.load(std::memory_order_relaxed) >= last) return true;
     const shm::Slot& slot = channel.slots[i];
@@ -118,16 +122,21 @@ bool others_went_on(const Channel& channel, uint32_t index) {
   return false;
 }
 
-void settle_if_done(Channel& channel, uint32_t index) {
-  StreamSlot& slot = channel.streams[index];
-  if (!g_driver.cuStreamQuery || !try_own(slot)) return;
+void settle_owned(Channel& channel, uint32_t index) {
+  if (!g_driver.cuStreamQuery || any_capture()) return;
   const uint64_t open = channel.slots[index].open.load(std::memory_order_acquire);
-  const uint64_t stream = slot.stream.load(std::memory_order_relaxed);
-  if (stream < kStreamRetired && !slot.ending.load(std::memory_order_relaxed) && !any_capture() &&
-      g_driver.cuStreamQuery(as_stream(stream)) == CUDA_SUCCESS) {
+  const uint64_t stream = channel.streams[index].stream.load(std::memory_order_relaxed);
+  if (stream >= kStreamRetired) return;
+  const partition::Stream asked(as_stream(stream), partition::How::kLook);
+  if (g_driver.cuStreamQuery(asked.real()) == CUDA_SUCCESS)
     channel.slots[index].open.fetch_sub(open, std::memory_order_release);
-  }
-  disown(slot);
+}
+
+void close_or_settle_owned(Channel& channel, uint32_t index) {
+  if (channel.slots[index].open.load(std::memory_order_relaxed) == 0) return;
+  const uint64_t context = channel.streams[index].context.load(std::memory_order_relaxed);
+  if (is_anyone_kept(channel, context)) settle_owned(channel, index);
+  else close_owned_segment(channel, index);
 }
 
 void close_segment(Channel& channel, uint32_t index) {
@@ -145,7 +154,11 @@ void close_owned_segment(Channel& channel, uint32_t index) {
 void close_open_segments(Channel& channel) {
   close_each(channel, [](const StreamSlot&) { return true; });
 }
-void close_own_segments(Channel& channel) { close_each(channel, is_used_by_me); }
+void close_own_segments(Channel& channel) {
+  close_each(channel, [](const StreamSlot& slot) {
+    return slot.submitter.load(std::memory_order_relaxed) == thread_id();
+  });
+}
 
 void snapshot_open(const Channel& channel, uint64_t* open) {
   for (uint32_t i = 0; i < slot_end(channel); ++i)

@@ -41,8 +41,11 @@ void close_owned_segment(Channel& channel, uint32_t index);
 bool others_went_on(const Channel& channel, uint32_t index);
 
 // In place of a marker that is not allowed: asks the driver whether all of the stream has ended. Its
-// context is current. For the helper: to ask is forbidden to most while something captures.
-void settle_if_done(Channel& channel, uint32_t index);
+// context is current, and the caller owns the slot. Does nothing while something captures: most may not ask then.
+void settle_owned(Channel& channel, uint32_t index);
+
+// As close_owned_segment, but asks where a thread is kept in the driver: for who did not submit it just now.
+void close_or_settle_owned(Channel& channel, uint32_t index);
 
 // Before the caller blocks: what is open everywhere, so that its completion will be seen. Before it asks: what
 // it submitted itself. What is left, also where others are inside the driver, is the helper's, a little later.

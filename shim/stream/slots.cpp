@@ -34,9 +34,15 @@ bool is_finished(const shm::Slot& slot) {
 }
 
 uint32_t find(const Channel& channel, uint64_t stream, uint64_t context) {
-  const uint32_t end = slot_end(channel);
-  for (uint32_t i = 0; i < end; ++i) {
-    if (fits(channel.streams[i], stream, context)) return i;
+  ThreadState& thread = g_thread;
+  const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
+  if (thread.found_in == attachment && fits(channel.streams[thread.found], stream, context))
+    return thread.found;
+  for (uint32_t i = 0; i < slot_end(channel); ++i) {
+    if (!fits(channel.streams[i], stream, context)) continue;
+    thread.found_in = attachment;
+    thread.found = i;
+    return i;
   }
   return kNoSlot;
 }
@@ -93,6 +99,7 @@ void describe(const Channel& channel, StreamSlot& slot, uint64_t stream, uint64_
   if (!is_default_stream(stream) && g_driver.cuStreamGetFlags)
     g_driver.cuStreamGetFlags(as_stream(stream), &flags);
   slot.context.store(context, std::memory_order_relaxed);
+  slot.home.store(reinterpret_cast<uint64_t>(home), std::memory_order_relaxed);
   slot.device.store(static_cast<uint32_t>(device), std::memory_order_relaxed);
   const bool blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
   slot.blocking.store(blocking, std::memory_order_relaxed);

@@ -49,9 +49,10 @@ void look_up_duration(Channel& channel, const Submission& submission, Ticket* ti
   }
   const StreamSlot& slot = channel.streams[ticket->slot];
   const Inside inside(&channel, ticket->slot);
-  ticket->timing = begin_timing(slot.context.load(std::memory_order_relaxed),
-                                slot.device.load(std::memory_order_relaxed),
-                                as_stream(submission.stream), duration);
+  const TimedIn where{slot.context.load(std::memory_order_relaxed),
+                      slot.home.load(std::memory_order_relaxed),
+                      slot.device.load(std::memory_order_relaxed)};
+  ticket->timing = begin_timing(where, as_stream(submission.stream), duration);
 }
 
 bool is_windowed(const Channel& channel) {
@@ -116,6 +117,7 @@ void count(const Ticket& ticket, const Submission& submission, uint64_t now_ns) 
   Channel& channel = *ticket.channel;
   StreamSlot& slot = channel.streams[ticket.slot];
   const uint64_t open_ns = add_to_segment(channel, ticket.slot, ticket.est_ns, now_ns);
+  slot.submitter.store(thread_id(), std::memory_order_relaxed);
   if (submission.kind == shm::RecordKind::kLaunch || submission.kind == shm::RecordKind::kGraph) {
     slot.launches.store(slot.launches.load(std::memory_order_relaxed) + 1,
                         std::memory_order_relaxed);

@@ -59,8 +59,7 @@ CUresult submit(const Submission& submission, Real real) {
   // Not before the gate: no memory could be moved while a thread waits there. A node of a graph touches
   // none.
   const swap::Use use(ticket.channel || !channel);
-  // Behind every wait of ours. Who waits for the GPU by intent is kept by no queue.
-  const Inside inside(submission.blocks_caller ? nullptr : ticket.channel, ticket.slot);
+  const Inside inside(ticket.channel, ticket.slot);  // behind every wait of ours
   const CUresult result = real();
   if (ticket.channel) finish(ticket, submission, result == CUDA_SUCCESS);
   return result;

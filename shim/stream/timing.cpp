@@ -18,6 +18,7 @@ struct TimingPair {
   std::atomic<PairState> state;
   std::atomic<uint64_t> context;  // of the events; 0 = none made yet
   std::atomic<uint32_t> device;
+  uint64_t home;  // as in the stream's slot
   CUevent begin, end;
   Duration* duration;
   uint32_t age;  // of the duration before the launch, with which its stream may go to other SMs
@@ -39,15 +40,16 @@ void set(TimingPair& pair, PairState state) {
   pair.state.store(state, std::memory_order_release);
 }
 
-bool make_events(TimingPair& pair, uint64_t context, uint32_t device) {
-  if (pair.context.load(std::memory_order_relaxed) == context) return true;
+bool make_events(TimingPair& pair, const TimedIn& where) {
+  if (pair.context.load(std::memory_order_relaxed) == where.context) return true;
   if (g_driver.cuEventCreate(&pair.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
   if (g_driver.cuEventCreate(&pair.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
     if (g_driver.cuEventDestroy_v2) g_driver.cuEventDestroy_v2(pair.begin);
     return false;
   }
-  pair.device.store(device, std::memory_order_relaxed);
-  pair.context.store(context, std::memory_order_relaxed);
+  pair.home = where.home;
+  pair.device.store(where.device, std::memory_order_relaxed);
+  pair.context.store(where.context, std::memory_order_relaxed);
   return true;
 }
 
@@ -88,15 +90,15 @@ bool is_of(const TimingPair& pair, uint64_t context, int device) {
 
 }  // namespace
 
-TimingPair* begin_timing(uint64_t context, uint32_t device, CUstream stream, Duration* duration) {
-  if (context == 0 || !g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
-  TimingPair* pair = take_pair(context);
+TimingPair* begin_timing(const TimedIn& where, CUstream stream, Duration* duration) {
+  if (where.context == 0 || !g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
+  TimingPair* pair = take_pair(where.context);
   if (!pair) return nullptr;
   duration->note_begun();  // what the driver refuses is not asked for again at every launch
   pair->duration = duration;
   pair->age = duration->age.load(std::memory_order_relaxed);
   const RelaxedCapture relaxed;
-  if (make_events(*pair, context, device) && record(pair->begin, stream)) return pair;
+  if (make_events(*pair, where) && record(pair->begin, stream)) return pair;
   set(*pair, PairState::kFree);
   return nullptr;
 }
@@ -111,7 +113,7 @@ bool collect_timings() {
   bool outstanding = false;
   for (TimingPair& pair : g_pairs) {
     if (!take(pair, PairState::kPending)) continue;
-    make_current(pair.context.load(std::memory_order_relaxed));
+    make_current(pair.home);
     if (g_driver.cuEventQuery(pair.end) == CUDA_ERROR_NOT_READY) {
       outstanding = true;
       set(pair, PairState::kPending);

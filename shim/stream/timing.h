@@ -11,10 +11,15 @@ namespace tandem::shim {
 
 struct TimingPair;
 
-// Records the first event into `stream` of `context` on `device`; null when no pair is to be had now, and
-// then the duration is due again at once. The helper thread reads the result into it later, unless it has
-// got another age by then.
-TimingPair* begin_timing(uint64_t context, uint32_t device, CUstream stream, Duration* duration);
+// Of a stream, as in its slot.
+struct TimedIn {
+  uint64_t context, home;
+  uint32_t device;
+};
+
+// Records the first event into `stream`; null when no pair is to be had now, and then the duration is due
+// again at once. The helper thread reads the result into it later, unless it has got another age by then.
+TimingPair* begin_timing(const TimedIn& where, CUstream stream, Duration* duration);
 
 // Records the second. `taken`: the driver took the launch between them.
 void end_timing(TimingPair* pair, CUstream stream, bool taken);

@@ -1,6 +1,6 @@
 // Frees of movable memory while a graph is captured. Memory that the GPU may still use cannot be unmapped,
 // and waiting for the GPU would invalidate the capture. So it goes with a later cuMemFree in its context, or
-// when an allocation finds no room; until then it counts as held.
+// when an allocation finds no room that is not in a stream's order; until then it counts as held.
 #pragma once
 
 #include <cuda.h>

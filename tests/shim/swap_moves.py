@@ -615,7 +615,7 @@ def frees_beside_a_capture(folder):
 
 
 def freed_beside_a_capture_and_wanted(folder):
-    """What was freed beside a capture makes room for what is allocated after it, of any kind."""
+    """What was freed beside a capture makes room for what is allocated after it, but in order."""
     Daemon(folder)
     size = int(ok(cu.cuDeviceTotalMem(0))) * 2 // 3
     array = cu.CUDA_ARRAY_DESCRIPTOR()

@@ -27,6 +27,7 @@ ASIDE = {
     "graph_must_wait(": "a graph, in a job with a window",
     "has_capture_of_this_thread(": "while something captures",
     "is_capturing(": "while something captures",
+    "is_in_set(": "a cooperative grid that is too large",
     "keep_home(": "in a set: a cooperative grid that is too large for it",
     "look_up_slot(": "another stream than the thread's last",
     "monotonic_ns(": "a machine whose counter cannot serve as a clock",

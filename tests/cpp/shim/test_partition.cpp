@@ -223,12 +223,9 @@ TEST(the_helper_sends_no_stream_elsewhere_while_a_thread_is_kept_in_the_driver_w
   process.channel->gate.slot_end = 1;
   {
     const Inside inside(process.channel, 0);
-    for (int round = 0; round < 2; ++round) look_who_is_kept(*process.channel);
-
-    partition::look_after(*process.channel);
+    std::thread([&] { partition::look_after(*process.channel); }).join();
     CHECK_EQ(in_turn.load(), 0u);
   }
-  look_who_is_kept(*process.channel);
   partition::look_after(*process.channel);
   CHECK_EQ(in_turn.load(), 2u);
 }
@@ -436,6 +433,41 @@ TEST(a_handle_that_is_given_out_anew_has_nothing_of_the_old_stream) {
     ending.end(true);
   }
   CHECK(g_model->context.empty());
+}
+
+// A handle of the driver's is not to be used once it is destroyed.
+TEST(the_helper_asks_nothing_about_streams_that_come_and_go) {
+  static std::atomic<int> asked;
+  static decltype(g_driver.cuStreamIsCapturing) ask;
+  Process process(groups(0, 4));
+  ask = g_driver.cuStreamIsCapturing;
+  asked = 0;
+  g_driver.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* status) {
+    {
+      const std::lock_guard<std::mutex> held(g_model->mutex);
+      if (!g_model->handle.count(stream)) ++asked;
+    }
+    return ask(stream, status);
+  };
+  std::atomic<bool> over{false};
+  std::thread helper([&] {
+    while (!over) partition::look_after(*process.channel);
+  });
+  std::thread daemon([&] {
+    for (uint32_t first = 0; !over; first = (first + 1) % 8) process.tell(groups(first, 4));
+  });
+  for (int life = 0; life < 3000; ++life) {
+    const CUstream stream = process.stream();
+    submit(stream);
+    partition::Ending ending(stream);
+    g_driver.cuStreamDestroy_v2(stream);
+    ending.end(true);
+  }
+  over = true;
+  helper.join();
+  daemon.join();
+  CHECK_EQ(asked.load(), 0);
+  CHECK_EQ(g_model->homeless, 0u);
 }
 
 TEST(a_stream_that_could_not_be_destroyed_is_where_it_was) {

@@ -12,6 +12,7 @@
 #include "pages.h"
 #include "slots.h"
 #include "submit.h"
+#include "timing.h"
 
 using namespace pages;
 
@@ -117,6 +118,7 @@ TEST(nobody_marks_what_is_in_a_context_while_another_thread_is_in_the_driver_wit
   make_driver();
   Channel* channel = g_channel = make_channel();
   add_to(5);
+  g_seen.gpu_held = true;
   add_to(6, [] {
     on_another_thread([] {
       before_query(*g_channel);
@@ -145,35 +147,114 @@ TEST(what_is_in_another_context_is_marked_meanwhile) {
   g_channel = nullptr;
 }
 
-TEST(a_thread_is_kept_that_is_in_the_same_call_as_a_round_before) {
+TEST(a_thread_is_kept_whose_call_takes_long) {
   make_driver();
   g_channel = make_channel();
-  const auto round_finds_one = [] {
-    look_who_is_kept(*g_channel);
-    return is_anyone_kept(*g_channel, 0x1000);
+  const auto another_finds_one = [](uint64_t context) {
+    bool found = false;
+    std::thread([&] { found = is_anyone_kept(*g_channel, context); }).join();
+    return found;
   };
-  for (int call = 0; call < 2; ++call) {
-    add_to(5, [&] {
-      CHECK(is_anyone_inside(g_channel.load()->streams[0]));
-      CHECK(!round_finds_one());
-    });
-  }
   add_to(5, [&] {
-    CHECK(!round_finds_one());
-    CHECK(round_finds_one());
-    CHECK(!is_anyone_kept(*g_channel, 0x9000));
+    CHECK(is_anyone_inside(g_channel.load()->streams[0]));
+    CHECK(!is_anyone_kept(*g_channel, 0x1000));  // it is this one
+    CHECK(another_finds_one(0x1000));
+    CHECK(!another_finds_one(0x9000));
   });
   CHECK(!is_anyone_inside(g_channel.load()->streams[0]));
-  CHECK(!round_finds_one());
+  CHECK(!another_finds_one(0x1000));
+
+  std::atomic<bool> over{false};
+  std::thread busy([&] {
+    while (!over) add_to(5);
+  });
+  CHECK(!another_finds_one(0x9000));
+  over = true;
+  busy.join();
   g_channel = nullptr;
 }
 
-TEST(who_has_the_gpus_answer_to_wait_for_is_kept_by_no_queue) {
+// Of calls that are no submissions, too; and where a submission is inside already that stays so.
+TEST(who_adds_to_a_stream_by_its_handle_is_inside) {
   make_driver();
   g_channel = make_channel();
-  Submission waited_for = memset_in(5);
-  waited_for.blocks_caller = true;
-  add(waited_for, [] { CHECK(!is_anyone_inside(g_channel.load()->streams[0])); });
+  add_to(5);
+  const StreamSlot& slot = g_channel.load()->streams[0];
+  {
+    const Inside inside(as_stream(5), false);
+    CHECK(is_anyone_inside(slot));
+    { const Inside again(as_stream(5), false); }
+    CHECK(is_anyone_inside(slot));
+  }
+  CHECK(!is_anyone_inside(slot));
+  { const Inside of_none(as_stream(77), false); }
+  g_channel = nullptr;
+}
+
+TEST(where_a_thread_is_kept_the_end_of_what_is_open_is_asked_for) {
+  make_driver();
+  g_channel = make_channel();
+  add_to(5);
+  add_to(6, [] {
+    on_another_thread([] {
+      Channel& channel = *g_channel;
+      const int before = g_seen.markers;
+      g_seen.gpu_held = true;
+      close_or_settle_owned(channel, 0);
+      CHECK_EQ(channel.slots[0].open.load(), 1u);
+      g_seen.gpu_held = false;
+      close_or_settle_owned(channel, 0);
+      CHECK_EQ(channel.slots[0].open.load(), 0u);
+      CHECK_EQ(g_seen.markers.load(), before);
+    });
+  });
+  g_channel = nullptr;
+}
+
+namespace {
+
+struct BeginNoCapture {
+  static constexpr bool kPerThread = false;
+  static CUresult real(CUstream, CUstreamCaptureMode) { return CUDA_ERROR_UNKNOWN; }
+};
+
+}  // namespace
+
+TEST(a_capture_is_begun_without_a_marker_where_a_thread_is_kept) {
+  make_driver();
+  g_channel = make_channel();
+  add_to(5);
+  g_seen.gpu_held = true;
+  add_to(6, [] {
+    on_another_thread([] {
+      const int before = g_seen.markers;
+      handlers::begin_capture<BeginNoCapture>(as_stream(5), CU_STREAM_CAPTURE_MODE_GLOBAL);
+      CHECK_EQ(g_seen.markers.load(), before);
+    });
+  });
+  g_channel = nullptr;
+}
+
+TEST(what_is_asked_about_in_a_green_context_is_asked_in_its_primary_one) {
+  static CUcontext now_current;
+  make_driver();
+  g_seen.refuse_register = 1;
+  g_driver.cuStreamGetCtx = [](CUstream, CUcontext* context) {
+    return *context = reinterpret_cast<CUcontext>(0x7700l), CUDA_SUCCESS;  // its view of itself
+  };
+  g_driver.cuStreamGetCtx_v2 = [](CUstream, CUcontext* context, CUgreenCtx* green) {
+    *green = reinterpret_cast<CUgreenCtx>(0x77l);
+    return current(context);
+  };
+  g_driver.cuCtxSetCurrent = [](CUcontext context) { return now_current = context, CUDA_SUCCESS; };
+  Channel* channel = g_channel = make_channel();
+  run(channel, launch(0x490));
+  poll_events(*channel, 0);
+  CHECK_EQ(reinterpret_cast<uint64_t>(now_current), 0x1000u);
+  now_current = nullptr;
+  while (collect_timings()) {
+  }
+  CHECK_EQ(reinterpret_cast<uint64_t>(now_current), 0x1000u);
   g_channel = nullptr;
 }
 
@@ -354,16 +435,6 @@ TEST(no_marker_goes_into_the_legacy_stream_while_a_blocking_stream_that_went_on_
   CHECK_EQ(channel->slots[0].open.load(), 0u);
 }
 
-TEST(nor_while_another_thread_is_in_the_driver_with_one_and_may_have_added_to_it_already) {
-  make_driver();
-  g_channel = make_channel_with_open_legacy_work();
-  add_to(5, [] {
-    CHECK(!others_went_on(*g_channel, 0));
-    on_another_thread([] { CHECK(others_went_on(*g_channel, 0)); });
-  });
-  g_channel = nullptr;
-}
-
 TEST(nor_after_a_blocking_stream_may_have_begun_to_wait_until_the_driver_says_that_all_has_ended) {
   make_driver();
   Channel* channel = make_channel_with_open_legacy_work();
@@ -374,10 +445,10 @@ TEST(nor_after_a_blocking_stream_may_have_begun_to_wait_until_the_driver_says_th
   before_block(*channel);
   CHECK_EQ(g_seen.markers.load(), before);
   g_seen.gpu_held = true;
-  settle_if_done(*channel, 0);
+  settle_owned(*channel, 0);
   CHECK_EQ(channel->slots[0].open.load(), 1u);
   g_seen.gpu_held = false;
-  settle_if_done(*channel, 0);
+  settle_owned(*channel, 0);
   CHECK(all_idle(*channel));
 }
 
@@ -416,7 +487,7 @@ TEST(with_more_streams_than_slots_the_legacy_stream_gets_no_marker) {
   channel->has_unslotted = true;
   before_block(*channel);
   CHECK_EQ(channel->slots[0].open.load(), 1u);
-  settle_if_done(*channel, 0);
+  settle_owned(*channel, 0);
   CHECK_EQ(channel->slots[0].open.load(), 0u);
 }
 
