@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import inf
 from typing import ClassVar
 
 from tandemd.core.curves.curves import Curve
@@ -524,6 +525,7 @@ class Group:
     reopened_steps: int | None = None  # reopened after a failed drain, until this many steps passed
     reopened_until_ns: int = 0
     undrainable: bool = False
+    undrainable_on: float = 0.0  # as `set_size` was when it became so
     barred: bool = False  # by the lanes: it is not let in, or its lane is another's now
     memory_limit_bytes: int = NO_LIMIT  # of all its processes, by the lanes
     is_beside: bool = False  # lanes run side by side on its GPU
@@ -550,6 +552,11 @@ class Group:
     def gpus(self) -> frozenset[int]:
         """The GPUs its processes use."""
         return frozenset().union(*[process.gpus for process in self.processes.values()])
+
+    @property
+    def set_size(self) -> float:
+        """Groups of SMs of the job that has the fewest; inf = nobody has a set."""
+        return min((job.set.count for job in self.jobs.values() if job.set), default=inf)
 
     @property
     def title(self) -> str:

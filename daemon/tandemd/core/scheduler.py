@@ -9,7 +9,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -807,9 +808,8 @@ class Scheduler:
         """Idle time is not saved up: at most two quanta before the others."""
         found = self.island_of(group)
         if found is not None:
-            credit_ns = 2 * self.options.quantum_ns / group.weight
             now_ns = found[1].virtual_now_ns(but=group)
-            group.virtual_ns = max(group.virtual_ns, now_ns - credit_ns)
+            group.virtual_ns = max(group.virtual_ns, now_ns - self._credit_ns(group))
 
     def _move(self, job: Job, stimulus: Stimulus, now_ns: int, actions: list[Action]) -> None:
         if not advance(job, stimulus):
@@ -1005,13 +1005,63 @@ class Scheduler:
         self.divisions.seat(self.islands, self.policy, self.options, now_ns)
         self.rings = rings_of(self.islands)
         self.turns = {ring: self.turns.get(ring) or Turns() for ring in self.rings}
-        self._home = {g.key: ring for ring, members in self.rings.items() for g in members}
+        before, self._home = self._home, _homes(self.rings)
+        self._carry_leads(before)
+        self._try_to_drain_again(now_ns)
         self._wakes = {}
         self.tuning.seat(self.islands, self.options, now_ns)
         for ring, members in self.rings.items():
             weigh(members, self.policy, self.options)
             self.turns[ring].foresight.model = self.tuning.model_of(ring[0])
             self.turns[ring].seat(members, self.policy)
+
+    def _try_to_drain_again(self, now_ns: int) -> None:
+        """Who did not drain in time on few SMs may do so on more."""
+        for group in self.groups.values():
+            if group.undrainable and group.set_size > group.undrainable_on:
+                group.undrainable, group.drain_failures = False, 0
+                group.tell(
+                    now_ns, "it has more SMs than when it did not drain: it takes turns again"
+                )
+
+    def _carry_leads(self, before: Mapping[GroupKey, Ring]) -> None:
+        """Who comes from another ring was served there, and owes nothing for it here.
+
+        It brings how far it is before or behind those that it took turns with, in virtual time, up
+        to the credit that is kept for who was idle.
+        """
+        here = {key: ring for key, ring in self._home.items() if key in self.groups}
+        if all(before.get(key, ring) == ring for key, ring in here.items()):
+            return
+        then, now = (
+            self._virtual_times(before),
+            self._virtual_times(
+                {key: ring for key, ring in here.items() if before.get(key) == ring}
+            ),
+        )
+        for key, ring in here.items():
+            group = self.groups[key]
+            if before.get(key, ring) == ring:
+                continue
+            tier, credit_ns = self.policy.tier(group), self._credit_ns(group)
+            lead_ns = group.virtual_ns - then[before[key], tier]
+            lead_ns = min(credit_ns, max(-credit_ns, lead_ns))
+            group.virtual_ns = now.get((ring, tier), 0.0) + lead_ns
+
+    def _virtual_times(self, homes: Mapping[GroupKey, Ring]) -> dict[tuple[Ring, int], float]:
+        """Of the rings with these members, by tier: that of whoever is next, or was served last."""
+        members = defaultdict[tuple[Ring, int], list[Group]](list)
+        for key, ring in homes.items():
+            if group := self.groups.get(key):
+                members[ring, self.policy.tier(group)].append(group)
+        return {
+            seat: min((g.virtual_ns for g in found if g.wants), default=found[0].virtual_ns)
+            for seat, found in members.items()
+        }
+
+    def _credit_ns(self, group: Group) -> float:
+        """Virtual time that idle groups keep, at most."""
+        return 2 * self.options.quantum_ns / group.weight
 
     def _decide(self, now_ns: int) -> list[Verdict]:
         """Let the rings decide for which something changed, or whose time has come.
@@ -1161,3 +1211,7 @@ def _stimulus(job: Job) -> Stimulus:
         if usage.waiting_threads or usage.memory_wait:
             found = Stimulus.BLOCKED
     return found
+
+
+def _homes(rings: Mapping[Ring, Iterable[Group]]) -> dict[GroupKey, Ring]:
+    return {group.key: ring for ring, members in rings.items() for group in members}

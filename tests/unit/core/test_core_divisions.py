@@ -1,9 +1,8 @@
 """The planner in the scheduler: plans in, parts and turns out, by conversations."""
 
 from dataclasses import replace
-
 import pytest
-from talk import BATCH, LATENCY, MS, NORMAL, Talk
+from talk import BATCH, LATENCY, MS, NORMAL, Talk, run
 
 from tandemd.core.events import FindPlan, PlanFound, RequestsServed, ScalingTold
 from tandemd.core.explain.explain import explain
@@ -192,6 +191,31 @@ def side_by_side(options=GREEN, **spec):
     talk.windows(WINDOWS + 1)
     assert talk.parts == {("j-1",): 5, ("j-2",): 3}
     return talk
+
+
+def test_what_a_job_got_in_a_part_of_its_own_is_no_debt_where_parts_become_one():
+    talk = side_by_side()
+    for _ in range(100):
+        talk.works(1, after_ms=100, ran_ms=100)
+    talk.works(2, ran_ms=100)
+    talk.attach(3, uid=1001)  # another user: all take turns
+    assert len(talk.core.rings) == 1
+
+    got = run(talk, {1, 2}, duration_ms=1000)
+
+    assert got[1] == pytest.approx(got[2], rel=0.1)
+
+
+def test_who_did_not_drain_on_few_sms_takes_turns_again_on_more():
+    talk = side_by_side()
+    on_more, on_as_many = (talk.core.groups[1000, f"j:{number}"] for number in (1, 2))
+    for group, then in ((on_more, 4), (on_as_many, 3)):
+        group.undrainable, group.undrainable_on = True, then
+
+    talk.attach(3)  # all are seated anew
+
+    assert (on_more.undrainable, on_as_many.undrainable) == (False, True)
+    assert "it takes turns again" in " ".join(line for _, line in talk.core.jobs[1].story)
 
 
 def answered(talk):
@@ -664,7 +688,7 @@ def test_who_has_few_requests_gives_no_other_group_before_they_tell_of_the_one_i
 def test_the_tuner_cuts_nobody_out_of_a_plan_in_which_all_take_turns():
     talk = Planned(replace(GREEN, tuner=True))
     talk.come(1, ms=2, knee=8)
-    talk.come(2, ms=7, knee=8, slo_p99_ns=10 * MS)
+    talk.come(2, ms=7, knee=8, slo_p99_ns=20 * MS)
 
     plans = served_by_need(talk, 12, j2=4)
 

@@ -434,7 +434,7 @@ def test_a_forecast_near_an_objective_is_no_reason_to_change_to_and_fro():
     trainer, plans, planner = worker("trainer", 20), [], Planner()
 
     def at_rate(rate):
-        return scene(worker("server", 4, knee=4, slo_ns=17 * MS, rate=rate), trainer)
+        return scene(worker("server", 4, knee=4, slo_ns=27 * MS, rate=rate), trainer)
 
     kept = [best(at_rate(rate)).kind for rate in (8.0, 20.0)]
     assert kept == ["time", "space"]
@@ -473,7 +473,7 @@ def test_under_another_load_it_is():
 
 def test_requests_at_another_rate_are_another_load_under_the_same_plan_alone():
     def at_rate(rate, count):
-        server = worker("server", 4, knee=4, slo_ns=17 * MS, rate=rate, rate_count=count)
+        server = worker("server", 4, knee=4, slo_ns=28 * MS, rate=rate, rate_count=count)
         return scene(server, worker("trainer", 20))
 
     planner = Planner()
@@ -493,6 +493,39 @@ def test_sizes_that_the_tuner_has_changed_are_the_tuners():
         planner.look(first)
         told = [planner.take(other, best(other), in_force) for _ in range(WINDOWS)]
         assert bool(told[-1]) is changes
+
+
+@pytest.mark.parametrize("is_sized", [True, False])
+def test_a_plan_is_weighed_against_the_sizes_that_the_tuner_has_given(is_sized):
+    """The objective is missed with the sizes of the plan, and not with those in force."""
+    server = worker("server", 4, knee=4, slo_ns=12 * MS, rate=5.0)
+    here = scene(server, worker("trainer", 4, knee=4), turn_ns=MS)
+    planner, sized = Planner(), (Part(4, ("server",)), Part(4, ("trainer",)))
+    planner.look(here)
+    planner.current = here.value((Part(1, ("server",)), Part(7, ("trainer",))))
+    in_turns = here.value((Part(GROUPS, ("server", "trainer")),))
+    assert [one.missed for one in (planner.current, here.value(sized), in_turns)] == [1, 0, 0]
+
+    told = [planner.take(here, in_turns, sized if is_sized else ()) for _ in range(2 * WINDOWS)]
+
+    assert any(told) is not is_sized
+    assert ("it is to miss 0 objectives and not 1" in told) is not is_sized
+
+
+@pytest.mark.parametrize(
+    ("iteration_ms", "tier", "rests_ms"),
+    [(16, 0, 16), (4, 0, 12), (10, 0, 10), (16, 1, 10), (4, 1, 4), (16, -1, 16)],
+)
+def test_a_request_waits_for_the_end_of_a_turn_unless_it_is_more_urgent(
+    iteration_ms, tier, rests_ms
+):
+    server = worker("server", 2, slo_ns=50 * MS, rate=1.0)
+    trainer = worker("trainer", iteration_ms, tier=tier)
+    alone = scene(server).value((Part(GROUPS, ("server",)),)).forecasts["server"].p99_ns
+
+    both = scene(server, trainer, turn_ns=10 * MS).value((Part(GROUPS, ("server", "trainer")),))
+
+    assert both.forecasts["server"].p99_ns == pytest.approx(alone + rests_ms * MS)
 
 
 def test_what_was_chosen_is_chosen_anew_once_it_is_not_in_force():

@@ -213,6 +213,19 @@ def test_a_job_without_a_curve_is_probed_again_once_it_has_one_and_where_that_is
     assert wanted(jobs) == [3]
 
 
+def test_a_job_is_not_probed_on_a_set_that_a_plan_has_taken_from_it():
+    """A third of it would be more than it is to have, and what others were promised."""
+    jobs, probes = by_id(make(1, curve(8), groups=12)), Probes()
+    jobs[1].part, jobs[1].groups_wanted = 1, 3
+    probes.decide(jobs, OPTIONS, 0)
+    assert wanted(jobs) == [3]
+
+    put(jobs[1], Span(0, 3))
+    probes.decide(jobs, OPTIONS, 1)
+
+    assert wanted(jobs) == [1]
+
+
 def test_a_probe_that_records_nothing_is_given_up_and_not_tried_again_soon():
     jobs, probes = by_id(make(1, curve(8))), Probes()
     probes.decide(jobs, OPTIONS, 0)

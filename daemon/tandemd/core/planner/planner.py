@@ -110,7 +110,7 @@ class Planner:
             return "other jobs are there, or more is said or known of one" if found else ""
         in_force = in_force or before.plan
         self._note_load(scene, in_force)
-        now = self.current = scene.value(before.plan)
+        self.current, now = scene.value(before.plan), scene.value(in_force)
         is_better = self._is_open(found.plan, in_force) and _is_clearly_better(
             found, now, scene, self.band
         )

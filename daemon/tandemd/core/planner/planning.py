@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from tandemd.core.model import Group, Job, Options, Process, StayReason
 from tandemd.core.planner.planner import alternatives
 from tandemd.core.planner.plans import Gpu, Part, Scene, Valued, Worker
+from tandemd.core.policy import policy_named
 from tandemd.core.space.asked import said_share
 from tandemd.core.space.set_places import groups_asked
 from tandemd.core.space.sm_counts import given_sms, why_no_curve
@@ -183,6 +184,7 @@ def _worker(
         groups=_groups(job, group, gpu, options, said),
         is_known=job.scaling is not None,
         share=0.0 if divides_space(group.gpus, options) else said,
+        tier=policy_named(options.policy).tier(group),
     )
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf, log
+from math import ceil, inf, log
 
 from tandemd.core.turns.interference import Features, Interference, Neighbour
 
@@ -53,6 +53,7 @@ class Worker:
     groups: int = 0  # that a person fixed; 0 = any number
     is_known: bool = True  # how it scales; else what it takes on other SMs is assumed
     share: float = 0.0  # of the time, that a person said, where all take turns; 0 = nothing
+    tier: int = 0  # the lower, the more urgent: it need not wait for the end of a turn of others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,13 +167,14 @@ class Scene:
         takes_ns = {name: self._takes_ns(name, sms) * slowdowns[name] for name in part.members}
         asked = {n: (self.workers[n].rate, takes_ns[n]) for n in part.members}
         use = sum(rate * ns / 1e9 for rate, ns in asked.values())
-        turn_ns, wait_of = self._turn_ns(takes_ns), self._waits(asked)
+        wait_of = self._waits(asked)
         grants = self._grants(part, max(0.0, 1 - use), takes_ns)
         found: list[tuple[str, Forecast]] = []
         for name in part.members:
             worker = self.workers[name]
             if worker.rate:
-                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_of(name) + turn_ns
+                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_of(name)
+                p99_ns += self._turn_ns(worker, takes_ns)
             else:
                 p99_ns = takes_ns[name] / grants[name] if grants[name] else inf
                 progress = worker.solo_ns / p99_ns
@@ -235,10 +237,17 @@ class Scene:
         them = [(name, other.groups) for name in other.members]
         return max(them, key=lambda one: self.beside(own, (one,))) if them[1:] else them[0]
 
-    def _turn_ns(self, takes_ns: Mapping[str, float]) -> float:
-        """That a job which does what it can has begun."""
-        others = [ns for name, ns in takes_ns.items() if not self.workers[name].rate]
-        return min(self.gpu.turn_ns, max(others, default=0.0))
+    def _turn_ns(self, worker: Worker, takes_ns: Mapping[str, float]) -> float:
+        """What is left of one, of a job without requests, when a request of the worker comes."""
+        rivals = [self.workers[name] for name in takes_ns if not self.workers[name].rate]
+        return max((self._rests_ns(worker, one, takes_ns[one.name]) for one in rivals), default=0.0)
+
+    def _rests_ns(self, worker: Worker, rival: Worker, iteration_ns: float) -> float:
+        """Of a turn of the rival: it ends with an iteration, unless somebody more urgent comes."""
+        turn_ns = self.gpu.turn_ns
+        if worker.tier < rival.tier:
+            return min(turn_ns, iteration_ns)
+        return iteration_ns * max(1, ceil(turn_ns / iteration_ns))
 
 
 def objectives(count: int) -> str:

@@ -122,6 +122,8 @@ class Probes:
             is_in_none = stays_out(job, gpu) or is_out_of_sets(job, gpu)
             if parts.count(job.part) > 1 or is_in_none:
                 continue  # it would not be alone with those of its part, or is not in its set
+            if job.part and job.set and job.set.count != job.groups_wanted:
+                continue  # a third of what it is losing just now may be more than it is to have
             groups = _fewer(job, split)
             if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):
                 continue
