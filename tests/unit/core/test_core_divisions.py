@@ -1,6 +1,7 @@
 """The planner in the scheduler: plans in, parts and turns out, by conversations."""
 
 from dataclasses import replace
+
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk, run
 
