@@ -111,8 +111,10 @@ class Planner:
         in_force = in_force or before.plan
         self._note_load(scene, in_force)
         self.current, now = scene.value(before.plan), scene.value(in_force)
-        is_better = self._is_open(found.plan, in_force) and _is_clearly_better(
-            found, now, scene, self.band
+        # The tuner gives up progress for requests that take longer than foretold: no plan is better
+        # for that alone.
+        is_better = self._is_open(found.plan, in_force) and all(
+            _is_clearly_better(found, one, scene, self.band) for one in (self.current, now)
         )
         self._better = self._better + 1 if is_better else 0
         if self._better < WINDOWS:
