@@ -284,7 +284,7 @@ def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
 def check_sockets(machine: Machine) -> Iterator[Finding]:
     """Whether the sockets are there and may be used by everybody the directory lets in."""
     place = machine.place
-    if not place.path.is_dir():
+    if not os.path.isdir(place.path):
         return
     for path in (place.attach, place.login, place.rpc):
         try:
@@ -336,7 +336,7 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
             check="daemon",
             level=WARN,
             text=f"cannot ask it: {exc}",
-            remedy="install Tandem with its [client] extra: pip install '.[client]'",
+            remedy="install Tandem with its [client] extra: pip install 'gpu-tandem[client]'",
         )
         return
     try:

@@ -58,5 +58,8 @@ class Login:
             part = self._connection.recv(_MAX_TOKEN_BYTES)
             received += part
             if not part or len(received) > _MAX_TOKEN_BYTES:
-                raise UnavailableError("the daemon closed the login connection without a token")
+                raise UnavailableError(
+                    "the daemon closed the login connection without a token: it stops, or is out "
+                    "of descriptors, which its log says"
+                )
         return received.decode("ascii", errors="replace").strip()

@@ -53,9 +53,9 @@ def runtime_dir(environ: Mapping[str, str], *, uid: int) -> RuntimeDir:
             return RuntimeDir(path=Path(value), origin=variable)
     places = _usual_places(environ, uid=uid)
     for place in places:
-        if _trusted(place.path, uid=uid) and place.attach.exists():
+        if _trusted(place.path, uid=uid) and os.path.exists(place.attach):
             return place
-    existing = [p for p in places if p.path != SYSTEM or p.path.is_dir()]
+    existing = [p for p in places if p.path != SYSTEM or os.path.isdir(p.path)]
     return existing[0]
 
 
@@ -82,7 +82,7 @@ def to_be_named(environ: Mapping[str, str], *, uid: int) -> dict[str, str]:
     """
     place = runtime_dir(environ, uid=uid)
     said = named(environ)
-    if not said and place.attach.exists():
+    if not said and os.path.exists(place.attach):
         said = {VARIABLE: str(place.path)}
     return {} if said.get(VARIABLE) == str(SYSTEM) else said
 

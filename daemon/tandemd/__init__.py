@@ -1,5 +1,6 @@
 """The Tandem daemon: decides which jobs compute on a shared GPU, and when."""
 
+import os
 import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -9,6 +10,7 @@ try:
 except PackageNotFoundError:  # run from a checkout that was not installed
     __version__ = "0+unknown"
 
+EXIT_MISSING = 4  # that of tandem.errors.StateError
 SIGNALS = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
 
 
@@ -17,17 +19,30 @@ def hold_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
+def open_closed_streams() -> None:
+    """Have nothing else get the numbers of streams that whoever started this had closed."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115 - until the end
+
+
 def main() -> None:
     """The `tandemd` command; says what to install where the [daemon] extra is missing."""
     hold_signals()  # before all that takes a second to import
+    open_closed_streams()
     try:
         from tandemd.__main__ import main as run
     except ModuleNotFoundError as missing:
         name = missing.name or ""
         if name.partition(".")[0] in ("tandem", "tandemd"):
             raise
-        sys.exit(
+        sys.stderr.write(
             f"error: tandemd needs {name}, which is not installed; "
-            "install Tandem with its [daemon] extra: pip install '.[daemon]'"
+            "install Tandem with its [daemon] extra: pip install 'gpu-tandem[daemon]'\n"
         )
+        sys.exit(EXIT_MISSING)
     run()

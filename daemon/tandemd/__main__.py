@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tandemd import SIGNALS, hold_signals
+from tandemd import SIGNALS, hold_signals, open_closed_streams
 
 if __name__ == "__main__":
     hold_signals()  # before all that takes a second to import
+    open_closed_streams()
 
 import argparse
 import gc

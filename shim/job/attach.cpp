@@ -103,13 +103,21 @@ bool is_trustworthy(int socket, const char* path) {
   return false;
 }
 
+// So that somebody knows why limits do not hold: a few files fewer, and it would be managed.
+void say_no_descriptors() {
+  say_once("running unshared: this process has no descriptors left for the daemon's pages (ulimit -n)");
+}
+
 int connect_to(const char* path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (!*path || std::strlen(path) >= sizeof(address.sun_path)) return -1;
   std::strcpy(address.sun_path, path);
   const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket < 0) return -1;
+  if (socket < 0) {
+    if (access(path, F_OK) == 0) say_no_descriptors();
+    return -1;
+  }
   // Non-blocking: a daemon whose backlog is full is one to try again later.
   if (connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
       is_trustworthy(socket, path)) {
@@ -198,6 +206,7 @@ void tell_why(const wire::Refused& refused) {
 Attached answered(const Packet& packet, const PeerPages& early) {
   if (const auto* refused = packet.as<wire::Refused>(wire::Type::kRefused)) tell_why(*refused);
   const auto* welcome = packet.as<wire::Welcome>(wire::Type::kWelcome);
+  if (welcome && packet.fd_count != 3) say_no_descriptors();
   Channel* channel = welcome ? map_channel(packet, *welcome) : nullptr;
   if (!channel) return {Attachment::kTurnedAway};
   for (uint32_t i = 0; i < shm::kPresenceMax; ++i)

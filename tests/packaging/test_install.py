@@ -112,7 +112,7 @@ def test_the_daemon_says_which_extra_it_needs(installed: Path):
 
     done = _run(python, "-c", "import tandemd; tandemd.main()")
 
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert done.stderr.count("\n") == 1
     assert "[daemon]" in done.stderr
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from tandem._guarded import Guarded
-from tandem.errors import NO_ROOM, CapacityError, TandemError, exit_code
+from tandem.errors import NO_ROOM, CapacityError, TandemError, UsageError, exit_code
 
 EXIT_INTERRUPTED = 130
 
@@ -145,11 +145,19 @@ def main() -> int:
         _drop_output()
         return 0
     except OSError as exc:
-        if exc.filename is not None or exc.errno not in NO_ROOM:
-            raise  # nothing that was printed: a bug
-        _drop_output()
-        return _report(CapacityError(f"cannot write the output: {exc.strerror}"))
+        return _report(_in_words(exc))
     return result if isinstance(result, int) else 0
+
+
+def _in_words(failure: OSError) -> TandemError:
+    """What the user can do something about; anything else is a bug, and is raised."""
+    if isinstance(failure, PermissionError | FileNotFoundError | NotADirectoryError):
+        what = f"'{failure.filename}'" if failure.filename else "the current directory"
+        return UsageError(f"{what}: {failure.strerror}")
+    if failure.filename is not None or failure.errno not in NO_ROOM:
+        raise failure  # nothing that was printed
+    _drop_output()
+    return CapacityError(f"cannot write the output: {failure.strerror}")
 
 
 def _open_closed_outputs() -> None:

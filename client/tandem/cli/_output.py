@@ -44,7 +44,7 @@ def open_client() -> "Client":
             raise
         raise StateError(
             f"this command needs {exc.name}, which is not installed; "
-            "install Tandem with its [client] extra: pip install '.[client]'"
+            "install Tandem with its [client] extra: pip install 'gpu-tandem[client]'"
         ) from exc
     return Client()
 

@@ -64,7 +64,7 @@ def top(*, once: bool, interval: float, readonly: bool) -> None:
             raise
         raise StateError(
             f"tandem top needs {exc.name}, which is not installed; install Tandem with its [top] "
-            "extra: pip install '.[top]', or take `tandem top --once`"
+            "extra: pip install 'gpu-tandem[top]', or take `tandem top --once`"
         ) from exc
     with open_client() as client:
         client.status()  # where there is no daemon, say so before the screen changes

@@ -111,7 +111,7 @@ def probe(env: Mapping[str, str]) -> dict[str, object] | None:
     if "No module named 'cuda" in child.stderr:
         raise StateError(
             "the demo's programs need cuda.bindings, which is not installed; install Tandem with "
-            "its [cuda] extra: pip install '.[cuda]'"
+            "its [cuda] extra: pip install 'gpu-tandem[cuda]'"
         )
     if child.returncode != 0:
         return None

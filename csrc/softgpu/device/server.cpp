@@ -29,7 +29,8 @@ constexpr size_t kSpareDescriptors = 32;  // for files of our own, and to tell o
 size_t most_connections() {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 256;
-  return static_cast<size_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20)) - kSpareDescriptors;
+  const auto most = static_cast<size_t>(std::min<rlim_t>(files.rlim_cur, 1 << 20));
+  return most > kSpareDescriptors ? most - kSpareDescriptors : 1;
 }
 
 volatile std::sig_atomic_t g_stop = 0;
@@ -146,7 +147,7 @@ void Server::accept_all() {
 
 void Server::accept_one(UniqueFd socket) {
   if (connections_.size() >= most_connections()) {
-    std::fprintf(stderr, "refused a client: %zu are connected already\n", connections_.size());
+    std::fprintf(stderr, "refused a client: %zu are connected already, as many as ulimit -n allows\n", connections_.size());
     return;
   }
   ucred peer{};

@@ -47,6 +47,18 @@ def test_a_valid_configuration_is_said_to_be_so(daemon):
     assert (answer.returncode, answer.stdout) == (0, f"the configuration is valid: {config}\n")
 
 
+@pytest.mark.parametrize("start", STARTS, ids=["module", "script"])
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_it_starts_where_streams_are_closed(daemon, start, closed):
+    command = [sys.executable, *start, *daemon.arguments(), "--check-config"]
+
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], env=daemon.environment(), check=False
+    )
+
+    assert done.returncode == 0
+
+
 def test_limits_of_nobody_are_warned_of_in_a_line_for_people(daemon):
     config = daemon.base / "config.toml"
     config.write_text('[limits.user.nobody-of-that-name]\nmax_class = "batch"\n')

@@ -157,7 +157,7 @@ def test_the_demo_without_its_extra_says_what_to_install(tandem, monkeypatch, tm
     code, _, err = tandem("demo")
 
     assert code == 4
-    assert "install Tandem with its [cuda] extra: pip install '.[cuda]'" in err
+    assert "install Tandem with its [cuda] extra: pip install 'gpu-tandem[cuda]'" in err
 
 
 @pytest.mark.parametrize("words", [["dag"], ["trace"], []])
@@ -365,6 +365,22 @@ def test_a_closed_output_is_no_failure(tandem, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
 
     assert tandem("version")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (PermissionError(13, "Permission denied", "/a/b"), "error: '/a/b': Permission denied\n"),
+        (FileNotFoundError(2, "No such file"), "error: the current directory: No such file\n"),
+    ],
+    ids=["a directory that may not be entered", "a directory that was removed"],
+)
+def test_a_path_that_cannot_be_had_is_one_line(tandem, monkeypatch, failure, said):
+    monkeypatch.setattr(cli.tandem, "main", lambda **_: failing(failure)())
+
+    code, _, err = tandem("version")
+
+    assert (code, err) == (2, said)
 
 
 def test_a_full_disk_elsewhere_is_not_taken_for_the_output(tandem, monkeypatch):

@@ -51,6 +51,22 @@ def test_the_daemon_of_the_machine_is_found_by_a_user_without_one(tmp_path, syst
     assert runtime_dir({"XDG_RUNTIME_DIR": str(tmp_path)}, uid=UID).path == system
 
 
+def test_a_directory_that_may_not_be_entered_has_no_daemon(tmp_path, system, monkeypatch):
+    """Root may enter any, so this one is as a user would find it."""
+    system.mkdir()
+    stat = os.stat
+
+    def closed(path, *words, **options):
+        if Path(path).parent == system:
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *words, **options)
+
+    monkeypatch.setattr(os, "stat", closed)
+
+    assert runtime_dir({}, uid=4_000_000_000).path == system
+    assert _paths.to_be_named({}, uid=4_000_000_000) == {}
+
+
 def test_without_any_daemon_the_place_is_the_one_the_shim_will_look_in(tmp_path, system):
     nobody = 4_000_000_000  # has no /tmp/tandem-<uid>
 

@@ -324,7 +324,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
 
     assert code == 4
     assert "tandem top needs textual, which is not installed" in err
-    assert "pip install '.[top]'" in err
+    assert "pip install 'gpu-tandem[top]'" in err
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "nan", "1e9"])
