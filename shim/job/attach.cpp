@@ -29,6 +29,7 @@ struct Packet {
   size_t size = 0;
   int fd[kMaxFds] = {-1, -1, -1, -1};
   size_t fd_count = 0;
+  bool lacks_fds = false;  // there were more than this process may have
 
   Packet() = default;
   Packet(const Packet&) = delete;
@@ -80,6 +81,7 @@ int receive(int socket, Packet* packet) {
   const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? 0 : -1;
   take_descriptors(&message, packet);
+  packet->lacks_fds = message.msg_flags & MSG_CTRUNC;
   if (got == 0) return -1;
   if (message.msg_flags & MSG_TRUNC) return -1;  // larger than any message of ours
   packet->size = static_cast<size_t>(got);
@@ -206,7 +208,7 @@ void tell_why(const wire::Refused& refused) {
 Attached answered(const Packet& packet, const PeerPages& early) {
   if (const auto* refused = packet.as<wire::Refused>(wire::Type::kRefused)) tell_why(*refused);
   const auto* welcome = packet.as<wire::Welcome>(wire::Type::kWelcome);
-  if (welcome && packet.fd_count != 3) say_no_descriptors();
+  if (packet.lacks_fds) say_no_descriptors();
   Channel* channel = welcome ? map_channel(packet, *welcome) : nullptr;
   if (!channel) return {Attachment::kTurnedAway};
   for (uint32_t i = 0; i < shm::kPresenceMax; ++i)

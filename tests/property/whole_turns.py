@@ -302,7 +302,7 @@ def _check_drains(takers: Iterable[Group], options: Options, now_ns: int, verdic
 def _fail_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:
     group.drain_failures += 1
     if group.drain_failures >= options.drain_tries:
-        group.undrainable = True
+        group.undrainable, group.undrainable_on = True, group.set_size
         verdict.exempted.append(group)
         return
     group.reopened_steps = group.steps
