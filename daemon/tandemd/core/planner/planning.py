@@ -240,5 +240,8 @@ def how_to(kind: str, mode: str, *, has_planner: bool = False) -> str:
     if kind == "time and space":
         return 'needs mode mps+green, with partition.planner = "on"'
     if mode == "mps":
-        return "needs jobs to be started anew with these --sm"
+        return (
+            "needs jobs to be started anew with these --sm, and policy pair for them to overlap; "
+            'or mode mps+green, with partition.planner = "on"'
+        )
     return 'needs mode mps (gpu."*".mode)'
