@@ -45,7 +45,8 @@ def test_kernels_that_only_read_a_buffer_are_independent(
     with place.client() as client:
         graph = graph_of(from_job(client.windows("sharing", signatures=signatures), "sharing"))
 
-    one, other = launches(graph)[:2]
+    # A window may begin with a launch whose parameters nobody had asked for yet.
+    one, other = [node for node in launches(graph) if addresses(graph, node)][:2]
     assert len(addresses(graph, one) & addresses(graph, other)) == 1
     assert not graph.dag.before(one, other)
     assert graph.dag.independent(one, other) is independent
