@@ -6,7 +6,6 @@
 #include "context_numbers.h"
 #include "driver.h"
 #include "faults.h"
-#include "inside.h"
 #include "markers.h"
 #include "memory.h"
 #include "presence.h"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from shim_support import GENERATED, HERE, ROOT, Preload, compile_source
 
 import ninja_build  # found through shim_support
+from tandem import softgpu
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +71,33 @@ def cuda_include() -> Path:
 def preload(shim_library: Path, fake_driver: Path, tmp_path: Path) -> Preload:
     """Shim over recording driver, with a runtime directory of its own."""
     return Preload(shim=shim_library, driver=fake_driver, folder=tmp_path)
+
+
+@pytest.fixture
+def software_job(
+    image: Path, shim_library: Path, tmp_path: Path
+) -> Callable[..., subprocess.Popen[str]]:
+    """Start a Python program under the shim, on a software GPU of its own and the real clock."""
+    device = tmp_path / "gpu"
+    device.mkdir()
+    env = softgpu.environment(folder=device, clock="real", profile="tiny") | {
+        "LD_PRELOAD": str(ROOT / shim_library),
+        "TANDEM_RUNTIME_DIR": str(tmp_path),
+        "TEST_IMAGE": str(image),
+        "PYTHONPATH": os.pathsep.join(str(ROOT / "tests" / p) for p in ("conformance", "shim")),
+    }
+
+    def start(text: str, *words: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", text, *words],
+            env=env | variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    return start
 
 
 @pytest.fixture

@@ -1,16 +1,11 @@
 """A thread that the driver keeps because its queue is full, on the software GPU."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 from shim_daemon import Attached, FakeDaemon
-from shim_support import ROOT
-
-from tandem import softgpu
 
 ROUNDS_NS = 20_000_000  # in which the helper comes some hundred times
 
@@ -69,22 +64,9 @@ def wait_for_rounds(taken: Attached) -> None:
 
 @pytest.mark.parametrize("markers", ["write", "event"])
 def test_neither_who_asks_nor_the_helper_is_kept_where_another_thread_is(
-    markers: str, image: Path, shim_library: Path, daemon: FakeDaemon, tmp_path: Path
+    markers: str, software_job: Callable[..., Popen[str]], daemon: FakeDaemon
 ) -> None:
-    device = tmp_path / "gpu"
-    device.mkdir()
-    env = softgpu.environment(folder=device, clock="real", profile="tiny") | {
-        "LD_PRELOAD": str(ROOT / shim_library),
-        "TANDEM_RUNTIME_DIR": str(tmp_path),
-        "TANDEM_MARKERS": markers,
-        "TANDEM_SOFTGPU_QUEUE": "32",
-        "TEST_IMAGE": str(image),
-        "PYTHONPATH": os.pathsep.join(str(ROOT / "tests" / p) for p in ("conformance", "shim")),
-    }
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], env=env, text=True, bufsize=1, **pipes
-    ) as job:
+    with software_job(PROGRAM, TANDEM_MARKERS=markers, TANDEM_SOFTGPU_QUEUE="32") as job:
         taken = daemon.attach()
         assert job.stdout.readline() == "ready\n"
         job.stdin.write("\n")

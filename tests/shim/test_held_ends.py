@@ -1,16 +1,11 @@
 """Things that go away on the software GPU while a thread of the job waits at the gate for them."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 from shim_daemon import FakeDaemon
-from shim_support import ROOT
-
-from tandem import softgpu
 
 # A submission that is held into something that main ends meanwhile.
 PROGRAM = """
@@ -60,23 +55,10 @@ def test_what_ends_while_a_thread_is_held_is_gone_when_that_goes_on(
     what: str,
     end: str,
     answer: str,
-    image: Path,
-    shim_library: Path,
+    software_job: Callable[..., Popen[str]],
     daemon: FakeDaemon,
-    tmp_path: Path,
 ) -> None:
-    device = tmp_path / "gpu"
-    device.mkdir()
-    env = softgpu.environment(folder=device, clock="real", profile="tiny") | {
-        "LD_PRELOAD": str(ROOT / shim_library),
-        "TANDEM_RUNTIME_DIR": str(tmp_path),
-        "TEST_IMAGE": str(image),
-        "PYTHONPATH": os.pathsep.join(str(ROOT / "tests" / p) for p in ("conformance", "shim")),
-    }
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, what], env=env, text=True, bufsize=1, **pipes
-    ) as job:
+    with software_job(PROGRAM, what) as job:
         taken = daemon.attach()
         assert job.stdout.readline() == "ready\n"
         taken.process.set_gate(hold=True)

@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -1005,7 +1005,8 @@ class Scheduler:
         self.divisions.seat(self.islands, self.policy, self.options, now_ns)
         self.rings = rings_of(self.islands)
         self.turns = {ring: self.turns.get(ring) or Turns() for ring in self.rings}
-        before, self._home = self._home, _homes(self.rings)
+        before = self._home
+        self._home = {g.key: ring for ring, members in self.rings.items() for g in members}
         self._carry_leads(before)
         self._try_to_drain_again(now_ns)
         self._wakes = {}
@@ -1030,19 +1031,14 @@ class Scheduler:
         It brings how far it is before or behind those that it took turns with, in virtual time, up
         to the credit that is kept for who was idle.
         """
-        here = {key: ring for key, ring in self._home.items() if key in self.groups}
-        if all(before.get(key, ring) == ring for key, ring in here.items()):
+        here = self._home.items()
+        moved = [(key, ring) for key, ring in here if before.get(key, ring) != ring]
+        if not moved:
             return
-        then, now = (
-            self._virtual_times(before),
-            self._virtual_times(
-                {key: ring for key, ring in here.items() if before.get(key) == ring}
-            ),
-        )
-        for key, ring in here.items():
+        then = self._virtual_times(before)
+        now = self._virtual_times({key: ring for key, ring in here if before.get(key) == ring})
+        for key, ring in moved:
             group = self.groups[key]
-            if before.get(key, ring) == ring:
-                continue
             tier, credit_ns = self.policy.tier(group), self._credit_ns(group)
             lead_ns = group.virtual_ns - then[before[key], tier]
             lead_ns = min(credit_ns, max(-credit_ns, lead_ns))
@@ -1211,7 +1207,3 @@ def _stimulus(job: Job) -> Stimulus:
         if usage.waiting_threads or usage.memory_wait:
             found = Stimulus.BLOCKED
     return found
-
-
-def _homes(rings: Mapping[Ring, Iterable[Group]]) -> dict[GroupKey, Ring]:
-    return {group.key: ring for ring, members in rings.items() for group in members}
