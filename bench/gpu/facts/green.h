@@ -85,6 +85,12 @@ class Kernels {
   CUlibrary library_;
 };
 
+inline CUcontext current() {
+  CUcontext context = nullptr;
+  check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&context), "cuCtxGetCurrent");
+  return context;
+}
+
 inline void make_current(CUcontext context) {
   need(DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent")(context), "cuCtxSetCurrent");
 }

@@ -22,12 +22,6 @@ constexpr std::chrono::milliseconds kPatience(100), kLook(5);
 constexpr int kUnmovedLooks = 10;
 constexpr uint64_t kMostLaunches = 1 << 16;
 
-CUcontext current() {
-  CUcontext context = nullptr;
-  check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&context), "cuCtxGetCurrent");
-  return context;
-}
-
 // A stream that gets no further from hold() to release().
 class Held {
  public:

@@ -166,12 +166,6 @@ class Places {
   std::vector<uint64_t> first_, second_;
 };
 
-CUcontext current() {
-  CUcontext context = nullptr;
-  check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&context), "cuCtxGetCurrent");
-  return context;
-}
-
 void ask_context(Json* found, CUstream stream, CUcontext primary, const Halves& halves) {
   CUcontext context = nullptr;
   CUgreenCtx green = nullptr;
