@@ -254,6 +254,8 @@ int main(int, char** arguments) {
   };
   if (together) {
     launch();
+    puts("attached");
+    fflush(stdout);
     getchar();
   }
   std::vector<std::thread> threads;
@@ -309,7 +311,7 @@ def test_hundreds_of_threads_wait_at_the_gate_and_go(
     with start(per_thread, "300", "together", preload=preload) as process:
         assert process.stdin
         taken = daemon.attach()
-        taken.until_in_use()
+        assert said(process) == "attached\n"  # else the first launch might wait, too
         taken.process.set_gate(hold=True)
         process.stdin.write("\n")
         process.stdin.flush()
