@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -290,7 +290,7 @@ def _client(half: int) -> None:
         driver.enter(own)
         driver.load()
         say({"groups": len(groups), "group_sms": group_sms})
-        sys.stdin.readline()
+        driver.wait_outside(sys.stdin.readline)
         blocks = BLOCKS_PER_SM * group_sms * len(groups)
         say({"sms": driver.sms_seen(blocks, expected=len(own) * group_sms)})
     except _DriverError as error:
@@ -322,6 +322,14 @@ class _Driver:
                 raise _DriverError(f"the driver does not support {name}", is_answer=True)
             why = f": {NO_SERVER_HINT}" if result == NO_SERVER else ""
             raise _DriverError(f"{name} failed with error {result}{why}", is_answer=False)
+
+    def wait_outside(self, wait: Callable[[], object]) -> None:
+        """For the other one; on a software GPU's virtual clock time is to pass meanwhile."""
+        names = ("softgpu_wait_begin", "softgpu_wait_end")
+        begin, end = (getattr(self._library, name, lambda: None) for name in names)
+        begin()
+        wait()
+        end()
 
     def split(self) -> list[bytes]:
         """All groups of as few SMs as the driver makes."""

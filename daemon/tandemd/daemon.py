@@ -337,16 +337,8 @@ class Daemon:
         clock: Clock = MonotonicClock()
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
-        self._asker = Asker()
         self._remembered = Remembered(self._state, at_once=clock.is_virtual)
-        self._proofs = SetProofs(
-            environment=self._environment_of_proof,
-            tell=self._tell_of_sets,
-            ask=self._asker,
-            at_once=clock.is_virtual,
-            known=self._remembered.split_of,
-        )
-        self._proofs.want(self._asking_for_sets())
+        self._make_proofs(clock)
         scheduler = Scheduler(self._with_sets(self._options(self._config)))
         poller = _native.Poller()
         self._host = Host(
@@ -407,6 +399,18 @@ class Daemon:
         self._sessions.unserved = self._unserved
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
+
+    def _make_proofs(self, clock: Clock) -> None:
+        self._asker = Asker()
+        self._proofs = SetProofs(
+            environment=self._environment_of_proof,
+            tell=self._tell_of_sets,
+            ask=self._asker,
+            at_once=clock.is_virtual,
+            known=self._remembered.split_of,
+        )
+        with clock.outside():  # the probe may be a client of the device whose clock this is
+            self._proofs.want(self._asking_for_sets())
 
     def _regard_gpus(self) -> None:
         """What everybody in the core thread knows of the GPUs that there are now."""

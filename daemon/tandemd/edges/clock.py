@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 
@@ -23,6 +26,9 @@ class Clock(Protocol):
         `only_looked`: since the last wait it has written nothing that a job looks at.
         """
 
+    def outside(self) -> AbstractContextManager[None]:
+        """Around waiting for another process that computes: time passes meanwhile."""
+
 
 class MonotonicClock:
     """CLOCK_MONOTONIC, as the shims use it."""
@@ -37,6 +43,10 @@ class MonotonicClock:
         """Sleep until then."""
         del only_looked
         time.sleep(max(0, deadline_ns - self.now_ns()) / 1e9)
+
+    def outside(self) -> AbstractContextManager[None]:
+        """It always passes."""
+        return contextlib.nullcontext()
 
 
 class SoftGpuClock:
@@ -58,6 +68,7 @@ class SoftGpuClock:
             self._wait = driver.softgpu_wait_for_change
             observe = driver.softgpu_observe
             is_virtual = driver.softgpu_clock_is_virtual
+            self._begin, self._end = driver.softgpu_wait_begin, driver.softgpu_wait_end
         except AttributeError as missing:
             raise OSError(f"{library} is not the software GPU's: {missing}") from None
         self._now.restype = ctypes.c_uint64
@@ -80,6 +91,15 @@ class SoftGpuClock:
     def wait_until_ns(self, deadline_ns: int, *, only_looked: bool = False) -> None:
         """Let time pass until then; `only_looked` leaves those asleep who wait for a change."""
         self._wait(0, deadline_ns, only_looked)
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Of the calling thread; else time stands for as long as it waits."""
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
 
 
 class Calendar:

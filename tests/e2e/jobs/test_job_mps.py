@@ -194,3 +194,14 @@ def test_mps_that_was_found_and_ends_is_used_no_more(fresh_place):
     assert job.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
     assert "the control daemon of mps has ended" in place.tandem("explain", "victim")
     assert "is in mode time" in place.refused("--require", "--isolation", "mps")[1]
+
+
+def test_sets_are_proved_under_the_mps_that_a_daemon_of_virtual_time_runs(fresh_place):
+    fresh_place.env["TANDEM_SOFTGPU_PROFILE"] = "h200"
+    config = fresh_place.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps+green"\n')
+    fresh_place.start_daemon("--config", str(config))
+
+    with fresh_place.client() as client:
+        [gpu] = client.partitions()
+    assert gpu.gpu.mode == "mps+green"
