@@ -446,11 +446,14 @@ class RecordedOperations:
         sms: int,
         sm_counts: Sequence[int],
         gamma: float = 0.0,
+        pause_ns: int = 0,
     ) -> Scaling:
         """How long all of them would take on other numbers of SMs than the `sms` they ran on.
 
         They are whole iterations that began and ended then. `gamma`, 0 to 1: how little the number
-        of SMs means to their kernels. `docs/dag-analysis.md` says how it is told.
+        of SMs means to their kernels. Where nothing was asked for and nothing under way for
+        `pause_ns` or longer, that time does not count; 0: all of it does. `docs/dag-analysis.md`
+        says how it is told.
 
         Raises:
             ValueError: a number of SMs is 0, or gamma is out of range.

@@ -198,7 +198,7 @@ class JobPart:
     scaling: ScalingCurve | None
     doubt: str  # why there is no curve
     predicted_ns: int | None  # was said of `given_sms` before it ran on them
-    measured_ns: int | None  # how long its iterations are now
+    measured_ns: int | None  # how long its iterations are now, without pauses between requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

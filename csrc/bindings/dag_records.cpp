@@ -38,17 +38,18 @@ class RecordedOperations {
     return dag::analysis::analyse({graph_, graph_.begin(), graph_.end()}, options);
   }
 
-  // None of the arguments may be 0, but gamma.
+  // No number of SMs may be 0.
   dag::analysis::Scaling scaling(uint64_t begin_ns, uint64_t end_ns, uint32_t sms,
-                                 const std::vector<uint32_t>& sm_counts, double gamma) const {
+                                 const std::vector<uint32_t>& sm_counts, double gamma,
+                                 uint64_t pause_ns) const {
     if (sms == 0 || std::count(sm_counts.begin(), sm_counts.end(), 0u) > 0)
       throw py::value_error("a number of SMs is 0; it is 1 at least");
     if (!(gamma >= 0 && gamma <= 1))
       throw py::value_error("gamma is " + std::to_string(gamma) + ", not in 0 to 1");
     const py::gil_scoped_release released;
     return dag::analysis::scaling({graph_, graph_.begin(), graph_.end()},
-                                  {begin_ns, end_ns, sms, dag::analysis::united(held_)}, sm_counts,
-                                  gamma);
+                                  {begin_ns, end_ns, sms, dag::analysis::united(held_), pause_ns},
+                                  sm_counts, gamma);
   }
 
   py::list held() const {
@@ -109,7 +110,7 @@ void add_dag_records(py::module_& module) {
       .def(py::init<const py::bytes&>(), arg("records"))
       .def("analyse", &RecordedOperations::analyse, py::call_guard<py::gil_scoped_release>())
       .def("scaling", &RecordedOperations::scaling, py::kw_only(), arg("begin_ns"), arg("end_ns"),
-           arg("sms"), arg("sm_counts"), arg("gamma") = 0.0)
+           arg("sms"), arg("sm_counts"), arg("gamma") = 0.0, arg("pause_ns") = 0)
       .def_property_readonly("held", &RecordedOperations::held)
       .def_property_readonly("operations", &RecordedOperations::operations)
       .def_property_readonly("places", &RecordedOperations::places)

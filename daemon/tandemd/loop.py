@@ -368,6 +368,7 @@ class Loop:
                 sms=given_sms(job, process.gpu, options),
                 sm_count=options.sm_counts.get(process.gpu, 0),
                 has_own_sms=partial(self._has_own_sms, job, process.gpu),
+                serves=job.latency.count > 0,
             )
             for job, process in self.scheduler.to_scale()
             if process.usage.iterations

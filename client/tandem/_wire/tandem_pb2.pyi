@@ -1206,7 +1206,7 @@ class JobPart(google.protobuf.message.Message):
     doubt: builtins.str
     """why there is no curve; empty: there is"""
     measured_ns: builtins.int
-    """how long its iterations are now; 0 = not known"""
+    """How long its iterations are now, of who serves requests without the pauses between them; 0 = not known."""
     predicted_ns: builtins.int
     """was said before of as many SMs as it has; 0 = nothing"""
     asked: builtins.str

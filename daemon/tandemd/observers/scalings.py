@@ -18,6 +18,7 @@ from tandemd.core.events import ScalingTold
 from tandemd.core.model import Bound, Process
 from tandemd.core.space.scaling import SHARED, Curve
 from tandemd.edges.worker import Worker
+from tandemd.observers import requests
 from tandemd.observers.window_scaling import UntoldError, is_same_work, recorded_of, tell_scaling
 
 ANEW_NS = 10_000_000_000  # between two records of a process that tell something
@@ -33,6 +34,7 @@ class Wanted:
     sms: int  # that it may use; 0 = not known
     sm_count: int  # of its GPU
     has_own_sms: Callable[[], bool]  # nobody else uses these, also while others run
+    serves: bool = False  # requests, which come by chance: pauses between them say nothing of it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +117,11 @@ class Scalings:
             return
         taken, mix = dict(watch.taken), one.process.mix
         assumed = mix.shares[Bound.MEMORY] if mix else 0.0
-        recorded = recorded_of(window, usual_ns=one.process.usage.iteration_ns)
+        recorded = recorded_of(
+            window,
+            usual_ns=one.process.usage.iteration_ns,
+            pause_ns=requests.IDLE_NS if one.serves else 0,
+        )
 
         def tell() -> None:
             curve, doubt = None, "its record could not be read"

@@ -22,7 +22,8 @@ _TELLING = 0.02  # by so much the length has to depend on gamma
 class Recorded:
     """A stretch of what a process did; `_native.Window` says what most fields are.
 
-    `usual_ns`: how long its iterations usually are; 0 = not known.
+    `usual_ns`: how long its iterations usually are; 0 = not known. `pause_ns`: of who serves
+    requests, how long nothing is asked for between two of them, at least; 0 = it serves none.
     """
 
     begin_ns: int
@@ -32,9 +33,10 @@ class Recorded:
     is_cut: bool
     records: bytes
     usual_ns: int = 0
+    pause_ns: int = 0
 
 
-def recorded_of(window: _native.Window, *, usual_ns: int) -> Recorded:
+def recorded_of(window: _native.Window, *, usual_ns: int, pause_ns: int) -> Recorded:
     """The same, of the poller's."""
     return Recorded(
         begin_ns=window.begin_ns,
@@ -44,6 +46,7 @@ def recorded_of(window: _native.Window, *, usual_ns: int) -> Recorded:
         is_cut=window.is_cut,
         records=window.records,
         usual_ns=usual_ns,
+        pause_ns=pause_ns,
     )
 
 
@@ -64,6 +67,7 @@ class _Record:
             sms=self.sms,
             sm_counts=sm_counts,
             gamma=gamma,
+            pause_ns=self.window.pause_ns,
         )
         if found.is_crowded:
             raise UntoldError("more than 32 of its kernels could run at a time")

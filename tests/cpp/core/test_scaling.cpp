@@ -52,10 +52,10 @@ class Job {
   void think(uint64_t ns) { now_ns_ += ns; }
 
   Scaling scaling(const std::vector<uint32_t>& sm_counts, double gamma = 0,
-                  std::vector<Times> held = {}) const {
+                  std::vector<Times> held = {}, uint64_t pause_ns = 0) const {
     const Graph& graph = builder_.graph();
     return analysis::scaling({graph, graph.begin(), graph.end()},
-                             {1000, now_ns_, kSms, std::move(held)}, sm_counts, gamma);
+                             {1000, now_ns_, kSms, std::move(held), pause_ns}, sm_counts, gamma);
   }
 
  private:
@@ -195,6 +195,46 @@ TEST(of_time_in_which_it_was_held_only_what_is_behind_its_own_work_does_not_coun
   const Scaling found = job.scaling({100, 50}, 0, {{1000, 11000}, {21000, 81000}});
   CHECK_EQ(found.recorded_ns, 100000u);
   CHECK(are(found.length_ns, {100000, 200000}));
+}
+
+// Requests come by chance: how long it had nothing to do says nothing about it.
+TEST(pauses_do_not_count_where_the_caller_says_how_long_they_are) {
+  Job job;
+  job.think(70000);
+  job.launch(1000, 50000);
+  job.wait(50000);
+  job.think(4000);  // its own work
+  job.launch(1000, 50000);
+  job.wait(50000);
+  job.think(5000);
+
+  const Scaling whole = job.scaling({100, 50});
+  CHECK_EQ(whole.recorded_ns, 179000u);
+  CHECK(are(whole.length_ns, {179000, 279000}));
+  const Scaling found = job.scaling({100, 50}, 0, {}, 5000);
+  CHECK_EQ(found.recorded_ns, 104000u);
+  CHECK_EQ(found.reconstructed_ns, 104000u);
+  CHECK(are(found.length_ns, {104000, 204000}));
+}
+
+TEST(what_its_own_work_takes_is_no_pause) {
+  Job job;
+  job.launch(1000, 50000);
+  job.think(80000);  // behind the kernel for 30 us
+  job.launch(1000, 50000);
+  job.wait(50000);
+
+  CHECK_EQ(job.scaling({100}, 0, {}, 30001).recorded_ns, 130000u);
+  CHECK_EQ(job.scaling({100}, 0, {}, 30000).recorded_ns, 100000u);
+}
+
+TEST(a_pause_in_which_it_was_held_is_left_out_once) {
+  Job job;
+  job.think(70000);
+  job.launch(1000, 50000);
+  job.wait(50000);
+
+  CHECK_EQ(job.scaling({100}, 0, {{40000, 71000}}, 10000).recorded_ns, 50000u);
 }
 
 TEST(what_lies_in_none_of_other_spans_is_cut_out_of_each) {

@@ -122,6 +122,37 @@ def test_what_would_be_the_same_with_any_gamma_tells_none():
     assert tell_scaling(few, SMS, SMS, probes={4: 4 * MS}).source == "predicted"
 
 
+def after_a_pause(pause_ms, *, begin_ms=1, sms=SMS):
+    """As `recorded`, in an iteration that began so long before anything was asked for."""
+    worked = recorded(begin_ms + pause_ms, 4 * SMS // sms, known_ms=4 * SMS // sms)
+    return replace(worked, begin_ns=begin_ms * MS)
+
+
+def test_pauses_between_requests_say_nothing_of_how_it_scales(scalings, poller):
+    """A pause that changed by chance would end all probes, or be taken for what SMs mean."""
+    found = []
+    for at_s, sms, pause_ms in ((0, 8, 40), (1, 2, 3), (2, 8, 9)):
+        one = replace(wanted(sms=sms), serves=True)
+        look(scalings, at_s * 1000 + 1, one)
+        poller.newest = after_a_pause(pause_ms, begin_ms=at_s * 1000 + 2, sms=sms)
+        (told,) = look(scalings, at_s * 1000 + 90, one)
+        found.append((told.curve.source, told.curve.recorded_ns, told.curve.at(4)))
+
+    assert [source for source, _, _ in found] == ["predicted", "probed", "probed"]
+    assert [ns for _, ns, _ in found] == [4 * MS, 16 * MS, 4 * MS]
+    assert [at_4 for _, _, at_4 in found] == pytest.approx([8 * MS] * 3, rel=0.01)
+
+
+def test_pauses_of_who_serves_nothing_count(scalings, poller):
+    look(scalings, 1)
+    poller.newest = after_a_pause(40, begin_ms=3)
+
+    (told,) = look(scalings, 90)
+
+    assert told.curve.recorded_ns == 44 * MS
+    assert told.curve.at(4) == pytest.approx(48 * MS, rel=0.01)
+
+
 def crowded(streams):
     """One kernel in each stream, all at once."""
     launches = (

@@ -67,6 +67,27 @@ std::vector<Times> lost(const Window& window, const Schedule& schedule,
   return without(held, united(std::move(busy)));
 }
 
+// Times in which it asked for nothing and nothing that it had asked for was under way.
+std::vector<Times> pauses(const Window& window, const Schedule& schedule, const Recording& recording) {
+  if (recording.pause_ns == 0) return {};
+  std::vector<Times> asked;
+  for (NodeId id = window.first; id < window.last; ++id)
+    asked.push_back({schedule.handed(id), std::max(schedule.handed(id), schedule.at(id).end_ns)});
+  std::vector<Times> found = without({{recording.begin_ns, recording.end_ns}}, united(std::move(asked)));
+  found.erase(std::remove_if(found.begin(), found.end(),
+                             [&](const Times& one) { return one.length() < recording.pause_ns; }),
+              found.end());
+  return found;
+}
+
+// The same where pauses count as time in which it was held back.
+Recording without_pauses(const Window& window, const Schedule& schedule, Recording recording) {
+  const std::vector<Times> found = pauses(window, schedule, recording);
+  recording.held.insert(recording.held.end(), found.begin(), found.end());
+  recording.held = united(std::move(recording.held));
+  return recording;
+}
+
 // Of its time on the host since `since_ns`, what it was not held back.
 double thought_ns(const Recording& recording, uint64_t since_ns, uint64_t until_ns) {
   return static_cast<double>(
@@ -133,11 +154,12 @@ uint64_t whole_ns(double ns) {
 
 }  // namespace
 
-Scaling scaling(const Window& window, const Recording& recording,
+Scaling scaling(const Window& window, const Recording& whole,
                 const std::vector<uint32_t>& sm_counts, double gamma, const SmLimits& limits) {
   Scaling out;
-  count(window, limits, recording.sms, &out);
+  count(window, limits, whole.sms, &out);
   const Schedule schedule = reconstruct(window, window.first, {});
+  const Recording recording = without_pauses(window, schedule, whole);
   const auto lost_ns = held_between(lost(window, schedule, recording.held), recording.begin_ns,
                                     recording.end_ns);
   out.recorded_ns = minus(minus(recording.end_ns, recording.begin_ns), lost_ns);

@@ -3,7 +3,9 @@
 // The window is done again, event by event, as Daydream (Zhu et al., USENIX ATC 2020) does a trace:
 //   host    a thread hands its next operation over when it has thought as long as in the record:
 //           since its last one, or since what it waited for had ended. Time in which it was held back
-//           does not count; the record is shorter by it where nothing of the job's was on the GPU then
+//           does not count; the record is shorter by it where nothing of the job's was on the GPU then.
+//           Nor do pauses between requests, of who serves some: where those come by chance, each record
+//           has others
 //   order   an operation begins when those that order edges lead from have ended
 //   SMs     kernels that may run take SMs in the order in which they became ready: each what it
 //           demands (waves.h) or what is left; who gets none waits. Whenever one begins or ends, all
@@ -35,11 +37,12 @@ struct Recording {
   uint64_t end_ns = 0;
   uint32_t sms = 0;         // it ran on; > 0
   std::vector<Times> held;  // as united() makes it
+  uint64_t pause_ns = 0;    // with nothing asked for and nothing on the GPU so long: a pause; 0 = none is
 };
 
 struct Scaling {
   std::vector<uint64_t> length_ns;  // of the window, for each number of SMs asked for
-  uint64_t recorded_ns = 0;  // the record's own length, but for being held back with an idle GPU
+  uint64_t recorded_ns = 0;  // its own length, but for pauses and for being held back with an idle GPU
   uint64_t reconstructed_ns = 0;  // the same by its parts, before kernels were scaled
   uint64_t kernel_ns = 0;    // predicted or measured time of kernels and graphs in it
   uint64_t gridless_ns = 0;  // of that, where the grid is not known: all SMs are taken to matter

@@ -82,8 +82,16 @@ def _part(
         doubt=why_no_curve(job),
         predicted_ns=max(p.foretold_ns for p in job.processes.values()),
         why_no_set=why_no_set,
-        measured_ns=max(p.usage.iteration_ns for p in job.processes.values() if gpu in p.gpus),
+        measured_ns=_measured_ns(job, gpu, given),
     )
+
+
+def _measured_ns(job: Job, gpu: int, given: int) -> int:
+    """As curves count it: of who serves requests without the pauses between them."""
+    if job.latency.count:
+        curve = job.scaling
+        return curve.recorded_ns if curve and curve.recorded_sms == given else 0
+    return max(p.usage.iteration_ns for p in job.processes.values() if gpu in p.gpus)
 
 
 def _owed(scheduler: Scheduler, job: Job) -> float:
