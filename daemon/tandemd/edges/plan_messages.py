@@ -40,7 +40,7 @@ def _plan(valued: Valued, seen: Outlook, in_force: InForce, sm_count: int) -> pb
     return pb.Plan(
         in_force=is_in_force,
         kind=valued.kind,
-        needs=seen.what_it_takes(valued.kind, has_planner=in_force.has_planner),
+        needs=seen.what_it_takes(valued, has_planner=in_force.has_planner),
         progress=valued.progress,
         missed=valued.missed,
         jobs=[

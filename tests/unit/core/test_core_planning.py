@@ -1,5 +1,7 @@
 """What the planner is told of jobs, and what it has to assume."""
 
+from dataclasses import replace
+
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
@@ -7,6 +9,7 @@ from tandemd.core.events import RequestsServed, ScalingTold, WorkClassified
 from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.model import Bound, Mix, Options, SmSet, Split
 from tandemd.core.planner.planning import how_to, outlook
+from tandemd.core.planner.plans import Part, Valued
 from tandemd.core.space.scaling import Curve
 from tandemd.core.tuner.latency import SPAN_NS, RequestKind
 from tandemd.core.turns.interference import Features, Interference, Neighbour, Trial
@@ -180,15 +183,43 @@ def test_every_mode_says_what_a_plan_takes(mode):
     assert ("partition apply --mig" in answers["space"]) == (mode == "mig")
 
 
+PLANS = {
+    "time": (Part(14, ("a", "b")),),
+    "space": (Part(7, ("a",)), Part(7, ("b",))),
+    "time and space": (Part(7, ("a",)), Part(7, ("b", "c"))),
+}
+
+
+def needs(here, *plan):
+    valued = Valued(plan=plan, forecasts={}, missed=0, progress=1.0)
+    return here.what_it_takes(valued, has_planner=False)
+
+
+def test_percentages_that_jobs_have_already_are_not_asked_for():
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE, policy="pair"))
+    for process_id, percent in ((1, 25.0), (2, 75.0)):
+        talk.attach(process_id, NORMAL)
+        talk.core.processes[process_id].mps_percent = percent
+    gpu = seen(talk).scene.gpu
+    parts = [
+        Part(round(gpu.groups * part), (name,)) for name, part in (("j-1", 0.25), ("j-2", 0.75))
+    ]
+    others = [Part(gpu.groups // 2, (name,)) for name in ("j-1", "j-2")]
+
+    assert needs(seen(talk), *parts) == "is how jobs share it"
+    assert needs(seen(talk), *others) == how_to("space", "mps")
+
+    talk.core.change_options(replace(talk.core.options, policy="priority"), now_ns=talk.now_ns)
+    assert needs(seen(talk), *parts) == "needs policy pair, for jobs to overlap"
+
+
 def test_what_a_plan_takes_is_not_told_as_possible_where_its_mode_is_not():
     few = {0: {"mps+green": "two sets of SMs take 16, and it has 8"}}
     talk = Talk(Options(sm_counts={0: 8}, why_not=few))
     talk.attach(1, NORMAL)
     here = seen(talk)
 
-    both, space, time = (
-        here.what_it_takes(kind, has_planner=False) for kind in ("time and space", "space", "time")
-    )
+    both, space, time = (needs(here, *PLANS[k]) for k in ("time and space", "space", "time"))
 
     assert (
         both == "cannot be had: it needs mode mps+green, and two sets of SMs take 16, and it has 8"
@@ -198,10 +229,10 @@ def test_what_a_plan_takes_is_not_told_as_possible_where_its_mode_is_not():
 
 def test_jobs_of_several_users_are_not_told_to_take_mps(talk):
     talk.attach(1, NORMAL, uid=1000)
-    alone = seen(talk).what_it_takes("space", has_planner=False)
+    alone = needs(seen(talk), *PLANS["space"])
     talk.attach(2, NORMAL, uid=1001)
 
-    space, time = (seen(talk).what_it_takes(k, has_planner=False) for k in ("space", "time"))
+    space, time = (needs(seen(talk), *PLANS[k]) for k in ("space", "time"))
 
     assert alone == how_to("space", "time")
     assert space.startswith("cannot be had: it needs mode mps, and mps lets jobs of one user")

@@ -7,7 +7,7 @@ neither it nor a neighbour minded the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.model import Group, Job, Options, Process, StayReason
@@ -16,7 +16,7 @@ from tandemd.core.planner.plans import Gpu, Part, Scene, Valued, Worker
 from tandemd.core.policy import policy_named
 from tandemd.core.space.asked import said_share
 from tandemd.core.space.set_places import groups_asked
-from tandemd.core.space.sm_counts import given_sms, why_no_curve
+from tandemd.core.space.sm_counts import given_sms, holds_percentage, why_no_curve
 from tandemd.core.substrate import SUBSTRATES, divides_space
 from tandemd.core.tuner.pauses import times_and_pause
 from tandemd.core.turns.foresight import features
@@ -26,6 +26,7 @@ from tandemd.core.words import span_of
 UNSEEN = "jobs of others are on this gpu, which are not counted here"
 MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
 _MODES = {"space": "mps", "time and space": "mps+green"}  # that a kind of plans takes at least
+IN_FORCE = "is how jobs share it"
 UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
 
 
@@ -45,17 +46,28 @@ class Outlook:
     doubts: tuple[str, ...]
     undivided: str = ""  # why all take turns, whatever else would be better; empty: they need not
     why_not: Mapping[str, str] = field(default_factory=dict)  # modes that these GPUs cannot be in
+    held: Mapping[str, int] = field(default_factory=dict)  # groups; jobs with a percentage of MPS
+    overlaps: bool = False  # the policy lets jobs of different parts run at the same time
 
     def alternatives(self) -> list[Valued]:
         """The best plan of each kind, best first; none without jobs. Takes up to 0.1 s."""
         return alternatives(self.scene) if self.scene.workers else []
 
-    def what_it_takes(self, kind: str, *, has_planner: bool) -> str:
-        """To go by a plan of this kind, or why nobody can; `has_planner`: as of `how_to`."""
+    def what_it_takes(self, valued: Valued, *, has_planner: bool) -> str:
+        """To go by a plan, or why nobody can; `has_planner`: as of `how_to`."""
+        kind = valued.kind
         other = _MODES.get(kind, self.mode)
         if other != self.mode and (why := self.why_not.get(other)):
             return f"cannot be had: it needs mode {other}, and {why}"
+        if self.mode == "mps" and self._is_held(valued):
+            return IN_FORCE if self.overlaps else "needs policy pair, for jobs to overlap"
         return how_to(kind, self.mode, has_planner=has_planner)
+
+    def _is_held(self, valued: Valued) -> bool:
+        """Whether MPS holds each job to its part of the plan by now."""
+        return valued.kind == "space" and all(
+            self.held.get(name) == part.groups for part in valued.plan for name in part.members
+        )
 
     def taking_turns(self) -> Valued | None:
         """What is to be expected where all take turns on all SMs, as in mode time."""
@@ -89,7 +101,18 @@ def outlook(
         doubts=tuple(doubts),
         undivided=undivided,
         why_not=_why_not(groups, gpus, options),
+        held=dict(_held(jobs, gpu, options)),
+        overlaps=policy_named(options.policy).companions is not None,
     )
+
+
+def _held(
+    jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options
+) -> Iterator[tuple[str, int]]:
+    for job, group in jobs:
+        if all(holds_percentage(job, at) for at in group.gpus):
+            part = min(given_sms(job, at, options) / options.sm_counts[at] for at in group.gpus)
+            yield job.display_name, round(part * gpu.groups)  # as _groups()
 
 
 def are_of_several_users(groups: Iterable[Group]) -> bool:
@@ -232,7 +255,7 @@ def how_to(kind: str, mode: str, *, has_planner: bool = False) -> str:
     `has_planner`: somebody goes by plans there already, and by another one.
     """
     if kind == "time":
-        return "is how jobs share it" if mode in ("time", "mig") else "is had while they take turns"
+        return IN_FORCE if mode in ("time", "mig") else "is had while they take turns"
     if mode == "mps+green":
         return "is not gone by" if has_planner else 'is gone by with partition.planner = "on"'
     if mode == "mig":
