@@ -15,7 +15,11 @@ def faults_of(
 ) -> str:
     """All of them. `table` is of the whole of it; `otherwise`: where a key is that nobody says."""
     lines = []
-    for fault in error.errors():
+    faults = error.errors()
+    misnamed = [fault["loc"][:-1] for fault in faults if fault["loc"][-1] == "[key]"]
+    for fault in faults:
+        if fault["loc"] in misnamed:
+            continue  # once is enough
         keys = [str(part) for part in fault["loc"] if part != "[key]"]
         where = ".".join(keys)
         if fault["type"] == "extra_forbidden":

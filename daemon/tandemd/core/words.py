@@ -13,6 +13,11 @@ def size_of(size_bytes: float) -> str:
     return f"{sign}{value:.1f}".removesuffix(".0") + f" {_SIZES[index]}"
 
 
+def counted(count: int, what: str) -> str:
+    """`1 group`, `2 groups`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def span_of(duration_ns: int) -> str:
     """`5.0 ms`, `120 ms`, `2.1 s`, `59 s`, `11 min`."""
     if duration_ns < 1_000_000_000:

@@ -98,6 +98,17 @@ def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
     assert words in answer.stderr
 
 
+def test_a_wrong_name_of_a_gpu_is_told_once_and_with_what_to_write(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text('[gpu]\nmode = "mps"\n')
+
+    answer = daemon.run("--config", str(config), "--check-config")
+
+    [line] = answer.stderr.splitlines()
+    assert "gpu.mode: 'mode' names no gpu; write '*' for all" in line
+    assert line.endswith('[gpu."*"]')
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -6,6 +6,7 @@ from tandemd.core.model import Group, Job
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import said, why_no_share
 from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.words import counted
 
 
 def tuner_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
@@ -33,7 +34,7 @@ def tuner_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
 def _lever(scheduler: Scheduler, job: Job, group: Group) -> str:
     if job.set is not None:
         stays = f", for --sm said {said(job.spec)}, and stays there" if said(job.spec) else ""
-        return f"it is on {job.set.count} groups of SMs{stays}"
+        return f"it is on {counted(job.set.count, 'group')} of SMs{stays}"
     if _divides_space(scheduler, group):
         return "its part of the SMs is fixed while it runs"
     return _lever_of_time(scheduler, job, group)

@@ -39,6 +39,7 @@ from tandemd.core.policy import Policy
 from tandemd.core.space.set_places import groups_asked
 from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.interference import Interference
+from tandemd.core.words import counted
 
 Islands = Mapping[frozenset[int], list[Group]]
 Ring = tuple[frozenset[int], int]  # those who take turns: GPUs of an island, and a part; 0 = all
@@ -359,7 +360,7 @@ def _tell(division: Division, members: Iterable[Group], now_ns: int) -> None:
         what = "all take turns on all SMs"
         if part is not None:
             others = [name for name in part.members if name != job.display_name]
-            what = f"{part.groups} group{'s' if part.groups != 1 else ''} of SMs"
+            what = f"{counted(part.groups, 'group')} of SMs"
             what += f", in turns with {', '.join(others)}" if others else " of its own"
         job.tell(now_ns, f"planned: {what}: {division.why}")
 

@@ -30,6 +30,7 @@ from itertools import accumulate
 from math import ceil, inf, log
 
 from tandemd.core.turns.interference import Features, Interference, Neighbour
+from tandemd.core.words import counted
 
 _ALIKE = 1 - 1e-6  # of a share: what is off by less has been rounded
 LEAST_REST = 0.05  # of the time, to those who said no share, however much others said
@@ -252,7 +253,7 @@ class Scene:
 
 def objectives(count: int) -> str:
     """So many, for people."""
-    return f"{count} objective{'s' if count != 1 else ''}"
+    return counted(count, "objective")
 
 
 def _by_shares(workers: Sequence[Worker], left: float) -> dict[str, float]:

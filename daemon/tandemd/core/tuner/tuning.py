@@ -21,6 +21,7 @@ from tandemd.core.space.asked import most_promised, said, said_share, share_of, 
 from tandemd.core.substrate import divides_space
 from tandemd.core.tuner.tuner import Change, Settings, Sizes, Tuner
 from tandemd.core.turns.interference import Interference, Trial
+from tandemd.core.words import counted
 
 Islands = Mapping[frozenset[int], list[Group]]
 
@@ -170,7 +171,8 @@ class Tuning:
         ease = self._ease(_jobs_of(members), options)
         is_done = self.divisions.resize(job, change.size, ease, members, options, now_ns)
         if is_done:
-            job.tell(now_ns, f"tuner: its part has {change.size} groups of SMs now: {change.why}")
+            size = counted(change.size, "group")
+            job.tell(now_ns, f"tuner: its part has {size} of SMs now: {change.why}")
         return is_done
 
     def _regroup(self, job: Job, change: Change, now_ns: int) -> bool:
@@ -178,7 +180,8 @@ class Tuning:
             return False
         job.groups_wanted = change.size
         self._regrouped.add(job.job_id)
-        job.tell(now_ns, f"tuner: it is to have {change.size} groups of SMs: {change.why}")
+        size = counted(change.size, "group")
+        job.tell(now_ns, f"tuner: it is to have {size} of SMs: {change.why}")
         return True
 
     def _give_up(self, islands: Islands) -> None:
