@@ -27,7 +27,7 @@ from pathlib import Path
 import structlog
 
 from tandem import _mps, _native, _set_probe
-from tandem.errors import UsageError
+from tandem.errors import StateError, UsageError
 from tandemd import selftest
 from tandemd.awaited_gpus import AwaitedGpus
 from tandemd.config.config import Config, unknown_gpus, unknown_names
@@ -66,6 +66,7 @@ PROOF_ANSWER_S = 2.0  # of the control daemon of MPS, before sets are proved und
 RESTORE_S = 60.0  # for all that the driver has saved to come back, before the daemon ends
 VITAL = ("attach", "login")  # threads without which nobody new is heard
 OVERLAPPING = ("mps", "mps+green")  # modes for which there has to be MPS
+LEAST_DESCRIPTORS = 64  # half of them are its own before anybody comes
 STOP_S = 5.0  # a thread that does not end within this is left to the exit
 FRESH_S = 2.0
 
@@ -97,6 +98,7 @@ class Daemon:
 
         Raises:
             UsageError: a socket or `metrics.listen` cannot be had.
+            StateError: it may open too few files.
             OSError: a library or a clock cannot be had.
         """
         raise_descriptor_limit()
@@ -649,8 +651,17 @@ def _binding(what: str) -> Iterator[None]:
 
 
 def raise_descriptor_limit() -> None:
-    """As many descriptors as the hard limit allows: five a process, for thousands of them."""
+    """As many descriptors as the hard limit allows: five a process, for thousands of them.
+
+    Raises:
+        StateError: so few that gRPC would end the daemon by a signal, and no word of ours.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:
+        raise StateError(
+            f"the limit of open files is {hard} and tandemd needs {LEAST_DESCRIPTORS}, and five "
+            "more for each process of a job; raise it (ulimit -Hn, or LimitNOFILE= of the unit)"
+        )
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

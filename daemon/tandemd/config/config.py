@@ -100,7 +100,7 @@ def _gpu_name(said: str) -> str:
     if not _GPU_NAME.fullmatch(said):
         raise ValueError(
             f"'{said}' names no gpu; write '*' for all, an index from 0 to 9999, or a whole UUID, "
-            "as `tandem gpus --json` shows it: [gpu.\"*\"]"
+            'as `tandem gpus --json` shows it: [gpu."*"]'
         )
     return said
 

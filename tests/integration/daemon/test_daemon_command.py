@@ -98,6 +98,22 @@ def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
     assert words in answer.stderr
 
 
+def test_a_daemon_that_may_open_too_few_files_says_so(tmp_path):
+    command = [sys.executable, "-m", "tandemd", "--runtime-dir", str(tmp_path)]
+
+    answer = subprocess.run(
+        ["sh", "-c", 'ulimit -n 24; exec "$@"', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert answer.returncode == 4
+    [line] = answer.stderr.splitlines()
+    assert line.startswith("error: the limit of open files is 24 and tandemd needs 64, ")
+    assert "LimitNOFILE=" in line
+
+
 def test_a_wrong_name_of_a_gpu_is_told_once_and_with_what_to_write(daemon):
     config = daemon.base / "config.toml"
     config.write_text('[gpu]\nmode = "mps"\n')

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandem.units import format_bytes
-from tandemd.core.words import size_of, span_of
+from tandemd.core.words import size_of, sizes_apart, span_of
 
 GIB = 1 << 30
 
@@ -17,6 +17,19 @@ def test_the_core_and_the_client_tell_a_size_alike(size_bytes):
 
 def test_a_size_near_a_larger_unit_is_told_in_that():
     assert (size_of(GIB - 1), size_of(60 * 1024**2), size_of(20)) == ("1 GiB", "60 MiB", "20 B")
+
+
+@given(st.integers(0, 2**63), st.integers(0, 2**63))
+def test_two_sizes_read_alike_only_if_they_are(one, other):
+    told = sizes_apart(one, other)
+
+    assert (told[0] == told[1]) == (one == other)
+
+
+def test_two_sizes_are_told_no_finer_than_it_takes():
+    assert sizes_apart(1025 << 20, 1 << 30) == ("1025 MiB", "1024 MiB")
+    assert sizes_apart(5 << 30, 4 << 30) == ("5 GiB", "4 GiB")
+    assert sizes_apart((1 << 30) + 1, 1 << 30) == ("1073741825 B", "1073741824 B")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tandemd.core.memory.memories import memory_of
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
-from tandemd.core.words import size_of
+from tandemd.core.words import size_of, sizes_apart
 
 LAPSE_NS = 300_000_000_000  # from `tandem run` to the first use of the GPU it may take a while
 
@@ -48,7 +48,8 @@ def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, i
     limit_bytes, most_bytes = spec.memory_bytes, max(sizes, default=0)
     if limit_bytes == NO_LIMIT or not sizes or not all(sizes) or limit_bytes <= most_bytes:
         return ""
-    return f"{size_of(limit_bytes)} is more than the {size_of(most_bytes)} that the gpu has"
+    limit, most = sizes_apart(limit_bytes, most_bytes)
+    return f"{limit} is more than the {most} that the gpu has"
 
 
 def _sizes(gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> list[int]:
@@ -97,9 +98,10 @@ def objection(
     """
     minimum, capacity_bytes = spec.memory_min_bytes, room.capacity_bytes
     if minimum > spec.memory_bytes:
+        least, most = sizes_apart(minimum, spec.memory_bytes)
         return (
-            f"its minimum of {size_of(minimum)} is more than its limit of "
-            f"{size_of(spec.memory_bytes)}; lower the minimum, or raise the limit"
+            f"its minimum of {least} is more than its limit of {most}; "
+            "lower the minimum, or raise the limit"
         )
     meant = gpus & capacity_bytes.keys() if gpus else capacity_bytes.keys()
     rooms = sorted((room.left_bytes(gpu), gpu) for gpu in meant)
