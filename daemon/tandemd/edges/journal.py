@@ -290,9 +290,11 @@ def _make(path: Path) -> None:
     fd = os.open(path, flags, 0o600)
     try:
         facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+        if not stat.S_ISREG(facts.st_mode):
+            raise JournalError("it is no regular file; name another in daemon.state")
+        if facts.st_uid != os.geteuid():
             raise JournalError(
-                f"it is no file, or that of uid {facts.st_uid} and not of uid {os.geteuid()}; "
+                f"it belongs to uid {facts.st_uid}, not to uid {os.geteuid()}; "
                 "name another in daemon.state"
             )
         os.fchmod(fd, 0o600)  # SQLite makes the files beside it alike

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import os
 import sqlite3
 import stat
 from dataclasses import replace
@@ -309,6 +310,10 @@ def test_what_is_no_file_is_told(path):
     link = path.with_name("link")
     link.symlink_to(path)
     assert "name another" in warned(link)
+
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    assert "it is no regular file; name another" in warned(pipe)
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_once(path, file):
