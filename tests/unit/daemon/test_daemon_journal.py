@@ -1,8 +1,8 @@
 """The state file: what comes back from it, and what becomes of one that cannot be used."""
 
+import os
 import re
 import socket
-import os
 import sqlite3
 import stat
 from dataclasses import replace
