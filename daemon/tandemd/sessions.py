@@ -255,7 +255,7 @@ class Sessions:
 
     def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:
         if (refusal := self._unfit(hello, connection.peer)) is not None:
-            self.attach.refuse(connection, code=REFUSED_PROTOCOL, reason=refusal)
+            self._turn_away(connection, hello, REFUSED_PROTOCOL, refusal, now_ns)
             return
         uid = connection.peer.uid
         job_id = self._job_for(uid, hello.job_id)
@@ -264,7 +264,7 @@ class Sessions:
             pages = _native.Process(process_id=process_id, job_id=job_id)
         except OSError as error:
             reason = f"no shared memory: {error}"
-            self.attach.refuse(connection, code=REFUSED_NO_ROOM, reason=reason)
+            self._turn_away(connection, hello, REFUSED_NO_ROOM, reason, now_ns)
             return
         self._next_process_id += 1
         self._processes[connection.number] = process_id
@@ -311,6 +311,15 @@ class Sessions:
             self.note(JobPaused(now_ns=now_ns, job_id=job_id))
         group = self._scheduler.groups[self._scheduler.jobs[job_id].group_key]
         self._poller.add(pages, group=group.number, gpu=gpu)
+
+    def _turn_away(
+        self, connection: Connection, hello: _native.Hello, code: int, reason: str, now_ns: int
+    ) -> None:
+        """Tell its job, too: as far as anybody sees that has just not used the GPU yet."""
+        self.attach.refuse(connection, code=code, reason=reason)
+        job = self._scheduler.jobs.get(hello.job_id)
+        if job is not None and job.uid == connection.peer.uid:
+            job.tell(now_ns, f"a process of it was refused, and runs unshared: {reason}")
 
     def _welcome(
         self, connection: Connection, process_id: int, job_id: int, pages: _native.Process

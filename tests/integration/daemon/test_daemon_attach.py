@@ -215,6 +215,18 @@ def test_another_layout_is_refused_as_such(daemon):
     assert (code, "layouts 7 to 8" in reason) == (1, True)
 
 
+def test_a_job_is_told_that_a_process_of_it_was_refused(daemon):
+    first = daemon.start().shim(job_id=7)
+
+    daemon.connect().refusal(hello(job_id=7, layouts=(7, 8)))
+
+    with daemon.rpc() as rpc:
+        request = pb.JobName(name=f"j-{first.job_id:x}")
+        story = rpc.call(rpc.job_service.ExplainJob, request).story
+    why = "a process of it was refused, and runs unshared: the shim has layouts 7 to 8"
+    assert any(why in line for line in story)
+
+
 def test_a_second_hello_ends_the_connection(daemon):
     shim = daemon.start().shim()
 
