@@ -7,7 +7,7 @@ neither it nor a neighbour minded the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.model import Group, Job, Options, Process, StayReason
@@ -101,18 +101,19 @@ def outlook(
         doubts=tuple(doubts),
         undivided=undivided,
         why_not=_why_not(groups, gpus, options),
-        held=dict(_held(jobs, gpu, options)),
+        held=_held(jobs, gpu, options) if options.mode_of(gpus) == "mps" else {},
         overlaps=policy_named(options.policy).companions is not None,
     )
 
 
-def _held(
-    jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options
-) -> Iterator[tuple[str, int]]:
+def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict[str, int]:
+    """Counted in groups as `_groups` does."""
+    found = {}
     for job, group in jobs:
-        if all(holds_percentage(job, at) for at in group.gpus):
+        if group.gpus and all(holds_percentage(job, at) for at in group.gpus):
             part = min(given_sms(job, at, options) / options.sm_counts[at] for at in group.gpus)
-            yield job.display_name, round(part * gpu.groups)  # as _groups()
+            found[job.display_name] = round(part * gpu.groups)
+    return found
 
 
 def are_of_several_users(groups: Iterable[Group]) -> bool:
