@@ -9,10 +9,22 @@ from shim_daemon import Attached, FakeDaemon
 
 ROUNDS_NS = 20_000_000  # in which the helper comes some hundred times
 
+# Without Python between two calls: while its thread waits for the interpreter the helper may put a
+# marker there, and may be the one whose turn it is to be kept.
+FILL = """
+extern "C" void fill(int (*memset)(unsigned long long, unsigned, unsigned long, void*),
+                     unsigned long long word, void* stream, unsigned count,
+                     volatile unsigned* done) {
+  for (unsigned i = 0; i < count; ++i) {
+    memset(word, i, 1, stream);
+    *done = i + 1;
+  }
+}
+"""
 # One thread fills the queue of the context, behind a value that main writes only after it asked for
 # something else. Main asks until the other has long been where it is.
 PROGRAM = """
-import ctypes, sys, threading
+import ctypes, os, sys, threading
 from cuda.bindings import driver as cu
 from gpu import Gpu, ok
 MEMSETS, LONG = 100, 2000
@@ -21,14 +33,19 @@ word, page = gpu.word(0), ok(cu.cuMemHostAlloc(4, 0))
 first, second = (ok(cu.cuStreamCreate(1)) for _ in range(2))
 ok(cu.cuMemsetD32Async(gpu.word(0), 1, 1, second))
 ok(cu.cuStreamSynchronize(second))
-flag, done = ctypes.c_uint32.from_address(page), []
+flag, done = ctypes.c_uint32.from_address(page), ctypes.c_uint32(0)
 flag.value = 0
+filling, driver = ctypes.CDLL(os.environ["TEST_FILL"]), ctypes.CDLL("libcuda.so.1")
 def fill():
     ok(cu.cuCtxSetCurrent(gpu.context))
     ok(cu.cuStreamWaitValue32(first, page, 1, 0))
-    for i in range(MEMSETS):  # many in a segment
-        ok(cu.cuMemsetD32Async(word, i, 1, first))
-        done.append(i)
+    filling.fill(  # many in a segment
+        driver.cuMemsetD32Async,
+        ctypes.c_uint64(int(word)),
+        ctypes.c_void_p(int(first)),
+        MEMSETS,
+        ctypes.byref(done),
+    )
 print("ready", flush=True)
 sys.stdin.readline()
 thread = threading.Thread(target=fill)
@@ -36,8 +53,8 @@ thread.start()
 seen = unmoved = 0
 while unmoved < LONG:
     ok(cu.cuStreamQuery(second))
-    unmoved = unmoved + 1 if 0 < len(done) == seen else 0
-    seen = len(done)
+    unmoved = unmoved + 1 if 0 < done.value == seen else 0
+    seen = done.value
 print("full" if seen < MEMSETS else "it fits", flush=True)
 sys.stdin.readline()
 ok(cu.cuStreamQuery(second))
@@ -64,9 +81,14 @@ def wait_for_rounds(taken: Attached) -> None:
 
 @pytest.mark.parametrize("markers", ["write", "event"])
 def test_neither_who_asks_nor_the_helper_is_kept_where_another_thread_is(
-    markers: str, software_job: Callable[..., Popen[str]], daemon: FakeDaemon
+    markers: str,
+    software_job: Callable[..., Popen[str]],
+    program: Callable[..., Path],
+    daemon: FakeDaemon,
 ) -> None:
-    with software_job(PROGRAM, TANDEM_MARKERS=markers, TANDEM_SOFTGPU_QUEUE="32") as job:
+    fill = program(FILL, "-shared", "-fPIC", name="fill.so")
+    settings = {"TANDEM_MARKERS": markers, "TANDEM_SOFTGPU_QUEUE": "32", "TEST_FILL": str(fill)}
+    with software_job(PROGRAM, **settings) as job:
         taken = daemon.attach()
         assert job.stdout.readline() == "ready\n"
         job.stdin.write("\n")
