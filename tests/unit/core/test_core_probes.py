@@ -282,6 +282,17 @@ def test_a_job_without_a_curve_is_probed_for_as_long_as_its_usual_iterations_tak
     assert probes.wake_at_ns == ITERATIONS * 48 * S // 5
 
 
+def test_a_server_is_probed_for_as_long_as_its_pauses_take_too():
+    """Its curve is without them: 1 ms of work every 3 s, which become 3.2 ms on five of sixteen."""
+    server = make(1, curve(16))
+    server.processes[1].usage = replace(server.processes[1].usage, iteration_ns=3 * S)
+    probes = Probes()
+
+    probes.decide(by_id(server, make(2)), OPTIONS, 0)
+
+    assert probes.wake_at_ns == ITERATIONS * (3 * S - 1_000_000 + 3_200_000) > PATIENCE_NS
+
+
 def test_a_probe_ends_where_somebody_else_decides():
     jobs, probes = by_id(make(1, curve(8))), Probes()
     probes.decide(jobs, OPTIONS, 0)

@@ -128,7 +128,7 @@ class Probes:
             if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):
                 continue
             sms = groups * split.group_sms
-            longest_ns = round(_longest_ns(job, sms, split))
+            longest_ns = round(_period_ns(job, sms, split))
             patience_ns = max(PATIENCE_NS, ITERATIONS * longest_ns)
             self._running[job.job_id] = _Probe(
                 gpu=gpu,
@@ -147,7 +147,7 @@ class Probes:
 def too_long_ns(job: Job, split: Split) -> int:
     """How long an iteration may take where it would be probed; 0 = not too long for a probe."""
     groups = _groups(job)
-    longest_ns = round(_longest_ns(job, groups * split.group_sms, split)) if groups else 0
+    longest_ns = round(_period_ns(job, groups * split.group_sms, split)) if groups else 0
     return longest_ns if ITERATIONS * longest_ns > MOST_PATIENCE_NS else 0
 
 
@@ -177,5 +177,15 @@ def _longest_ns(job: Job, sms: int, split: Split) -> float:
     if curve is not None:
         return max(curve.at(sms), curve.recorded_ns * max(1.0, curve.recorded_sms / sms))
     assert job.set is not None
-    usual_ns = max((p.usage.iteration_ns for p in job.processes.values()), default=0)
-    return usual_ns * job.set.count * split.group_sms / sms
+    return _usual_ns(job) * job.set.count * split.group_sms / sms
+
+
+def _period_ns(job: Job, sms: int, split: Split) -> float:
+    """From the end of one to that of the next: a server's curve is without its pauses."""
+    curve = job.scaling
+    pause_ns = max(0, _usual_ns(job) - curve.recorded_ns) if curve is not None else 0
+    return _longest_ns(job, sms, split) + pause_ns
+
+
+def _usual_ns(job: Job) -> int:
+    return max((p.usage.iteration_ns for p in job.processes.values()), default=0)
