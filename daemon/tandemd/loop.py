@@ -41,6 +41,7 @@ from tandemd.core.planner.planner import alternatives
 from tandemd.core.planner.plans import Valued
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.sm_counts import given_sms, has_own_sms
+from tandemd.core.tuner.pauses import serves_bursts
 from tandemd.core.watchdog.watchdog import Watchdog
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
@@ -368,7 +369,7 @@ class Loop:
                 sms=given_sms(job, process.gpu, options),
                 sm_count=options.sm_counts.get(process.gpu, 0),
                 has_own_sms=partial(self._has_own_sms, job, process.gpu),
-                serves=job.latency.count > 0,
+                serves=serves_bursts(job),
             )
             for job, process in self.scheduler.to_scale()
             if process.usage.iterations

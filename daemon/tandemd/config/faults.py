@@ -16,7 +16,7 @@ def faults_of(
     """All of them. `table` is of the whole of it; `otherwise`: where a key is that nobody says."""
     lines = []
     faults = error.errors()
-    misnamed = [fault["loc"][:-1] for fault in faults if fault["loc"][-1] == "[key]"]
+    misnamed = [fault["loc"][:-1] for fault in faults if fault["loc"][-1:] == ("[key]",)]
     for fault in faults:
         if fault["loc"] in misnamed:
             continue  # once is enough

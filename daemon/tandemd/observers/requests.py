@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from tandem import _native
 from tandemd.core.events import RequestsServed
-from tandemd.core.model import Job, JobClass
+from tandemd.core.model import Job
 from tandemd.core.tuner.latency import RequestKind
+from tandemd.core.tuner.pauses import has_requests
 
 IDLE_NS = 1_000_000  # who asks nothing of the GPU for so long has ended a burst (idle_grace_ns)
 
@@ -20,7 +21,7 @@ def look(
     `misses_are_news`: somebody wants to know at once when one took longer than its objective.
     """
     for job in jobs:
-        if job.spec.job_class is not JobClass.LATENCY and not job.spec.slo_p99_ns:
+        if not has_requests(job):
             continue
         for process_id in job.processes:
             found = poller.take_requests(

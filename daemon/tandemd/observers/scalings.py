@@ -34,7 +34,7 @@ class Wanted:
     sms: int  # that it may use; 0 = not known
     sm_count: int  # of its GPU
     has_own_sms: Callable[[], bool]  # nobody else uses these, also while others run
-    serves: bool = False  # requests, which come by chance: pauses between them say nothing of it
+    serves: bool = False  # bursts, which come by chance: pauses between them say nothing of it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +42,7 @@ class _Watch:
     """What was asked for one process."""
 
     sms: int
+    serves: bool = False  # else what was recorded has pauses
     asked_ns: int = 0
     asked_after: int = 0  # iterations: without more of them there is nothing to record
     is_asked: bool = False
@@ -87,6 +88,9 @@ class Scalings:
     def _look_at(self, one: Wanted, now_ns: int) -> None:
         usage = one.process.usage
         watch = self._watches.setdefault(one.process.process_id, _Watch(sms=one.sms))
+        if one.serves != watch.serves:
+            watch.serves = one.serves
+            watch.taken.clear()
         if one.sms != watch.sms:  # what was asked for may be of both
             watch.sms, watch.is_asked, watch.next_ns = one.sms, False, now_ns
             watch.asked_after = 0

@@ -35,8 +35,9 @@ class Job {
     builder_.add(op);
   }
 
-  void copy(uint64_t duration_ns) {
+  void copy(uint64_t duration_ns, uint8_t flags = 0) {
     Operation op = at_now(Kind::kCopy);
+    op.flags = flags;
     op.stream = streams_[0];
     op.duration_ns = duration_ns;
     builder_.add(op);
@@ -226,6 +227,17 @@ TEST(what_its_own_work_takes_is_no_pause) {
 
   CHECK_EQ(job.scaling({100}, 0, {}, 30001).recorded_ns, 130000u);
   CHECK_EQ(job.scaling({100}, 0, {}, 30000).recorded_ns, 100000u);
+}
+
+// It is told when it has ended.
+TEST(a_copy_that_the_host_waits_for_is_no_pause) {
+  Job job;
+  job.launch(1000, 50000);
+  job.wait(50000);
+  job.think(40000);
+  job.copy(40000, kHostWaits);
+
+  CHECK_EQ(job.scaling({100}, 0, {}, 10000).recorded_ns, 90000u);
 }
 
 TEST(a_pause_in_which_it_was_held_is_left_out_once) {

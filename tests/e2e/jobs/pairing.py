@@ -10,18 +10,23 @@ BLOCKS, THREADS, KERNELS = 32, 256, 10  # of each kernel; in an iteration
 BUFFERS = {"smooth": 2, "crunch": 1}
 
 
-def train(gpu, kernel: str, iterations: int, blocks: int = BLOCKS) -> tuple[int, int]:
-    """Begin and end, in nanoseconds of the device's clock."""
+def iterate(gpu, kernel: str, blocks: int = BLOCKS) -> None:
+    """One iteration, of which nobody is told."""
     if not hasattr(gpu, "buffers"):
         size = 4 * THREADS * (blocks if kernel == "smooth" else 1)
         gpu.buffers = tuple(ok(cu.cuMemAlloc(size)) for _ in range(BUFFERS[kernel]))
         gpu.stream = ok(cu.cuStreamCreate(NON_BLOCKING))
     types = (None,) * len(gpu.buffers)
+    for _ in range(KERNELS):
+        how = {"grid": blocks, "block": THREADS, "stream": gpu.stream}
+        ok(gpu.launch(kernel, gpu.buffers, types, **how))
+    ok(cu.cuStreamSynchronize(gpu.stream))
+
+
+def train(gpu, kernel: str, iterations: int, blocks: int = BLOCKS) -> tuple[int, int]:
+    """Begin and end, in nanoseconds of the device's clock."""
     begin_ns = CLOCK.softgpu_now_ns()
     for _ in range(iterations):
-        for _ in range(KERNELS):
-            how = {"grid": blocks, "block": THREADS, "stream": gpu.stream}
-            ok(gpu.launch(kernel, gpu.buffers, types, **how))
-        ok(cu.cuStreamSynchronize(gpu.stream))
+        iterate(gpu, kernel, blocks)
         tandem.step()
     return begin_ns, CLOCK.softgpu_now_ns()

@@ -183,6 +183,21 @@ def test_every_mode_says_what_a_plan_takes(mode):
     assert ("partition apply --mig" in answers["space"]) == (mode == "mig")
 
 
+def test_a_server_of_which_no_rate_is_known_is_not_taken_to_want_all_the_time(talk):
+    """Its curve is without its pauses: 10 ms of work in 100."""
+    talk.attach(1, LATENCY)
+    talk.attach(2, LATENCY)
+    tell(talk, 1, CURVE)
+    tell(talk, 2, CURVE)
+    talk.sample(1, iteration_ns=100 * MS)
+    talk.sample(2, iteration_ns=10 * MS)
+
+    turns = seen(talk).taking_turns()
+
+    assert turns.forecasts["j-1"].progress < 0.15
+    assert turns.forecasts["j-2"].progress > 0.85
+
+
 PLANS = {
     "time": (Part(14, ("a", "b")),),
     "space": (Part(7, ("a",)), Part(7, ("b",))),

@@ -143,6 +143,19 @@ def test_pauses_between_requests_say_nothing_of_how_it_scales(scalings, poller):
     assert [at_4 for _, _, at_4 in found] == pytest.approx([8 * MS] * 3, rel=0.01)
 
 
+def test_records_with_and_without_pauses_are_not_compared(scalings, poller):
+    look(scalings, 1)
+    poller.newest = after_a_pause(40, begin_ms=3)
+    look(scalings, 90)
+    one = replace(wanted(sms=2), serves=True)  # it came to have an objective, and other SMs
+    look(scalings, 100, one)
+    poller.newest = after_a_pause(40, begin_ms=101, sms=2)
+
+    (told,) = look(scalings, 190, one)
+
+    assert (told.curve.source, told.curve.recorded_ns) == ("predicted", 16 * MS)
+
+
 def test_pauses_of_who_serves_nothing_count(scalings, poller):
     look(scalings, 1)
     poller.newest = after_a_pause(40, begin_ms=3)

@@ -71,8 +71,14 @@ std::vector<Times> lost(const Window& window, const Schedule& schedule,
 std::vector<Times> pauses(const Window& window, const Schedule& schedule, const Recording& recording) {
   if (recording.pause_ns == 0) return {};
   std::vector<Times> asked;
-  for (NodeId id = window.first; id < window.last; ++id)
-    asked.push_back({schedule.handed(id), std::max(schedule.handed(id), schedule.at(id).end_ns)});
+  for (NodeId id = window.first; id < window.last; ++id) {
+    const Operation& op = window.op(id);
+    const uint64_t handed_ns = schedule.handed(id);
+    // A copy that the host waits for is told when it has ended.
+    const bool has_ended = is_transfer(op.kind) && holds_host(op);
+    asked.push_back({has_ended ? minus(handed_ns, op.duration_ns) : handed_ns,
+                     std::max(handed_ns, schedule.at(id).end_ns)});
+  }
   std::vector<Times> found = without({{recording.begin_ns, recording.end_ns}}, united(std::move(asked)));
   found.erase(std::remove_if(found.begin(), found.end(),
                              [&](const Times& one) { return one.length() < recording.pause_ns; }),

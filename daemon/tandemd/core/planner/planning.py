@@ -18,7 +18,7 @@ from tandemd.core.space.asked import said_share
 from tandemd.core.space.set_places import groups_asked
 from tandemd.core.space.sm_counts import given_sms, holds_percentage, why_no_curve
 from tandemd.core.substrate import SUBSTRATES, divides_space
-from tandemd.core.tuner.pauses import times_and_pause
+from tandemd.core.tuner.pauses import serves_bursts, times_and_pause
 from tandemd.core.turns.foresight import features
 from tandemd.core.turns.interference import Features, Interference
 from tandemd.core.words import span_of
@@ -112,7 +112,7 @@ def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict
     for job, group in jobs:
         if group.gpus and all(holds_percentage(job, at) for at in group.gpus):
             part = min(given_sms(job, at, options) / options.sm_counts[at] for at in group.gpus)
-            found[job.display_name] = round(part * gpu.groups)
+            found[job.display_name] = max(1, round(part * gpu.groups))
     return found
 
 
@@ -205,6 +205,7 @@ def _worker(
         times=times,
         is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
         pause_ns=pause_ns,
+        rest_ns=max(0.0, _iteration_ns(job) - here_ns) if serves_bursts(job) else 0.0,
         groups=_groups(job, group, gpu, options, said),
         is_known=job.scaling is not None,
         share=0.0 if divides_space(group.gpus, options) else said,

@@ -51,6 +51,7 @@ class Worker:
     times: float = 1.0  # as long as an iteration a request takes, pauses not counted
     is_serial: bool = False  # it has one request at a time
     pause_ns: float = 0.0  # of an iteration: the host does something else, the GPU is anybody's
+    rest_ns: float = 0.0  # of one that serves: between two iterations, where its rate is not known
     groups: int = 0  # that a person fixed; 0 = any number
     is_known: bool = True  # how it scales; else what it takes on other SMs is assumed
     share: float = 0.0  # of the time, that a person said, where all take turns; 0 = nothing
@@ -216,7 +217,8 @@ class Scene:
         shared = _by_shares(workers, left) if part.groups == self.gpu.groups else {}
         weights = shared or {worker.name: worker.weight for worker in workers}
         demands = {
-            worker.name: takes_ns[worker.name] / (takes_ns[worker.name] + worker.pause_ns)
+            worker.name: takes_ns[worker.name]
+            / (takes_ns[worker.name] + max(worker.pause_ns, worker.rest_ns))
             for worker in workers
         }
         return _max_min(left, weights, demands)

@@ -12,6 +12,7 @@ from tandemd.core.space.claims import claim_of, jobs_on, part_sms_of
 from tandemd.core.space.scaling import Curve
 from tandemd.core.space.sizing import Claim, Size, sizes
 from tandemd.core.space.sm_counts import given_sms, holds_percentage, why_no_curve
+from tandemd.core.tuner.pauses import serves_bursts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +88,8 @@ def _part(
 
 
 def _measured_ns(job: Job, gpu: int, given: int) -> int:
-    """As curves count it: of who serves requests without the pauses between them."""
-    if job.latency.count:
+    """As curves count it: of who serves bursts without the pauses between them."""
+    if serves_bursts(job):
         curve = job.scaling
         return curve.recorded_ns if curve and curve.recorded_sms == given else 0
     return max(p.usage.iteration_ns for p in job.processes.values() if gpu in p.gpus)

@@ -7,15 +7,16 @@ estimate, for others ran at the same time.
 
 Both are compared on the same SMs: requests and iterations count that began there, and stand for
 what they took there until there are enough elsewhere. Pauses are of the iteration that they are
-told of: where requests come by chance each record has another.
+told of: where requests come by chance each record has another. Curves of who serves bursts have
+none (window_scaling.py): what an iteration is longer there, its request was larger.
 """
 
 from __future__ import annotations
 
 from tandemd.core.memory.minima import gpus_of
-from tandemd.core.model import Job, Options, Process
+from tandemd.core.model import Job, JobClass, Options, Process
 from tandemd.core.space.sm_counts import given_sms
-from tandemd.core.tuner.latency import Rhythm, percentile_ns
+from tandemd.core.tuner.latency import RequestKind, Rhythm, percentile_ns
 
 ENOUGH = 10  # requests; of fewer nothing is told
 # Nor of fewer iterations: the one under way at either end is so much less than what makes one plan
@@ -26,20 +27,33 @@ DIFFERENT = 0.1  # of what requests took: less is no news
 SHARED = 0.1  # of the GPU time; with more of it that is an estimate
 
 
+def has_requests(job: Job) -> bool:
+    """They are told: it is of class latency, or has an objective."""
+    return job.spec.job_class is JobClass.LATENCY or bool(job.spec.slo_p99_ns)
+
+
+def serves_bursts(job: Job) -> bool:
+    """Its requests end with their work, so that nothing between two of them is part of one.
+
+    In those that are marked, and in steps, its host may have work of its own.
+    """
+    return has_requests(job) and job.latency.kind is RequestKind.BURST
+
+
 def note_rhythm(job: Job, options: Options, now_ns: int) -> None:
     """Requests or iterations of it ended, or it is known how it scales."""
     if now_ns < job.rhythm_due_ns:
         return
     sms = min((given_sms(job, gpu, options) for gpu in gpus_of(job)), default=0)
-    has_requests, known = job.latency.count > 0, job.rhythm
-    quick_ns = (_request_ns(job) if has_requests else _iteration_ns(job)) if sms else 0
+    is_served, known = job.latency.count > 0, job.rhythm
+    quick_ns = (_request_ns(job) if is_served else _iteration_ns(job)) if sms else 0
     job.rhythm_due_ns = now_ns + (LOOK_NS if quick_ns else SOON_NS)
     # Where nobody asks for a while its iterations do not tell how many a request takes.
-    if not quick_ns or (known is not None and known.is_of_requests and not has_requests):
+    if not quick_ns or (known is not None and known.is_of_requests and not is_served):
         return
     is_near = known is not None and abs(quick_ns - known.quick_ns) <= DIFFERENT * known.quick_ns
-    if known is None or known.sms != sms or not (has_requests and is_near):
-        job.rhythm = Rhythm(quick_ns=quick_ns, sms=sms, is_of_requests=has_requests)
+    if known is None or known.sms != sms or not (is_served and is_near):
+        job.rhythm = Rhythm(quick_ns=quick_ns, sms=sms, is_of_requests=is_served)
 
 
 def _request_ns(job: Job) -> int:
