@@ -416,6 +416,11 @@ class Job:
         return total((self.retired_gpu_ns, *live))
 
     @property
+    def iteration_ns(self) -> int:
+        """The usual length of one, of its slowest process; 0 = not known."""
+        return max((p.usage.iteration_ns for p in self.processes.values()), default=0)
+
+    @property
     def scaling(self) -> ScalingCurve | None:
         """How its slowest process scales with SMs; None: of none it is known."""
         known = [p.scaling for p in self.processes.values() if p.scaling is not None]

@@ -7,7 +7,7 @@ _PHASES = ("forward", "backward", "update", "prefill", "decode")
 def size_of(size_bytes: float, largest: int = len(_SIZES) - 1) -> str:
     """`1.5 GiB`, `512 MiB`, `12 B`: as `tandem.units.format_bytes`, which is not for here.
 
-    `largest`: the unit not to go beyond, 0 for bytes.
+    `largest`: the unit not to go beyond, 1 for KiB.
     """
     value, index = float(abs(size_bytes)), 0
     while round(value, 1) >= 1024 and index < largest:
@@ -18,12 +18,11 @@ def size_of(size_bytes: float, largest: int = len(_SIZES) - 1) -> str:
 
 def sizes_apart(one: int, other: int) -> tuple[str, str]:
     """Two sizes in units in which they read alike only if they are: `1025 MiB`, `1024 MiB`."""
-    told = (size_of(one), size_of(other))
-    for largest in range(len(_SIZES) - 1, -1, -1):
+    for largest in range(len(_SIZES) - 1, 0, -1):
         told = (size_of(one, largest), size_of(other, largest))
         if told[0] != told[1] or one == other:
-            break
-    return told
+            return told
+    return f"{one} B", f"{other} B"
 
 
 def counted(count: int, what: str) -> str:

@@ -30,6 +30,7 @@ def test_two_sizes_are_told_no_finer_than_it_takes():
     assert sizes_apart(1025 << 20, 1 << 30) == ("1025 MiB", "1024 MiB")
     assert sizes_apart(5 << 30, 4 << 30) == ("5 GiB", "4 GiB")
     assert sizes_apart((1 << 30) + 1, 1 << 30) == ("1073741825 B", "1073741824 B")
+    assert sizes_apart(2**63, 2**63 - 1) == ("9223372036854775808 B", "9223372036854775807 B")
 
 
 @pytest.mark.parametrize(

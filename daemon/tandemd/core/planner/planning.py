@@ -205,7 +205,7 @@ def _worker(
         times=times,
         is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
         pause_ns=pause_ns,
-        rest_ns=max(0.0, _iteration_ns(job) - here_ns) if serves_bursts(job) else 0.0,
+        rest_ns=max(0.0, job.iteration_ns - here_ns) if serves_bursts(job) else 0.0,
         groups=_groups(job, group, gpu, options, said),
         is_known=job.scaling is not None,
         share=0.0 if divides_space(group.gpus, options) else said,
@@ -231,7 +231,7 @@ def _length(
     if curve is not None:
         scaling = curve
         return curve.at(all_sms), lambda sms: scaling.at(min(sms, most)), curve.at(given)
-    known_ns = _iteration_ns(job) or job.latency.quick_ns
+    known_ns = job.iteration_ns or job.latency.quick_ns
     each = span_of(known_ns) if known_ns else "of unknown length"
     doubts.append(
         f"{job.display_name}: {why_no_curve(job)}: its iterations ({each}) count as if they "
@@ -244,11 +244,6 @@ def _length(
         return idle_ns + (here_ns - idle_ns) * here / sms
 
     return at(all_sms), lambda sms: at(min(sms, most)), here_ns
-
-
-def _iteration_ns(job: Job) -> int:
-    """Of its slowest process; 0 = not known."""
-    return max((process.usage.iteration_ns for process in job.processes.values()), default=0)
 
 
 def how_to(kind: str, mode: str, *, has_planner: bool = False) -> str:

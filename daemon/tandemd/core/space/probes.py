@@ -177,15 +177,11 @@ def _longest_ns(job: Job, sms: int, split: Split) -> float:
     if curve is not None:
         return max(curve.at(sms), curve.recorded_ns * max(1.0, curve.recorded_sms / sms))
     assert job.set is not None
-    return _usual_ns(job) * job.set.count * split.group_sms / sms
+    return job.iteration_ns * job.set.count * split.group_sms / sms
 
 
 def _period_ns(job: Job, sms: int, split: Split) -> float:
     """From the end of one to that of the next: a server's curve is without its pauses."""
     curve = job.scaling
-    pause_ns = max(0, _usual_ns(job) - curve.recorded_ns) if curve is not None else 0
+    pause_ns = max(0, job.iteration_ns - curve.recorded_ns) if curve is not None else 0
     return _longest_ns(job, sms, split) + pause_ns
-
-
-def _usual_ns(job: Job) -> int:
-    return max((p.usage.iteration_ns for p in job.processes.values()), default=0)
