@@ -2,7 +2,8 @@
 # Everything that needs a GPU, from a bare checkout and without a network.
 #
 #   PYTHON   the machine's own Python with torch           (default python3)
-#   PART     parts to run, comma separated, in that order  (default all, see `usual` below)
+#   PART     parts to run, comma separated, in that order  (default all, see `usual` below); `a+b`
+#            runs two at a time: for those that do not measure how fast something is
 #   DRY      1: on the software GPU, with stand-ins for torch; cpu: torch on the CPU, small.
 #            Both try the plumbing; their figures mean nothing
 #   OUT      folder for the file <date>-<gpu>.json         (default bench/results, dry build/gpu)
@@ -11,6 +12,8 @@
 #            takes are left of them, and ended when they are over, or when it has taken twice as long
 #            as usual (default: as long as it takes)
 #   PACK     1: files beside the results come as one archive, <date>-<gpu>.tar.gz
+#   BUILT    1: the native parts came with the checkout, for this Python: nothing is built
+#   MADE     folder of what parts compile, where some of it came along (default: one of its own)
 #   COMMIT   what was run, for the results, where there is no git
 #
 # A part that fails or runs over its time does not stop the others. Exit code: how many failed.
@@ -34,7 +37,7 @@ scratch="$(mktemp -d)"
 open="" torch=""
 trap 'kill $open $torch 2>/dev/null; rm -rf "$scratch"' EXIT
 mkdir -p "$OUT" "$scratch/parts"
-export PYTHONPATH="$PWD:$PWD/client:$PWD/daemon:$PWD/csrc:$scratch/site"
+export PYTHONPATH="$PWD:$PWD/client:$PWD/daemon:$PWD/csrc:$scratch/site${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUNBUFFERED=1
 
 if [ "$where" = software ] && [ -x .venv/bin/python ]; then
@@ -74,7 +77,9 @@ if [ "$where" = gpu ]; then
   chmod +x build/cxx
   export CXX="$PWD/build/cxx"
 fi
-"$PYTHON" setup.py -q build_ext --inplace || { echo "build failed"; exit 1; }
+if [ -z "${BUILT:-}" ]; then
+  "$PYTHON" setup.py -q build_ext --inplace || { echo "build failed"; exit 1; }
+fi
 echo "-- built after $SECONDS s"
 
 label="$("$PYTHON" -m bench.gpu.harness.results label "$where")" || exit 1
@@ -85,7 +90,8 @@ fi
 echo "-- ready after $SECONDS s"
 keep="$OUT/$label"
 if [ -n "${PACK:-}" ]; then keep="$scratch/keep/$label"; fi
-failed=0
+made="${MADE:-$scratch/made}"
+unknown=0
 
 # After each part, so that a run which is cut off has shown what it found.
 keep_results() {
@@ -93,39 +99,45 @@ keep_results() {
   if [ -d "$scratch/keep" ]; then tar -czf "$OUT/$label.tar.gz" -C "$scratch/keep" "$label"; fi
 }
 
-for part in ${PART:-$parts}; do
-  part="${part//-/_}"
-  if [ -z "${usual[$part]:-}" ]; then
-    echo "unknown part '$part'; there are: $(echo $parts)" >&2; failed=$((failed + 1)); continue
-  fi
-  limit="${LIMIT:-480}"
-  if [ -n "${TOTAL:-}" ]; then
-    left=$((TOTAL - SECONDS))
-    # Parts keep what they found until they are ended: some of it is better than nothing.
-    if [ $((${usual[$part]} * 2 / 3)) -gt "$left" ]; then
-      why="it usually takes ${usual[$part]} s and $left s are left"
-      echo "-- $part: not begun, $why"
-      echo "$why" >"$scratch/parts/$part.not_begun"
-      keep_results
-      continue
-    fi
-    # One that hangs is not to take the others' time.
-    most=$((${usual[$part]} * 2 + 30))
-    if [ "$most" -lt "$limit" ]; then limit="$most"; fi
-    if [ "$left" -lt "$limit" ]; then limit="$left"; fi
-  fi
+# One part, for at most so many seconds; what it says of itself goes into the results.
+run_part() {
+  local part="$1" limit="$2" begin=$SECONDS code
   echo "== $part"
-  begin=$SECONDS
   "$PYTHON" -m bench.gpu.harness.limit "$limit" \
     "$PYTHON" -m "bench.gpu.parts.$part" --where "$where" --seconds "$limit" \
-    --out "$scratch/parts/$part.json" --keep "$keep" --made "$scratch/made"
+    --out "$scratch/parts/$part.json" --keep "$keep" --made "$made"
   code=$?
   echo "-- $part: code $code after $((SECONDS - begin)) s"
-  if [ "$code" -ne 0 ]; then
-    failed=$((failed + 1))
-    echo "{\"failed\": $code}" >"$scratch/parts/$part.failed"
-  fi
+  if [ "$code" -ne 0 ]; then echo "{\"failed\": $code}" >"$scratch/parts/$part.failed"; fi
+}
+
+for group in ${PART:-$parts}; do
+  running=()
+  for part in ${group//+/ }; do
+    part="${part//-/_}"
+    if [ -z "${usual[$part]:-}" ]; then
+      echo "unknown part '$part'; there are: $(echo $parts)" >&2; unknown=$((unknown + 1)); continue
+    fi
+    limit="${LIMIT:-480}"
+    if [ -n "${TOTAL:-}" ]; then
+      left=$((TOTAL - SECONDS))
+      # Parts keep what they found until they are ended: some of it is better than nothing.
+      if [ $((${usual[$part]} * 2 / 3)) -gt "$left" ]; then
+        why="it usually takes ${usual[$part]} s and $left s are left"
+        echo "-- $part: not begun, $why"
+        echo "$why" >"$scratch/parts/$part.not_begun"
+        continue
+      fi
+      # One that hangs is not to take the others' time.
+      most=$((${usual[$part]} * 2 + 30))
+      if [ "$most" -lt "$limit" ]; then limit="$most"; fi
+      if [ "$left" -lt "$limit" ]; then limit="$left"; fi
+    fi
+    run_part "$part" "$limit" &
+    running+=($!)
+  done
+  if [ "${#running[@]}" -gt 0 ]; then wait "${running[@]}"; fi
   keep_results
 done
 [ -f "$scratch/table" ] && cat "$scratch/table"
-exit "$failed"
+exit $((unknown + $(find "$scratch/parts" -name '*.failed' | wc -l)))

@@ -26,6 +26,7 @@ SERVER_LOAD = 0.28
 GPU, CPU, SOFTWARE = "gpu", "cpu", "software"
 WHERE = (GPU, CPU, SOFTWARE)
 LIMIT_S = 480.0
+LOG_BYTES = 16 << 10  # of each log that stay beside the results
 NO_GPU = "error: no NVIDIA GPU here; DRY=1 tries the plumbing on the software GPU"
 
 
@@ -149,7 +150,10 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
     keep = arguments.keep or arguments.out.parent
     try:
         with bench(where=arguments.where, keep=keep, made=arguments.made) as it:
-            figures = measure(it)
+            try:
+                figures = measure(it)
+            finally:
+                keep_logs(it.folder, keep / "logs" / arguments.out.stem)
     except WorkerError as failure:
         figures = _unfinished(str(failure))
     except (Exception, KeyboardInterrupt) as failure:  # a defect; its time is over
@@ -182,6 +186,15 @@ def bench(*, where: str, keep: Path, made: Path | None = None) -> Iterator[Bench
         yield Bench(where=where, place=place, folder=folder, keep=keep, made=made)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def keep_logs(folder: Path, place: Path) -> None:
+    """The end of what each program said: a machine that is lent cannot be asked again."""
+    for log in folder.rglob("*.log"):
+        words = log.read_bytes()[-LOG_BYTES:]
+        if words:
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "-".join(log.relative_to(folder).parts)).write_bytes(words)
 
 
 def _work(place: Place, folder: Path) -> Work:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.gpu.harness.mps import PRIORITY, mps, without_mps
-from bench.gpu.harness.part import SERVER_LOAD, Bench, main, say
+from bench.gpu.harness.part import SERVER_LOAD, Bench, main, progress, say
 from bench.gpu.harness.questions import FAILURES
 from tandem import Client
 from tandem.demo.measure import Outcome, latencies_ms, service_ms
@@ -23,7 +23,8 @@ from tandem.demo.settings import ROLES, TRAINERS
 from tandem.demo.stats import percentile
 from tandem.errors import TandemError
 
-SECONDS = 12.0
+SECONDS, LEAST_SECONDS = 12.0, 6.0  # of each run: fewer, so that all of them fit in the time
+RUNS, START_S = 10, 9.0
 ASK_S = 2.0
 LEAST_SPREAD = 20  # requests
 PROBE_GAP_NS = 50_000_000
@@ -121,7 +122,8 @@ class _Runs:
     def __init__(self, bench: Bench, *, gap_ns: int) -> None:
         self._bench = bench
         self._gap_ns = gap_ns
-        self._seconds = bench.seconds(SECONDS)
+        fits_s = progress.limit_s / RUNS - START_S
+        self._seconds = bench.seconds(max(LEAST_SECONDS, min(SECONDS, fits_s)))
 
     def alone(self, role: str) -> Outcome:
         return self._run("alone", [role], Arm(), self._bench.place)

@@ -6,8 +6,8 @@ is held for another; they compute in turns, each time in another order, so that 
 meets all. The one that only records opens the device first: caches that are filled then count for
 nobody's start-up.
 Before all rows a program launches an empty kernel, and says what that took its thread.
-A row that fails or hangs is ended, and says so, and the others go on. In a dry run nothing but the
-programs' results is judged.
+Rows of which only the results count follow, several at a time. A row that fails or hangs is ended,
+and says so, and the others go on. In a dry run nothing but the programs' results is judged.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,7 @@ ROUND_S, DRY_ROUND_S = 0.4, 0.01
 JUDGED_ROUNDS = 9
 COLD_S = 100.0  # where nobody has read the libraries from the disk before
 END_S = 15.0
+AT_A_TIME = 5  # rows of which only the results count: three processes and two daemons each
 EVENTS = {"TANDEM_MARKERS": "event"}  # instead of memory operations, for the same segments
 
 
@@ -67,6 +69,12 @@ class Workload:
     limit: float | None = None  # lowest managed/bare throughput that is accepted
     seconds: float = ROW_S  # after which it is ended
     rounds: int = 3  # how often each process computes, if no figure is judged
+    is_timed: bool = False  # how fast it is counts, also without a limit: it wants quiet
+
+    @property
+    def needs_quiet(self) -> bool:
+        """Whether nothing is to run beside it."""
+        return self.is_timed or self.limit is not None
 
     @property
     def all_rounds(self) -> int:
@@ -90,22 +98,28 @@ WORKLOADS = {
     "cupy": Workload(program="cupy", seconds=COLD_S),
     "triton": Workload(program="triton"),
     # With the default allocator: what the two below are set against.
-    "allocations": Workload(program="allocations"),
+    "allocations": Workload(program="allocations", is_timed=True),
     "expandable_segments": Workload(
-        program="allocations", environment=_allocator("expandable_segments:True")
+        program="allocations",
+        environment=_allocator("expandable_segments:True"),
+        is_timed=True,
     ),
     "malloc_async": Workload(
-        program="allocations", environment=_allocator("backend:cudaMallocAsync")
+        program="allocations",
+        environment=_allocator("backend:cudaMallocAsync"),
+        is_timed=True,
     ),
     "loader_fork": Workload(program="loader_fork"),
     # Their children import torch anew, each of the row's three processes after the other.
     "loader_spawn": Workload(program="loader_spawn", seconds=COLD_S),
     "between_processes": Workload(program="between_processes", seconds=COLD_S),
-    "swappable": Workload(program="vision", options=("--swappable",), rounds=6),
+    "swappable": Workload(program="vision", options=("--swappable",), rounds=6, is_timed=True),
     "numba": Workload(program="numba"),
     "swappable_bindings": Workload(program="cuda_bindings", options=("--swappable",)),
     "bindings_events": Workload(program="cuda_bindings", environment=EVENTS),
-    "eager_events": Workload(program="eager", environment=EVENTS, rounds=JUDGED_ROUNDS),
+    "eager_events": Workload(
+        program="eager", environment=EVENTS, rounds=JUDGED_ROUNDS, is_timed=True
+    ),
 }
 
 
@@ -215,17 +229,27 @@ def measure(bench: Bench) -> dict[str, Any]:
     """One row a workload."""
     end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     rows: dict[str, Row] = {}
+    figures: dict[str, Any] = {}
     launch = answered("launch", lambda: launch_latency(bench))
-    for name, workload in WORKLOADS.items():
-        begin_s = time.monotonic()
+
+    def take(name: str) -> None:
+        workload, begin_s = WORKLOADS[name], time.monotonic()
         reason = why_not(bench, workload.program)
         if not reason and begin_s > end_s:
             reason = "no time was left"
-        rows[name] = not_run(reason) if reason else _measured(bench, name, workload)
-        figures = {"launch": launch, "rows": rows, "beside": beside(rows)}
-        bench.save({"mode": bench.place.mode, **figures})
+        row = not_run(reason) if reason else _measured(bench, name, workload)
+        with progress.lock:
+            rows[name] = row
+            in_order = {known: rows[known] for known in WORKLOADS if known in rows}
+            figures.update({"launch": launch, "rows": in_order, "beside": beside(rows)})
+            bench.save({"mode": bench.place.mode, **figures})
         took_s = time.monotonic() - begin_s
-        say(f"{name} ({took_s:.0f} s): " + ", ".join(f"{k} {v}" for k, v in told(rows[name])))
+        say(f"{name} ({took_s:.0f} s): " + ", ".join(f"{k} {v}" for k, v in told(row)))
+
+    for name in (name for name, workload in WORKLOADS.items() if workload.needs_quiet):
+        take(name)
+    with ThreadPoolExecutor(AT_A_TIME if bench.where == GPU else 1) as pool:
+        list(pool.map(take, (n for n, workload in WORKLOADS.items() if not workload.needs_quiet)))
     rows_good = all(row.get("ok", True) for row in rows.values())
     good = rows_good and (all_answered(launch) or bench.where != GPU)
     return {"mode": bench.place.mode, **figures, "ok": good}
