@@ -156,6 +156,9 @@ bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
   if (channel.gate.lost()) return false;
   StreamSlot& slot = channel.streams[index];
   if (slot.mark_by == MarkBy::kUndecided) decide(channel, index);
+  // Between two launches of which the second may begin early a memory operation would end that, an event
+  // does not (an H200: docs/driver-facts.md, part `markers`).
+  if (slot.programmatic.load(std::memory_order_relaxed)) slot.mark_by = MarkBy::kEvent;
   const partition::Stream held(as_stream(slot.stream.load(std::memory_order_relaxed)),
                                partition::How::kHoldIfFree);
   if (!held.is_free()) return false;  // whoever adds to it may be inside the driver for long

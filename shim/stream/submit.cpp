@@ -106,8 +106,8 @@ void record_submission(const Ticket& ticket, const Submission& submission, uint6
   });
 }
 
-// Programmatic launches overlap: a marker between two of them would end that, so their segments get
-// longer.
+// Programmatic launches are never measured, so each counts as a whole segment, which is mostly too much:
+// theirs get longer.
 uint64_t close_at_ns(const Channel& channel, const StreamSlot& slot) {
   const uint64_t length = segment_ns(channel);
   return slot.programmatic.load(std::memory_order_relaxed) ? 4 * length : length;

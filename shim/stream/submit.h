@@ -27,7 +27,7 @@ struct Submission {
   uint32_t threads = 0;
   bool measured = false;      // look `object` up in the duration table; others go by their bytes
   bool alone = false;         // a graph: where there is a window, one in flight and its own segment
-  bool programmatic = false;  // overlaps its predecessor: no marker and no event between them
+  bool programmatic = false;  // overlaps its predecessor: no timed event between them
   bool blocks_caller = false;
   uint8_t record_flags = 0;   // beside those of its stream
   uint32_t sample = 0;        // launches: where their parameters are

@@ -425,6 +425,21 @@ def _recording_launch() -> Call:
     return _call("cuLaunchKernelEx", LAUNCH, config, pointer(FUNCTION), NULL, NULL)
 
 
+def _programmatic_launch() -> Call:
+    """One that may begin before what is in front of it in its stream has ended."""
+    serialization = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute = LaunchAttribute(id=serialization)
+    attribute.value[0] = 1
+
+    def config() -> Any:
+        made = _config()
+        made.hStream, made.numAttrs = STREAM, 1
+        made.attrs = ctypes.addressof(attribute)
+        return made
+
+    return _call("cuLaunchKernelEx", LAUNCH, config, pointer(FUNCTION), NULL, NULL)
+
+
 class Caller:
     """In the job: a thread that makes calls while the main one answers questions."""
 
@@ -437,6 +452,10 @@ class Caller:
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        calls = {**CALLS, "launch that records events": _recording_launch()}
+        calls = {
+            **CALLS,
+            "launch that records events": _recording_launch(),
+            "programmatic launch": _programmatic_launch(),
+        }
         while True:
             self._results.put(calls[self._asked.get()].make(self._driver))

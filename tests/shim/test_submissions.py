@@ -4,6 +4,7 @@ leaves one record that says what it was."""
 import struct
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,27 @@ def test_another_graph_does_not_get_the_duration_of_a_destroyed_one(
     assert job.do(launch) == 0
 
     assert _durations(attached, GRAPH) == [MEASURED_NS if known else UNKNOWN_NS]
+
+
+@pytest.mark.parametrize("launch", ["launch that records events", "programmatic launch"])
+def test_no_memory_operation_comes_between_programmatic_launches(
+    shim_library: Path, fake_driver: Path, tmp_path: Path, launch: str
+) -> None:
+    written = "cu.fake_count(b'cuStreamWriteValue64_v2')"
+    preload = Preload(shim=shim_library, driver=fake_driver, folder=tmp_path)
+    with closing(FakeDaemon(tmp_path)) as daemon, Job(preload.environment()) as job:
+        attached = job.attach_to(daemon)
+        job.do(f"sys.path.insert(0, {str(HERE)!r})")
+        job.do("exec('import submission_calls; caller = submission_calls.Caller(cu)', globals())")
+        attached.until("busy", False)
+        before = job.do(written)
+
+        for _ in range(8):
+            job.do(f"caller.begin({launch!r})")
+            assert job.do("caller.result()") == 0
+        attached.until("busy", False)
+
+        assert (job.do(written) > before) == (launch != "programmatic launch")
 
 
 def test_events_that_a_launch_records_itself_are_edges_of_the_graph(

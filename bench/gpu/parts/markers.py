@@ -126,8 +126,9 @@ BELIEFS = (
     ),
     Belief(
         question="How much overlap of two programmatic launches does a marker between them leave?",
-        believed="none, so segments of such streams are four times as long and end elsewhere",
-        used_by=("shim/stream/submit.cpp",),
+        believed="a memory operation and a timed event none, an event all: markers of such streams "
+        "are events, and their launches are not timed",
+        used_by=("shim/stream/markers.cpp", "shim/stream/submit.cpp"),
         answers=("bare.pair.overlaps", "bare.pair.left_with_write", "bare.pair.left_with_event"),
     ),
     Belief(
