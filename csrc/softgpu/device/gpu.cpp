@@ -93,7 +93,7 @@ std::vector<Op*> Gpu::schedule(uint64_t now_ns) {
   runnable_.clear();
   const std::vector<Op*>& kernels = turns_.kernels();
   for (Op* op : kernels) {
-    if (turns_.may_run(*op, now_ns)) runnable_.push_back(op);
+    if (turns_.may_run(now_ns)) runnable_.push_back(op);
   }
   const std::vector<SmSet> places = place_kernels(device_, kernels, runnable_);
   size_t placed = 0;

@@ -66,9 +66,7 @@ const std::vector<Op*>& Turns::kernels() const {
 }
 
 void Turns::kernels_ended(const std::vector<Op*>& ended) {
-  if (ended.empty()) return;
   for (Op* kernel : ended) remove(kernel);
-  kernel_ended_ = true;
 }
 
 // The first party after the active one, in the order of their numbers, that has a kernel.
@@ -82,12 +80,9 @@ const Context* Turns::next_in_turn() const {
 const Context* Turns::next_due(uint64_t now_ns) {
   const Context* next = next_in_turn();
   others_wait_ = next != nullptr;
-  if (!others_wait_) kernel_ended_ = false;
   if (!next || now_ns < switch_until_ns_) return nullptr;
-  if (kernels().empty()) return next;
-  const bool kernel_end = kernel_ended_ && !any_running(kernels());
   const bool slice_end = now_ns - slice_start_ns_ >= arbitration_.slice_ns;
-  return kernel_end || slice_end ? next : nullptr;
+  return kernels().empty() || slice_end ? next : nullptr;
 }
 
 void Turns::give_to(const Context& next, uint64_t now_ns) {
@@ -95,15 +90,7 @@ void Turns::give_to(const Context& next, uint64_t now_ns) {
   active_ = party_of(next);
   switch_until_ns_ = now_ns + (first_ever ? 0 : arbitration_.switch_ns);
   slice_start_ns_ = switch_until_ns_;
-  kernel_ended_ = false;
   others_wait_ = next_in_turn() != nullptr;
-}
-
-// While others wait and a kernel of this slice has ended, what already runs may end but nothing new
-// begins: the slice is over.
-bool Turns::may_run(const Op& kernel, uint64_t now_ns) const {
-  if (now_ns < switch_until_ns_) return false;
-  return !(others_wait_ && kernel_ended_ && kernel.sms == 0);
 }
 
 uint64_t Turns::next_event_ns() const {

@@ -1,8 +1,8 @@
 // Who has the compute engine of one GPU, and the kernels that are ready for it. A *party* is what
 // shares it in space: one context, or all contexts of the clients of one MPS server. Parties take
-// turns: a turn ends when one of its kernels ends or after slice_ns, but only while another party
-// has a kernel; the next one, in the order of their numbers, gets the engine after switch_ns. In
-// `mps` mode all contexts are one party.
+// turns: a turn ends when it has no kernel, or after slice_ns, but only while another party has one;
+// the next one, in the order of their numbers, gets the engine after switch_ns. In `mps` mode all
+// contexts are one party. So an H200 does it, see docs/driver-facts.md, part `windows`.
 //
 // Only kernels of the party whose turn it is have SMs, so whoever looks at what runs looks at its
 // kernels alone, however many others wait.
@@ -21,7 +21,7 @@ namespace tandem::softgpu {
 struct Arbitration {
   Mode mode = Mode::kTime;
   uint64_t slice_ns = 2'000'000;
-  uint64_t switch_ns = 50'000;
+  uint64_t switch_ns = 200'000;  // 137 to 215 us on an H200
 };
 
 class Turns {
@@ -36,7 +36,7 @@ class Turns {
   const std::vector<Op*>& kernels() const;
   // Those that have ended leave.
   void kernels_ended(const std::vector<Op*>& ended);
-  bool may_run(const Op& kernel, uint64_t now_ns) const;
+  bool may_run(uint64_t now_ns) const { return now_ns >= switch_until_ns_; }
 
   // Whose turn has to begin now; null while nothing changes. `give_to` begins it: everything has
   // left the SMs by then, and until switch_until_ns nobody computes.
@@ -60,7 +60,6 @@ class Turns {
   std::optional<Party> active_;
   uint64_t switch_until_ns_ = 0;
   uint64_t slice_start_ns_ = 0;
-  bool kernel_ended_ = false;  // in this slice, while others were waiting
   bool others_wait_ = false;
 };
 

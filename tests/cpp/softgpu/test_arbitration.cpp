@@ -7,7 +7,7 @@ using namespace tandem::softgpu;
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kSwitchNs = 50'000;
+constexpr uint64_t kSwitchNs = 200'000;
 
 }  // namespace
 
@@ -35,18 +35,27 @@ TEST(streams_of_one_context_share_the_sms) {
   CHECK_EQ(s.lines[0].sms + s.lines[1].sms, 8u);
 }
 
-TEST(contexts_take_turns_at_each_kernels_end_and_pay_for_the_switch) {
+TEST(a_context_keeps_the_gpu_for_its_slice_while_it_has_kernels) {
   Simulation s;
   const uint32_t a = s.join(1), b = s.join(2);
   const uint64_t a1 = s.submit(a, kernel(kMs, "a")), a2 = s.submit(a, kernel(kMs, "a"));
-  const uint64_t b1 = s.submit(b, kernel(kMs, "b"));
+  const uint64_t a3 = s.submit(a, kernel(kMs, "a")), b1 = s.submit(b, kernel(kMs, "b"));
   s.run();
   CHECK_EQ(s.done(a, a1).end_ns, kMs);
-  CHECK_EQ(s.done(b, b1).start_ns, kMs + kSwitchNs);
-  CHECK_EQ(s.done(b, b1).end_ns, 2 * kMs + kSwitchNs);
-  CHECK_EQ(s.done(a, a2).start_ns, 2 * kMs + 2 * kSwitchNs);
+  CHECK_EQ(s.done(a, a2).end_ns, 2 * kMs);  // the slice is over, too
+  CHECK_EQ(s.done(b, b1).start_ns, 2 * kMs + kSwitchNs);
+  CHECK_EQ(s.done(a, a3).start_ns, 3 * kMs + 2 * kSwitchNs);
   CHECK_EQ(s.lines_of("switch").size(), 2u);
   CHECK_EQ(s.lines_of("switch")[0].end - s.lines_of("switch")[0].start, kSwitchNs);
+}
+
+TEST(a_context_without_a_kernel_gives_the_rest_of_its_slice_away) {
+  Simulation s;
+  const uint32_t a = s.join(1), b = s.join(2);
+  const uint64_t a1 = s.submit(a, kernel(kMs / 2, "a")), b1 = s.submit(b, kernel(kMs, "b"));
+  s.run();
+  CHECK_EQ(s.done(a, a1).end_ns, kMs / 2);
+  CHECK_EQ(s.done(b, b1).start_ns, kMs / 2 + kSwitchNs);
 }
 
 TEST(a_context_alone_is_neither_cut_nor_switched) {
@@ -104,7 +113,7 @@ TEST(three_contexts_go_round_in_order_of_their_numbers) {
   s.run();
   std::string order;
   for (const Line& line : s.lines_of("kernel")) order += line.name;
-  CHECK(order == "abcabcabc");
+  CHECK(order == "aabbccabc");  // two of a millisecond in a slice
 }
 
 TEST(copies_overlap_kernels_of_other_contexts_and_each_other) {
@@ -261,7 +270,7 @@ TEST(a_switch_to_a_client_that_was_killed_meanwhile_goes_on_to_the_next) {
   CHECK_EQ(s.done(c, op).start_ns, kMs + 2 * kSwitchNs);
 }
 
-TEST(kernels_of_one_context_that_run_together_all_end_before_the_slice_is_over) {
+TEST(streams_of_one_context_go_on_until_the_slice_is_over) {
   Simulation s;
   const uint32_t a = s.join(1), b = s.join(2);
   s.stream(a, 2);
@@ -271,6 +280,6 @@ TEST(kernels_of_one_context_that_run_together_all_end_before_the_slice_is_over) 
   const uint64_t other = s.submit(b, kernel(kMs, "b"));
   s.run();
   CHECK_EQ(s.done(a, longer).end_ns, kMs * 3 / 2);
-  CHECK_EQ(s.done(b, other).start_ns, kMs * 3 / 2 + kSwitchNs);
-  CHECK_EQ(s.done(a, next).start_ns, kMs * 5 / 2 + 2 * kSwitchNs);
+  CHECK_EQ(s.done(a, next).start_ns, kMs);
+  CHECK_EQ(s.done(b, other).start_ns, 2 * kMs + kSwitchNs);
 }

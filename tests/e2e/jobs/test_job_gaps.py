@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 # The linger leaves 130 us of each pause, less than a window and a segment.
 PAUSE_NS, SEGMENT_NS = 430_000, 100_000
-LINGER_NS, SWITCH_NS = 300_000, 50_000  # by default, of the daemon and of the software GPU
+LINGER_NS, SWITCH_NS = 300_000, 200_000  # by default, of the daemon and of the software GPU
 WARM_UP, REQUESTS = 40, 60
 
 
