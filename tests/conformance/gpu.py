@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import collections
 import contextlib
 import ctypes
 import os
@@ -17,15 +18,21 @@ class NothingToTest(Exception):  # noqa: N818
     """The device does not have what the body is about (a second GPU): the test is skipped."""
 
 
+# The driver's newest, for who looks at a failure.
+ANSWERS: collections.deque[str] = collections.deque(maxlen=8)
+
+
 def ok(result):
     """The values of a call that has to succeed."""
     status, *values = result
+    ANSWERS.append(status.name)
     assert status == cu.CUresult.CUDA_SUCCESS, status
     return values[0] if len(values) == 1 else tuple(values)
 
 
 def refused(result) -> str:
     """The name of the error of a call that has to fail."""
+    ANSWERS.append(result[0].name)
     assert result[0] != cu.CUresult.CUDA_SUCCESS
     return result[0].name.removeprefix("CUDA_ERROR_")
 

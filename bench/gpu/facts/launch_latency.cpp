@@ -4,7 +4,12 @@
 //
 //   launch_latency IMAGE BATCHES LAUNCHES
 //
+// Bare rounds also have a launch with what a shim cannot do without behind it: a record in a ring that another
+// thread reads, and a locked instruction, before which the driver's writes to the device have to be out.
 // Launches of a batch are fewer than the driver takes before it waits for the device.
+#include <atomic>
+#include <thread>
+
 #include "device.h"
 #include "talk.h"
 
@@ -15,23 +20,86 @@ bool is_managed() {
   return asked != nullptr && asked() == 1;
 }
 
-Json round_of(CUfunction empty, CUstream stream, int batches, int launches) {
-  std::vector<double> ns, stamps;
+struct alignas(64) Record {
+  std::atomic<uint64_t> words[8];
+};
+constexpr uint64_t kRecords = 1024;  // 64 KiB, as the shim's
+constexpr auto kReadEvery = std::chrono::microseconds(500);
+
+// What is behind each launch. The reader looks at all that is new, as a daemon does.
+class Behind {
+ public:
+  Behind() : reader_([this] { read(); }) {}
+  ~Behind() {
+    ends_.store(true);
+    reader_.join();
+  }
+  void record() {
+    const uint64_t at = head_.load(std::memory_order_relaxed);
+    for (std::atomic<uint64_t>& word : records_[at % kRecords].words)
+      word.store(at, std::memory_order_relaxed);
+    head_.store(at + 1, std::memory_order_release);
+  }
+  void lock() { own_.fetch_add(1); }
+
+ private:
+  void read() {
+    uint64_t seen = 0, sum = 0;
+    while (!ends_.load()) {
+      for (const uint64_t end = head_.load(std::memory_order_acquire); seen < end; seen++)
+        sum += records_[seen % kRecords].words[0].load(std::memory_order_relaxed);
+      read_.store(sum);
+      std::this_thread::sleep_for(kReadEvery);
+    }
+  }
+
+  Record records_[kRecords] = {};
+  alignas(64) std::atomic<uint64_t> head_{0};
+  alignas(64) std::atomic<uint64_t> own_{0};
+  alignas(64) std::atomic<uint64_t> read_{0};
+  std::atomic<bool> ends_{false};
+  std::thread reader_;
+};
+
+template <class After>
+std::vector<double> launches_ns(CUfunction empty, CUstream stream, int batches, int launches,
+                                After after) {
+  std::vector<double> ns;
   for (int batch = 0; batch < batches; batch++) {
     for (int i = 0; i < launches; i++) {
       const uint64_t begin_ns = now_ns();
       launch(empty, {}, stream);
-      const uint64_t end_ns = now_ns();
-      ns.push_back((double)(end_ns - begin_ns));
-      stamps.push_back((double)(now_ns() - end_ns));
+      after();
+      ns.push_back((double)(now_ns() - begin_ns));
     }
     check(cu().cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
-  return event("round")
-      .add("launches", (uint64_t)ns.size())
+  return ns;
+}
+
+double stamp_ns(int count) {
+  std::vector<double> stamps;
+  for (int i = 0; i < count; i++) {
+    const uint64_t begin_ns = now_ns();
+    stamps.push_back((double)(now_ns() - begin_ns));
+  }
+  return median(stamps);
+}
+
+Json round_of(CUfunction empty, CUstream stream, int batches, int launches) {
+  const auto ns = launches_ns(empty, stream, batches, launches, [] {});
+  Json found = event("round");
+  found.add("launches", (uint64_t)ns.size())
       .add("median_ns", median(ns))
       .add("p99_ns", quantile(ns, 0.99))
-      .add("stamp_ns", median(stamps));
+      .add("stamp_ns", stamp_ns(launches));
+  if (is_managed()) return found;
+  Behind behind;
+  const auto median_with = [&](auto after) {
+    return median(launches_ns(empty, stream, batches, launches, after));
+  };
+  return found.add("recorded_ns", median_with([&] { behind.record(); }))
+      .add("locked_ns", median_with([&] { behind.lock(); }));
 }
 
 }  // namespace

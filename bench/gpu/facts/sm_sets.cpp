@@ -6,6 +6,7 @@
 //   sm_sets IMAGE seen [STAY_NS]         the SMs that a process has without sets; with a time: those of
 //                                        one of many kernels whose blocks stay so long
 //   sm_sets IMAGE overlap HALF RUN_NS    when kernels ran on a half of the groups; HALF: 0, 1 or all
+//   sm_sets IMAGE full HALF ROUNDS       how long kernels took that keep every thread of a half's SMs busy
 #include "green.h"
 
 namespace {
@@ -104,21 +105,61 @@ void overlap(const Kernels& kernels, CUstream stream, unsigned blocks, unsigned 
   event("result").add("kernels", (uint64_t)kKernels).add("spans", flat).print();
 }
 
-int overlap(const Kernels& kernels, const std::string& half, unsigned long long run_ns) {
+// Each with as many threads as the SMs have at a time, bound by computing: on SMs that another has as well
+// they take twice as long, whatever the SMs are called. The median, of those in the middle.
+void full(const Kernels& kernels, CUstream stream, unsigned sms, unsigned rounds) {
+  constexpr unsigned kKernels = 24, kEnds = 6, kThreads = 256;
+  int most = 0;
+  CUdevice device;
+  check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
+  check(DRIVER(cuDeviceGetAttribute, "cuDeviceGetAttribute")(
+            &most, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device),
+        "attribute");
+  const CUfunction compute = kernels.get("compute");
+  const unsigned blocks = sms * (unsigned)most / kThreads;
+  CUdeviceptr out;
+  check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&out, (size_t)blocks * kThreads * 4), "cuMemAlloc");
+  std::vector<CUevent> marks(kKernels + 1);
+  for (CUevent& mark : marks)
+    check(DRIVER(cuEventCreate, "cuEventCreate")(&mark, CU_EVENT_DEFAULT), "cuEventCreate");
+  event("ready").print();
+  if (!next_order()) return;
+  const auto record = DRIVER(cuEventRecord, "cuEventRecord");
+  check(record(marks[0], stream), "record");
+  for (unsigned i = 0; i < kKernels; i++) {
+    void* parameters[] = {&out, &rounds};
+    check(DRIVER(cuLaunchKernel, "cuLaunchKernel")(compute, blocks, 1, 1, kThreads, 1, 1, 0, stream,
+                                                   parameters, nullptr),
+          "launch");
+    check(record(marks[i + 1], stream), "record");
+  }
+  check(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "synchronize");
+  std::vector<double> took;
+  for (unsigned i = kEnds; i < kKernels - kEnds; i++) {
+    float ms = 0;
+    check(DRIVER(cuEventElapsedTime_v2, "cuEventElapsedTime")(&ms, marks[i], marks[i + 1]), "elapsed");
+    took.push_back(ms * 1e3);
+  }
+  event("result").add("sms", (uint64_t)sms).add("kernel_us", median(took)).print();
+}
+
+// `act` with a stream on half of the groups, or on all SMs, and how many there are.
+template <class Act>
+int on_half(const std::string& half, Act act) {
   if (half == "all") {
     CUstream stream;
     check(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING), "stream");
-    overlap(kernels, stream, all_sms().sm.smCount, run_ns);
+    act(stream, all_sms().sm.smCount);
     return 0;
   }
   Split split = split_sms(1);
   const size_t middle = split.groups.size() / 2;
   const size_t first = half == "0" ? 0 : middle;
-  const size_t count = half == "0" ? middle : split.groups.size() - middle;
   if (middle == 0) check(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "two groups");
-  Green green(&split.groups[first], (unsigned)count);
+  Green green(&split.groups[first], (unsigned)middle);
   check(green.result, "green context");
-  overlap(kernels, green.stream, (unsigned)count * split.groups[first].sm.smCount, run_ns);
+  make_current(green.context);
+  act(green.stream, (unsigned)middle * split.groups[first].sm.smCount);
   return 0;
 }
 
@@ -129,8 +170,17 @@ int main(int argc, char** argv) {
   const std::string action = argv[2];
   make_module(argv[1]);
   const Kernels kernels(argv[1]);
-  if (action == "overlap" && argc == 5)
-    return overlap(kernels, argv[3], strtoull(argv[4], nullptr, 10));
+  const unsigned long long number = argc == 5 ? strtoull(argv[4], nullptr, 10) : 0;
+  if (action == "overlap" && argc == 5) {
+    return on_half(argv[3], [&](CUstream stream, unsigned sms) {
+      overlap(kernels, stream, sms, number);
+    });
+  }
+  if (action == "full" && argc == 5) {
+    return on_half(argv[3], [&](CUstream stream, unsigned sms) {
+      full(kernels, stream, sms, (unsigned)number);
+    });
+  }
   const unsigned long long stay_ns = argc > 3 ? strtoull(argv[3], nullptr, 10) : 0;
   event("ready").print();
   while (next_order()) {

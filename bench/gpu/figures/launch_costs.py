@@ -9,6 +9,7 @@ from typing import Any
 from bench.gpu.figures.workload_rows import BARE
 
 FIGURES = ("median_ns", "p99_ns")
+BEHIND = ("recorded_ns", "locked_ns")  # medians of bare launches with something behind each
 
 Rounds = Sequence[Mapping[str, Any]]  # each with the FIGURES of its launches
 
@@ -23,6 +24,9 @@ def launch_costs(rounds: Mapping[str, Rounds]) -> dict[str, Any]:
     for mode, own in rounds.items():
         if mode != BARE:
             found[mode] |= {f"added_{name}": _added(own, bare, name) for name in FIGURES}
+    behind = {name: _median(bare, name) for name in BEHIND if all(name in one for one in bare)}
+    for name, median_ns in behind.items():
+        found[BARE][f"added_{name}"] = round(median_ns - found[BARE]["median_ns"], 1)
     return {**found, "stamp_ns": _median(bare, "stamp_ns")}
 
 

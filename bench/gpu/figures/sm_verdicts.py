@@ -13,7 +13,9 @@ Groups = Mapping[str, Sequence[int]]  # SMs that each group of a split was seen 
 def judge_groups(first: Groups, second: Groups) -> dict[str, Any]:
     """Of two processes that split alike and each looked at all groups."""
     same = set(first) == set(second) and all(set(first[i]) == set(second[i]) for i in first)
+    within = len(first) > 1 and all(set(sms) == set(range(len(set(sms)))) for sms in first.values())
     return {
+        "numbered_within_each": within,  # then numbers say nothing of which SMs these are
         "groups": len(first),
         "sms_per_group": sorted({len(set(sms)) for sms in first.values()}),
         "sms_in_groups": len({sm for sms in first.values() for sm in sms}),
@@ -23,6 +25,18 @@ def judge_groups(first: Groups, second: Groups) -> dict[str, Any]:
             set(first[i]).isdisjoint(second[j]) for i in first for j in second if i != j
         ),
         "ids": [sorted(set(first[i])) for i in sorted(first, key=int)],
+    }
+
+
+def judge_full(alone: float, apart: Sequence[float], same: Sequence[float]) -> dict[str, float]:
+    """Of kernels that fill their SMs: their time beside those of another process, over that alone.
+
+    About 1 where the two have no SM in common, 2 where they have all; in us.
+    """
+    return {
+        "alone_us": round(alone, 3),
+        "apart_ratio": round(max(apart) / alone, 4),
+        "same_ratio": round(min(same) / alone, 4),
     }
 
 

@@ -10,7 +10,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from bench.gpu.figures.sm_verdicts import judge_groups, judge_overlap, spans_of, with_curves
+from bench.gpu.figures.sm_verdicts import (
+    judge_full,
+    judge_groups,
+    judge_overlap,
+    spans_of,
+    with_curves,
+)
 from bench.gpu.harness import children, native
 from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.mps import mps, without_mps
@@ -20,6 +26,7 @@ from tandem.demo.place import Place
 from tandem.demo.process import Message, WorkerError
 
 RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
+ROUNDS, DRY_ROUNDS = 200_000, 4  # of each kernel that fills its SMs: some milliseconds
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 STAY_NS = "1000000"  # of blocks that are to be there beside those of another process
 PERCENTAGES = {"100": "100", "50": "50", "25": "25", "12_5": "12.5", "10": "10", "1": "1"}
@@ -38,14 +45,27 @@ BELIEFS = (
     Belief(
         question="Whether the same index of a split is the same SMs in two processes under MPS, "
         "and different ones share none",
-        believed="both; a probe looks before anything relies on it",
+        believed="both; a probe looks before anything relies on it. Numbers tell it only where SMs "
+        "are not numbered within each set",
         used_by=("client/tandem/_set_probe.py", "shim/partition/sets.cpp", "docs/partitions.md"),
         answers=(
             "groups.mps.same_index_same_sms",
             "groups.mps.disjoint_across",
+            "groups.mps.numbered_within_each",
             "groups.time.same_index_same_sms",
             "groups.time.disjoint_across",
             "groups.mps.sms_per_group",
+        ),
+    ),
+    Belief(
+        question="Kernels that fill their SMs beside those of another process under MPS, over what "
+        "they take alone: on another half of the groups, on the same half, with 50 % each",
+        believed="1, 2, and between",
+        used_by=("client/tandem/_set_probe.py", "docs/partitions.md"),
+        answers=(
+            "full.halves.apart_ratio",
+            "full.halves.same_ratio",
+            "full.two_of_50.apart_ratio",
         ),
     ),
     Belief(
@@ -208,6 +228,7 @@ def _under_mps(
             "groups": {**found["groups"], "mps": nothing},
             "overlap": {**found["overlap"], "mps_sets": nothing, "mps_whole": nothing},
             "percentages": nothing,
+            "full": {"halves": nothing, "two_of_50": nothing},
         }
     place = replace(place, profile=part.bare.profile)
     overlaps = {
@@ -220,11 +241,20 @@ def _under_mps(
     }
     two = answered("percentages.two_of_50", part.two_clients(place, "50"))
     groups = answered("groups.mps", lambda: part.groups(place))
+    halves = answered("full.halves", lambda: part.full(place, "0", "1"))
+    held = with_percentage(place, "50")
+    clients = answered("full.two_of_50", lambda: part.full(held, "all", "all"))
     return {
         "groups": {**found["groups"], "mps": groups},
+        "full": {"halves": halves, "two_of_50": clients},
         "overlap": {**found["overlap"], **overlaps},
         "percentages": {**percentages, "two_of_50": two},
     }
+
+
+def with_percentage(place: Place, percent: str) -> Place:
+    """The same for clients of MPS that have so much of the GPU."""
+    return replace(place, base_env={**place.base_env, PERCENTAGE: percent})
 
 
 class _Part:
@@ -233,6 +263,7 @@ class _Part:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self.scale = "full" if bench.where == GPU else "dry"
+        self._rounds = ROUNDS if bench.where == GPU else DRY_ROUNDS
         self._run_ns = RUN_NS if bench.where == GPU else DRY_RUN_NS
 
     @property
@@ -263,12 +294,21 @@ class _Part:
 
     def percentage(self, place: Place, percent: str) -> Callable[[], Message]:
         """The SMs of a client with that part of the GPU."""
-        held = replace(place, base_env={**place.base_env, PERCENTAGE: percent})
+        held = with_percentage(place, percent)
         return lambda: self.alone(held, "sm_sets", "seen")
+
+    def full(self, place: Place, one: str, other: str) -> Message:
+        """What kernels that fill their SMs take beside those of another process."""
+
+        def times_us(*halves: str) -> list[float]:
+            commands = [("sm_sets", "full", half, str(self._rounds)) for half in halves]
+            return [float(said["kernel_us"]) for said in self._together(place, commands)]
+
+        return judge_full(times_us(one)[0], times_us(one, other), times_us(one, one))
 
     def two_clients(self, place: Place, percent: str) -> Callable[[], Message]:
         """Whether two with that part each run on the same SMs at the same time."""
-        held = replace(place, base_env={**place.base_env, PERCENTAGE: percent})
+        held = with_percentage(place, percent)
 
         def question() -> Message:
             first, second = self._together(held, [("sm_sets", "seen", STAY_NS)] * 2)

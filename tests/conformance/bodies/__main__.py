@@ -52,6 +52,9 @@ def run(topic: str, name: str) -> None:
     except gpu.NothingToTest as reason:
         print(reason, file=sys.stderr)
         sys.exit(SKIPPED)
+    except AssertionError:
+        print("the driver's newest answers:", *gpu.ANSWERS, file=sys.stderr)
+        raise
 
 
 if __name__ == "__main__":

@@ -48,8 +48,12 @@ def wrong_arguments_give_the_documented_errors():
 
 
 def errors_have_names_and_texts():
+    is_older = ok(cu.cuDriverGetVersion()) < cu.CUDA_VERSION  # and need not know all of them
     for error in cu.CUresult:
-        assert ok(cu.cuGetErrorName(error)) == error.name.encode()
+        status, name = cu.cuGetErrorName(error)
+        if is_older and status == cu.CUresult.CUDA_ERROR_INVALID_VALUE:
+            continue
+        assert name == error.name.encode()
         assert ok(cu.cuGetErrorString(error))
 
 

@@ -28,6 +28,20 @@ def test_what_is_added_is_that_to_the_round_beside_it():
     assert found["stamp_ns"] == 20.0
 
 
+def test_what_a_bare_launch_takes_longer_with_something_behind_it_is_told():
+    bare = [
+        {**one, "recorded_ns": recorded, "locked_ns": 2500}
+        for one, recorded in zip(
+            rounds((2000, 1), (2020, 1), (2010, 1)), (2030, 2110, 2040), strict=True
+        )
+    ]
+
+    found = launch_costs({"bare": bare})
+
+    assert found["bare"]["added_recorded_ns"] == 30.0
+    assert found["bare"]["added_locked_ns"] == 490.0
+
+
 def test_a_process_that_is_not_what_it_should_be_has_no_figures():
     must_be("bare", managed=False)
     must_be("observed", managed=True)
