@@ -96,10 +96,10 @@ def needs_another(runs: Mapping[str, Run]) -> bool:
     return verdict(runs[BARE].digest, others) == DIFFERENT
 
 
-def order_of(number: int) -> list[str]:
+def order_of(number: int, modes: Sequence[str] = MODES) -> list[str]:
     """In which order the processes of a row compute in a round: each comes first in turn."""
-    first = number % len(MODES)
-    return [*MODES[first:], *MODES[:first]]
+    first = number % len(modes)
+    return [*modes[first:], *modes[:first]]
 
 
 def beside(rows: Mapping[str, Row]) -> Row:

@@ -1,4 +1,7 @@
-"""What a launch takes the host, and what Tandem adds to it, as a program's own thread sees it."""
+"""What a launch takes the host, and what Tandem adds to it, as a program's own thread sees it.
+
+Bare, managed, only recorded, and with the shim there and switched off: who adds what.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from bench.gpu.figures.workload_rows import BARE, MODES, order_of
 from bench.gpu.harness import children, native
 from bench.gpu.harness.part import GPU, Bench
 from bench.gpu.harness.ways import command_of, environment_of
+from tandem._paths import SHIM
 from tandem.demo.process import Message, WorkerError
 
 SIZES = (32, 256)  # batches, and launches of each
 DRY_SIZES = (2, 64)
-ROUNDS, DRY_ROUNDS = 15, 3  # a multiple of the number of orders
+ROUNDS, DRY_ROUNDS = 16, 4  # a multiple of the number of orders
+SWITCHED_OFF = "switched_off"
+ARMS = (*MODES, SWITCHED_OFF)
 
 
 def launch_latency(bench: Bench) -> Message:
@@ -22,21 +28,24 @@ def launch_latency(bench: Bench) -> Message:
     folder.mkdir()
     sizes = SIZES if bench.where == GPU else DRY_SIZES
     command = native.command(bench, "launch_latency", "work", *sizes)
-    rounds: dict[str, list[Message]] = {mode: [] for mode in MODES}
+    rounds: dict[str, list[Message]] = {arm: [] for arm in ARMS}
     with ExitStack() as stack:
         workers = {}
-        for mode in MODES:
+        for arm in ARMS:
+            mode = BARE if arm == SWITCHED_OFF else arm
             env = stack.enter_context(environment_of(mode, bench.place.env(folder / "gpu"), folder))
+            if arm == SWITCHED_OFF:
+                env |= {"LD_PRELOAD": str(SHIM), "TANDEM_DISABLE": "1"}
             started = children.talking(
-                bench, command_of(mode, command, name="launches"), env, role=mode
+                bench, command_of(mode, command, name="launches"), env, role=arm
             )
-            workers[mode] = stack.enter_context(started)
-        for mode, worker in workers.items():
+            workers[arm] = stack.enter_context(started)
+        for arm, worker in workers.items():
             children.heard(worker, "up")
-            must_be(mode, managed=children.told(worker, "ready")["managed"])
+            must_be(arm, managed=children.told(worker, "ready")["managed"])
         for number in range(ROUNDS if bench.where == GPU else DRY_ROUNDS):
-            for mode in order_of(number):
-                rounds[mode].append(children.told(workers[mode], "round"))
+            for arm in order_of(number, ARMS):
+                rounds[arm].append(children.told(workers[arm], "round"))
     return launch_costs(rounds)
 
 
@@ -46,5 +55,5 @@ def must_be(mode: str, *, managed: bool) -> None:
     Raises:
         WorkerError: it has no daemon, or has one and should be bare.
     """
-    if managed != (mode != BARE):
+    if managed != (mode not in (BARE, SWITCHED_OFF)):
         raise WorkerError(f"the process '{mode}' is {'' if managed else 'not '}managed")

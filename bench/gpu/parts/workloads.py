@@ -164,6 +164,7 @@ BELIEFS = (
             "launch.bare.p99_ns",
             "launch.managed.added_p99_ns",
             "launch.observed.added_median_ns",
+            "launch.switched_off.added_median_ns",
             "launch.bare.added_recorded_ns",
             "launch.bare.added_locked_ns",
         ),
