@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "always_inline.h"
 #include "old_cuda.h"
 #include "own_page.h"
 #include "through.h"
@@ -86,7 +87,7 @@ constexpr bool contains(const char* text, const char* part) {
     /* NULL means the calling thread's default stream, not the legacy one. */         \
     static constexpr bool kPerThread = ends_with(#symbol, "_ptsz") || ends_with(#symbol, "_ptds"); \
     template <class... A>                                                             \
-    static CUresult real(A... arguments) {                                            \
+    ALWAYS_INLINE static CUresult real(A... arguments) {                                          \
       if constexpr (partition::name_a_stream<A...>) {                                 \
         return partition::pass_on<partition::how(#symbol), kPerThread>(               \
             handed_to().symbol, arguments...);                                        \

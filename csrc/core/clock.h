@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "always_inline.h"
+
 namespace tandem {
 
 class Clock {
@@ -89,13 +91,13 @@ inline uint64_t cpu_counter() {
 inline uint64_t cpu_counter() { return monotonic_ns(); }
 #endif
 
-inline uint64_t Clock::ticks() const {
-  if (now_) return now_();
-  return counter_is_ns_ ? monotonic_ns() : cpu_counter();
+ALWAYS_INLINE uint64_t Clock::ticks() const {
+  if (__builtin_expect(now_ != nullptr, 0)) return now_();
+  return __builtin_expect(counter_is_ns_, 0) ? monotonic_ns() : cpu_counter();
 }
 
-inline uint64_t Clock::ns(uint64_t ticks) const {
-  if (now_ || counter_is_ns_) return ticks;
+ALWAYS_INLINE uint64_t Clock::ns(uint64_t ticks) const {
+  if (__builtin_expect(now_ != nullptr || counter_is_ns_, 0)) return ticks;
   __extension__ using Wide = unsigned __int128;
   // A counter read on another core may be a little behind the base: clamp, never wrap.
   const uint64_t passed = ticks > tick_base_ ? ticks - tick_base_ : 0;

@@ -19,6 +19,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "always_inline.h"
 #include "clock.h"
 #include "shm_layout.h"
 
@@ -46,8 +47,8 @@ class Gate {
 
   // Called before every submission to the stream of `slot`. Returns at once when nothing stands
   // against it. `pass`: the calling thread's; without, no signal lets it through.
-  Waited admit(uint32_t slot, Pass* pass = nullptr) {
-    if (obstacle(slot) == shm::WaitReason::kNone) return {};
+  ALWAYS_INLINE Waited admit(uint32_t slot, Pass* pass = nullptr) {
+    if (__builtin_expect(obstacle(slot) == shm::WaitReason::kNone, 1)) return {};
     return wait(slot, 0, pass);
   }
 
@@ -69,12 +70,12 @@ class Gate {
   void end_graph_turn(uint32_t turn, uint32_t slot, bool taken);
 
   // What stands against a submission now, kNone if nothing does; against one with a pass.
-  [[nodiscard]] shm::WaitReason obstacle(uint32_t slot, bool passes = false) {
+  [[nodiscard]] ALWAYS_INLINE shm::WaitReason obstacle(uint32_t slot, bool passes = false) {
     const shm::CommandGate& gate = command_->gate;
     const uint32_t word = gate.gate.load(std::memory_order_acquire);  // daemon: release
     const uint32_t flags = gate.flags.load(std::memory_order_relaxed);
     acknowledge(word);
-    if (flags & shm::kFlagReleased) return shm::WaitReason::kNone;
+    if (__builtin_expect(flags & shm::kFlagReleased, 0)) return shm::WaitReason::kNone;
     if (!passes && ((word & shm::kGateHold) || is_at_limit())) return shm::WaitReason::kGate;
     if (!passes && (flags & shm::kFlagHonourPresence)) {
       const uint64_t mask = gate.presence_mask.load(std::memory_order_relaxed);
@@ -95,7 +96,8 @@ class Gate {
   // Acknowledges the gate word, for a daemon that waits for the hold to have been seen.
   void acknowledge(uint32_t word) {
     auto& seen = state_->control.gate_seen;
-    if (seen.load(std::memory_order_relaxed) != word) seen.store(word, std::memory_order_release);
+    if (__builtin_expect(seen.load(std::memory_order_relaxed) != word, 0))
+      seen.store(word, std::memory_order_release);
   }
 
   Peers& peers() { return peers_; }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "always_inline.h"
 #include "shm_layout.h"
 
 namespace tandem {
@@ -29,7 +30,7 @@ class RingWriter {
   // Lets `write` fill the next record, every field of it, where it stays: one made elsewhere and
   // copied costs as much as the rest of a launch.
   template <class Write>
-  void fill(Write write) {
+  ALWAYS_INLINE void fill(Write write) {
     if (__builtin_expect(shared_, 0)) {
       shm::Record record;
       write(record);

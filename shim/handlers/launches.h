@@ -5,21 +5,23 @@
 
 #include <cstdint>
 
+#include "always_inline.h"
 #include "driver.h"
 #include "observe.h"
 #include "slots.h"
 #include "streams.h"
 #include "submit.h"
+#include "submit_path.h"
 
 namespace tandem::shim::handlers {
 
-inline uint32_t saturated(uint64_t a, uint64_t b, uint64_t c) {
+ALWAYS_INLINE uint32_t saturated(uint64_t a, uint64_t b, uint64_t c) {
   const uint64_t product = a * b * c;
   return product > UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(product);
 }
 
 template <class Call>
-Submission describe_launch(CUfunction function, CUstream stream, uint32_t blocks) {
+ALWAYS_INLINE Submission describe_launch(CUfunction function, CUstream stream, uint32_t blocks) {
   Submission submission;
   submission.stream = normalise(stream, Call::kPerThread);
   submission.object = reinterpret_cast<uint64_t>(function);
@@ -35,30 +37,34 @@ inline LaunchArguments arguments_of(CUfunction function, void** parameters,
 
 // A grid whose blocks wait for each other was made for all SMs that the device says it has: where it does not fit
 // into the stream's set, the stream is on the whole device from then on.
-template <class Real>
-CUresult on_enough_sms(CUstream stream, Real real) {
-  const CUresult result = real();
-  if (__builtin_expect(result != CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 1) ||
-      !partition::is_in_set(stream)) {
-    return result;
-  }
+template <class Call, class... A>
+__attribute__((cold, noinline)) CUresult too_large(CUstream stream, A... arguments) {
+  if (!partition::is_in_set(stream)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   partition::keep_home(stream, shm::StayReason::kElsewhere);
-  return real();
+  return Call::real(arguments...);
+}
+template <class Call, class... A>
+ALWAYS_INLINE CUresult on_enough_sms(CUstream stream, A... arguments) {
+  const CUresult result = Call::real(arguments...);
+  if (__builtin_expect(result != CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 1)) return result;
+  return too_large<Call>(stream, arguments...);
 }
 
 template <class Call, class... Rest>
-CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                       CUstream stream, Rest... rest) {
+ALWAYS_INLINE CUresult launch_kernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                     unsigned grid_z, unsigned block_x, unsigned block_y,
+                                     unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                     Rest... rest) {
+  const auto real = [&]() __attribute__((always_inline)) {
+    return on_enough_sms<Call>(stream, function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                               shared_bytes, stream, rest...);
+  };
+  Channel* channel = managed_channel();
+  if (!channel) return real();
   Submission submission =
       describe_launch<Call>(function, stream, saturated(grid_x, grid_y, grid_z));
   submission.threads = saturated(block_x, block_y, block_z);
-  const auto real = [&] {
-    return Call::real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
-                      stream, rest...);
-  };
-  return submit_launch(submission, arguments_of(function, rest...),
-                       [&] { return on_enough_sms(stream, real); });
+  return path::submit_launch(*channel, submission, arguments_of(function, rest...), real);
 }
 
 inline bool is_programmatic(const CUlaunchConfig& config) {
@@ -88,20 +94,24 @@ inline void record_events(Channel& channel, uint64_t stream, const CUlaunchConfi
 }
 
 template <class Call>
-CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function, void** parameters,
-                          void** extra) {
+ALWAYS_INLINE CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction function,
+                                        void** parameters, void** extra) {
   if (!config) return Call::real(config, function, parameters, extra);
+  const auto real = [&]() __attribute__((always_inline)) {
+    return on_enough_sms<Call>(config->hStream, config, function, parameters, extra);
+  };
+  Channel* channel = managed_channel();
+  if (!channel) return real();
   Submission submission = describe_launch<Call>(
       function, config->hStream, saturated(config->gridDimX, config->gridDimY, config->gridDimZ));
   submission.threads = saturated(config->blockDimX, config->blockDimY, config->blockDimZ);
   submission.programmatic = is_programmatic(*config);
   if (submission.programmatic) submission.record_flags = shm::kRecordProgrammatic;
-  const auto real = [&] { return Call::real(config, function, parameters, extra); };
-  const CUresult result = submit_launch(submission, {function, parameters, extra},
-                                        [&] { return on_enough_sms(config->hStream, real); });
+  const CUresult result =
+      path::submit_launch(*channel, submission, {function, parameters, extra}, real);
   if (config->numAttrs && result == CUDA_SUCCESS) {
-    if (Channel* channel = g_channel.load(std::memory_order_acquire))
-      record_events(*channel, submission.stream, *config);
+    channel = g_channel.load(std::memory_order_acquire);  // it may have been lost meanwhile
+    if (channel) record_events(*channel, submission.stream, *config);
   }
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "always_inline.h"
 #include "attach.h"
 #include "channel.h"
 #include "settings.h"
@@ -30,7 +31,7 @@ Attachment attach(int timeout_ms);
 void lose_channel();
 
 // The channel, or null while unmanaged. The first caller with a context attaches.
-inline Channel* managed_channel() {
+ALWAYS_INLINE Channel* managed_channel() {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (__builtin_expect(channel != nullptr, 1)) return channel;
   if (g_session.load(std::memory_order_acquire) == SessionState::kFresh) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "always_inline.h"
 #include "channel.h"
 #include "ring_writer.h"
 
@@ -57,7 +58,7 @@ void claim_ring(Channel& channel);
 // Lets `write` fill a record in this thread's ring; claims the ring on first use. Does nothing while
 // the daemon wants no telemetry.
 template <class Write>
-void fill_record(Channel& channel, Write write) {
+ALWAYS_INLINE void fill_record(Channel& channel, Write write) {
   const uint32_t flags = channel.command->gate.flags.load(std::memory_order_relaxed);
   if (!(flags & shm::kFlagTelemetry)) return;
   const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);

@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "always_inline.h"
 #include "inside.h"
 #include "streams.h"
 
@@ -101,7 +102,7 @@ CUresult hand_over(Function function, A... arguments) {
 
 // What adds to a stream says so meanwhile.
 template <How kHow, bool kPerThread, class Function, class... A>
-CUresult pass_on(Function function, A... arguments) {
+ALWAYS_INLINE CUresult pass_on(Function function, A... arguments) {
   if constexpr (kHow == How::kFollow || kHow == How::kHold) {
     const Inside inside(stream_named(arguments...), kPerThread);
     if (is_on()) return hand_over<kHow, kPerThread>(function, arguments...);

@@ -23,7 +23,9 @@ void forget_captures();  // in a forked child
 // Exact, by asking the driver: streams join a capture through events too.
 bool is_capturing(CUstream stream);
 
-inline bool any_capture() { return g_captures.load(std::memory_order_relaxed) != 0; }
+inline bool any_capture() { 
+  return __builtin_expect(g_captures.load(std::memory_order_relaxed) != 0, 0);
+ }
 
 // Whether the calling thread has begun one that goes on.
 bool has_capture_of_this_thread();

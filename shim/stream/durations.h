@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "always_inline.h"
+
 namespace tandem::shim {
 
 inline constexpr uint32_t kSamplesWanted = 3;
@@ -26,7 +28,7 @@ struct alignas(32) Duration {
   // now is due again at its next launch, or a burst of launches would leave it unknown for long.
   std::atomic<uint32_t> turn;
 
-  [[nodiscard]] bool is_stale() const {
+  [[nodiscard]] ALWAYS_INLINE bool is_stale() const {
     return known_at.load(std::memory_order_relaxed) != age.load(std::memory_order_relaxed) &&
            ns.load(std::memory_order_relaxed) != 0;
   }
@@ -52,7 +54,7 @@ class DurationTable {
   }
 
   // Lock-free; null when the key's neighbourhood is full: such a function stays unknown.
-  Duration* find(uint64_t key) {
+  ALWAYS_INLINE Duration* find(uint64_t key) {
     Duration& first = entries_[place_of(key) % kEntries];
     if (__builtin_expect(first.key.load(std::memory_order_relaxed) == key, 1)) return &first;
     return probe(key);

@@ -30,11 +30,11 @@ bool gets_on(const StreamSlot& slot, uint64_t call) {
 
 }  // namespace
 
-void Inside::begin_by_handle(CUstream handle, bool per_thread) {
+StreamSlot* Inside::slot_of_handle(CUstream handle, bool per_thread) {
   Channel* const channel = g_channel.load(std::memory_order_acquire);
-  if (!channel || any_capture()) return;  // what is captured waits for nothing
+  if (!channel || any_capture()) return nullptr;  // what is captured waits for nothing
   const uint32_t slot = find_slot(*channel, normalise(handle, per_thread));
-  if (slot != kNoSlot) begin(channel->streams[slot]);
+  return slot == kNoSlot ? nullptr : &channel->streams[slot];
 }
 
 bool others_are_inside(const Channel& channel, uint64_t context) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "always_inline.h"
 #include "channel.h"
 #include "thread_state.h"
 
@@ -17,14 +18,15 @@ namespace tandem::shim {
 // of two threads that add to one stream the first may go unseen.
 class Inside {
  public:
-  Inside(Channel* channel, uint32_t slot) {
+  ALWAYS_INLINE Inside(Channel* channel, uint32_t slot) {
     if (channel && slot != kNoSlot) begin(channel->streams[slot]);
   }
   // Of a call by its handle, where nothing else says so.
-  Inside(CUstream handle, bool per_thread) {
-    if (__builtin_expect(!g_thread.is_inside, 0)) begin_by_handle(handle, per_thread);
+  ALWAYS_INLINE Inside(CUstream handle, bool per_thread) {
+    if (__builtin_expect(g_thread.is_inside, 1) || !g_channel.load(std::memory_order_relaxed)) return;
+    if (StreamSlot* slot = slot_of_handle(handle, per_thread)) begin(*slot);
   }
-  ~Inside() {
+  ALWAYS_INLINE ~Inside() {
     if (!slot_) return;
     if (slot_->inside.load(std::memory_order_relaxed) == call_)
       slot_->inside.store(0, std::memory_order_relaxed);
@@ -34,14 +36,14 @@ class Inside {
   Inside& operator=(const Inside&) = delete;
 
  private:
-  void begin(StreamSlot& slot) {
+  ALWAYS_INLINE void begin(StreamSlot& slot) {
     slot_ = &slot;
     was_inside_ = g_thread.is_inside;
     g_thread.is_inside = true;
     call_ = uint64_t{thread_id()} << 32 | ++g_thread.calls;
     slot.inside.store(call_, std::memory_order_relaxed);
   }
-  void begin_by_handle(CUstream handle, bool per_thread);
+  static StreamSlot* slot_of_handle(CUstream handle, bool per_thread);  // null: none that is known
 
   StreamSlot* slot_ = nullptr;
   uint64_t call_ = 0;

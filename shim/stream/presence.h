@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "always_inline.h"
 #include "channel.h"
 
 namespace tandem::shim {
@@ -14,7 +15,7 @@ inline bool is_latency_class(const Channel& channel) {
 
 // Work was submitted: far ahead. At most one store, and only when the word must move.
 void move_busy_ahead(Channel& channel, uint64_t now_ns);
-inline void show_busy(Channel& channel, uint64_t now_ns) {
+ALWAYS_INLINE void show_busy(Channel& channel, uint64_t now_ns) {
   if (is_latency_class(channel)) move_busy_ahead(channel, now_ns);
 }
 

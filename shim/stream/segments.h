@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "always_inline.h"
 #include "channel.h"
 
 namespace tandem::shim {
@@ -12,7 +13,7 @@ inline constexpr uint64_t kMinSegmentNs = 10'000;
 inline constexpr uint64_t kMaxSegmentNs = 100'000'000;
 inline constexpr uint64_t kDefaultSegmentNs = 100'000;
 
-inline uint64_t segment_ns(const Channel& channel) {
+ALWAYS_INLINE uint64_t segment_ns(const Channel& channel) {
   const uint64_t wanted = channel.command->gate.segment_ns.load(std::memory_order_relaxed);
   return wanted ? std::clamp(wanted, kMinSegmentNs, kMaxSegmentNs) : kDefaultSegmentNs;
 }
@@ -20,7 +21,7 @@ inline uint64_t segment_ns(const Channel& channel) {
 // One submission of about est_ns was taken by the driver. Returns the open segment's estimate.
 // Plain stores: two threads that share a stream may lose a count to each other, never all of it, and
 // the next marker settles it.
-inline uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns) {
+ALWAYS_INLINE uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns) {
   shm::Slot& slot = channel.slots[index];
   const uint64_t est = slot.open_est_ns.load(std::memory_order_relaxed) + est_ns;
   slot.open.store(slot.open.load(std::memory_order_relaxed) + 1, std::memory_order_release);

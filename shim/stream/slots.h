@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "always_inline.h"
 #include "channel.h"
 #include "faults.h"
 #include "thread_state.h"
@@ -36,7 +37,7 @@ uint32_t look_up_slot(Channel& channel, uint64_t stream);
 uint32_t find_slot(const Channel& channel, uint64_t stream);
 // As the first, and leaves alone which slot the thread's next submission looks at first.
 uint32_t slot_beside(Channel& channel, uint64_t stream);
-inline uint32_t slot_of(Channel& channel, uint64_t stream) {
+ALWAYS_INLINE uint32_t slot_of(Channel& channel, uint64_t stream) {
   // Nearly always that of the thread's last submission. A default stream is one of the current
   // context, which has to be asked for.
   const ThreadState& thread = g_thread;

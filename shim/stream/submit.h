@@ -8,13 +8,14 @@
 
 #include "channel.h"
 #include "inside.h"
-#include "sampling.h"
 #include "session.h"
 #include "shm_layout.h"
 #include "transfers.h"
 #include "use.h"
 
 namespace tandem::shim {
+
+struct TimingPair;
 
 struct Submission {
   shm::RecordKind kind = shm::RecordKind::kLaunch;
@@ -41,7 +42,7 @@ struct Ticket {
   Direction direction = Direction::kUnknown;
   bool close_after = false;
   uint8_t record_flags = 0;  // beside those of the submission
-  struct TimingPair* timing = nullptr;
+  TimingPair* timing = nullptr;
 };
 
 Ticket prepare(Channel& channel, const Submission& submission);
@@ -62,23 +63,6 @@ CUresult submit(const Submission& submission, Real real) {
   const Inside inside(ticket.channel, ticket.slot);  // behind every wait of ours
   const CUresult result = real();
   if (ticket.channel) finish(ticket, submission, result == CUDA_SUCCESS);
-  return result;
-}
-
-// The same for a kernel, whose arguments are written down when the daemon asks for that.
-template <class Real>
-CUresult submit_launch(Submission& submission, const LaunchArguments& launch, Real real) {
-  Channel* channel = managed_channel();
-  const Ticket ticket = channel ? prepare(*channel, submission) : Ticket{};
-  const swap::Use use(ticket.channel || !channel);
-  const Inside inside(ticket.channel, ticket.slot);
-  const CUresult result = real();
-  if (!ticket.channel) return result;
-  if (__builtin_expect(is_sampling(*ticket.channel), 0) && result == CUDA_SUCCESS) {
-    submission.sample = sample_launch(*ticket.channel, launch);
-    if (submission.sample) submission.record_flags |= shm::kRecordSampled;
-  }
-  finish(ticket, submission, result == CUDA_SUCCESS);
   return result;
 }
 

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <atomic>
+
+#include "always_inline.h"
 #include <cstdint>
 
 namespace tandem::shim::swap {
@@ -31,12 +33,12 @@ inline bool wait_until_open() {
 class Use {
  public:
   // Not `needed`: of no such memory, and does nothing.
-  explicit Use(bool needed = true, Needs needs = Needs::kPages)
+  ALWAYS_INLINE explicit Use(bool needed = true, Needs needs = Needs::kPages)
       : counted_(needed && g_on.load(std::memory_order_relaxed)), needs_(needs) {
     if (__builtin_expect(counted_, 0)) enter(needs_);
   }
   explicit Use(Needs needs) : Use(true, needs) {}
-  ~Use() {
+  ALWAYS_INLINE ~Use() {
     if (__builtin_expect(counted_, 0)) leave(needs_);
   }
   Use(const Use&) = delete;

@@ -20,15 +20,11 @@ ASIDE = {
     "begin_timing(": "a sample of a function's duration",
     "ask_thread_id(": "a thread's first record",
     "claim_ring(": "a thread's first record",
-    "close_open_segments(": "a submission that blocks the caller",
     "close_segment(": "about every 100 us of GPU time",
     "DurationTable::probe(": "a function not seen yet",
     "end_timing(": "a sample of a function's duration",
-    "graph_must_wait(": "a graph, in a job with a window",
     "has_capture_of_this_thread(": "while something captures",
     "is_capturing(": "while something captures",
-    "is_in_set(": "a cooperative grid that is too large",
-    "keep_home(": "in a set: a cooperative grid that is too large for it",
     "look_up_slot(": "another stream than the thread's last",
     "monotonic_ns(": "a machine whose counter cannot serve as a clock",
     "move_busy_ahead(": "a latency job's first work after it was idle",
@@ -38,7 +34,6 @@ ASIDE = {
     "put_shared(": "threads beyond the sixteenth",
     "register_pages(": "the first submission to a daemon",
     "sample_launch(": "while the daemon samples",
-    "show_idle_if_so(": "a submission that blocks the caller",
     "slot_beside(": "a launch that records an event itself, too",
     "swap::enter(": "a job whose memory may be moved to the host",
     "swap::leave(": "a job whose memory may be moved to the host",
@@ -151,8 +146,8 @@ def test_the_path_is_the_one_that_gates_and_records(path):
     names = " ".join(path.inside)
 
     assert set(ROOTS) <= path.inside
-    assert "tandem::shim::prepare(" in names
-    assert "tandem::shim::finish(" in names
+    assert "tandem::Gate::window_is_full(" in names
+    assert "tandem::shim::path::measure(" in names
     assert "tandem::shim::partition::Stream::enter(" in names  # of a job in a set of SMs
     assert "tandem::shim::partition::Stream::leave(" in names
 
