@@ -1,4 +1,7 @@
-"""What the processes of a workload said, joined into a row of the part `workloads`. Pure."""
+"""What the processes of a workload said, joined into a row of the part `workloads`. Pure.
+
+Words and verdicts are those of the part `programs`, too.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,9 @@ class Run:
     rates: list[float] = field(default_factory=list)  # iterations a second, by round
 
 
-def not_run(reason: str) -> Row:
-    """The row of a workload that was not tried."""
-    row: Row = dict.fromkeys(COLUMNS, NOT_RUN)
+def not_run(reason: str, columns: Sequence[str] = COLUMNS) -> Row:
+    """The row of a program that was not tried."""
+    row: Row = dict.fromkeys(columns, NOT_RUN)
     return row | {"runs_bare": f"{NOT_RUN}: {reason}"}
 
 
@@ -54,8 +57,8 @@ def row_of(
     bare, managed, observed = (runs[mode] for mode in (BARE, MANAGED, OBSERVED))
     ratio = ratio_of(managed.rates, bare.rates)
     row: Row = {
-        "runs_bare": _runs(bare),
-        "runs_managed": _runs(managed, should_be_managed=on_gpu),
+        "runs_bare": how_it_ran(bare),
+        "runs_managed": how_it_ran(managed, should_be_managed=on_gpu),
         "same_results": verdict(bare.digest, [managed.digest, observed.digest], again),
         "bare_per_s": _figure(statistics.median(bare.rates) if bare.rates else None),
         "ratio": _figure(ratio),
@@ -65,7 +68,7 @@ def row_of(
         "start_bare_s": _figure(bare.start_s),
         "start_managed_s": _figure(managed.start_s),
     }
-    if (how := _runs(observed, should_be_managed=on_gpu)) != OK:
+    if (how := how_it_ran(observed, should_be_managed=on_gpu)) != OK:
         row["ratio_observed"] = how
     if limit is not None:
         row["limit"] = limit
@@ -75,6 +78,13 @@ def row_of(
         and (not on_gpu or limit is None or (ratio is not None and ratio >= limit))
     )
     return row
+
+
+def how_it_ran(run: Run, *, should_be_managed: bool = False) -> str:
+    """OK, or what was wrong."""
+    if run.error:
+        return f"error: {run.error[-LINE:]}"
+    return UNMANAGED if should_be_managed and not run.is_managed else OK
 
 
 def verdict(bare: str, others: Sequence[str], again: str = "") -> str:
@@ -147,12 +157,6 @@ def noise_of(rates: Sequence[float]) -> float | None:
     if not rates:
         return None
     return (max(rates) - min(rates)) / statistics.median(rates)
-
-
-def _runs(run: Run, *, should_be_managed: bool = False) -> str:
-    if run.error:
-        return f"error: {run.error[-LINE:]}"
-    return UNMANAGED if should_be_managed and not run.is_managed else OK
 
 
 def _figure(value: float | None) -> float | str:

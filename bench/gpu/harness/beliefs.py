@@ -19,6 +19,7 @@ SETTLING: tuple[str, ...] = (
     "vmm",
     "sm_sets",
     "lifecycle",
+    "programs",
     "workloads",
     "frameworks",
 )

@@ -134,3 +134,9 @@ def heard(worker: Worker, event: str, *, most_s: float = PATIENCE_S) -> Message:
 def without_event(message: Message) -> Message:
     """What it says beside its name."""
     return {name: value for name, value in message.items() if name != "event"}
+
+
+def last_line(failure: Exception) -> str:
+    """What happened, and the last words of the process that it happened to."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"

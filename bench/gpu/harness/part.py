@@ -194,7 +194,12 @@ def keep_logs(folder: Path, place: Path) -> None:
         words = log.read_bytes()[-LOG_BYTES:]
         if words:
             place.mkdir(parents=True, exist_ok=True)
-            (place / "-".join(log.relative_to(folder).parts)).write_bytes(words)
+            (place / kept_as(folder, log)).write_bytes(words)
+
+
+def kept_as(folder: Path, log: Path) -> str:
+    """The name that a log from the part's folder has among those that are kept."""
+    return "-".join(log.relative_to(folder).parts)
 
 
 def _work(place: Place, folder: Path) -> Work:

@@ -6,21 +6,17 @@ import os
 import sys
 from pathlib import Path
 
-from bench.gpu.harness import children
+from bench.gpu.harness import children, sources
 from bench.gpu.harness.part import Bench
-from bench.gpu.programs import ENVIRONMENT
-from bench.gpu.programs.by_driver import IMAGE
 
 DEADLINE_S = 75.0
 
 
 def environment(bench: Bench, folder: Path) -> dict[str, str]:
     """What a program runs with, without a daemon; `folder` has its software GPU."""
-    mine = {IMAGE: str(bench.place.image), "TANDEM_DISABLE": "1"}
-    inductor = {"TORCHINDUCTOR_CACHE_DIR": str(bench.made / "inductor")}
     # Programs are started by name: a recording has their command line, but not where Python is.
     path = f"{Path(sys.executable).parent}:{bench.place.base_env.get('PATH', os.defpath)}"
-    return {**bench.place.env(folder), **ENVIRONMENT, **mine, **inductor, "PATH": path}
+    return {**sources.environment(bench, folder), "TANDEM_DISABLE": "1", "PATH": path}
 
 
 def program(bench: Bench, name: str, iterations: int) -> list[str]:

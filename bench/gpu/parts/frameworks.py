@@ -18,11 +18,10 @@ from typing import Any
 from bench.gpu.figures import trace_facts
 from bench.gpu.figures.asked import unlisted
 from bench.gpu.figures.workload_rows import NOT_RUN
-from bench.gpu.harness import children, native, recorded, running
+from bench.gpu.harness import children, native, recorded, running, sources
 from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.part import Bench, main, progress, say
 from bench.gpu.harness.questions import answered
-from bench.gpu.parts.workloads import why_not
 from tandem.demo.process import Message, WorkerError
 from tandem.errors import TandemError
 from tandem.trace.file import read
@@ -178,7 +177,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         "lookups": {},
     }
     for name in PROGRAMS:
-        reason = why_not(bench, name) or _late(end_s)
+        reason = sources.why_not(bench, name) or _late(end_s)
         recording, lookups = _asked(bench, name, reason)
         figures["programs"][name] = row_of(recording, lookups)
         figures["kernels"][name] = recording.get("kernels", recording)
@@ -186,7 +185,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         bench.save(figures)
         say(f"{name}: {figures['programs'][name]['recorded']}")
     for name in RUNNING:
-        learnt = _learnt(bench, name, why_not(bench, name) or _late(end_s))
+        learnt = _learnt(bench, name, sources.why_not(bench, name) or _late(end_s))
         figures.setdefault("running", {})[name] = running_row(learnt)
         figures.setdefault("running_kernels", {})[name] = learnt.get("families", {})
         bench.save(figures)
@@ -315,7 +314,7 @@ def _lookups(bench: Bench, name: str) -> Message:
 
 def _graphs_of_all(bench: Bench, end_s: float) -> dict[str, Message]:
     late = _late(end_s)
-    reasons = {what: why_not(bench, program) or late for what, program in GRAPHS.items()}
+    reasons = {what: sources.why_not(bench, program) or late for what, program in GRAPHS.items()}
     asked = [what for what, reason in reasons.items() if not reason]
     found = _together({f"graphs of {what}": partial(_graphs, bench, what) for what in asked})
     told = dict(zip(asked, found, strict=True))

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu.figures import trace_facts
-from bench.gpu.harness import recorded
+from bench.gpu.harness import children, recorded, sources
 from bench.gpu.harness.part import GPU, Bench, main, progress, say
-from bench.gpu.parts.workloads import last_line, why_not
 from tandem.dag.from_trace import from_trace
 from tandem.demo.process import WorkerError
 from tandem.errors import TandemError
@@ -45,7 +44,7 @@ def measure(bench: Bench) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[str, Any]] = {}
     for name, iterations in PROGRAMS.items():
-        reason = why_not(bench, name)
+        reason = sources.why_not(bench, name)
         if not reason and time.monotonic() > end_s:
             reason = "no time was left"
         rows[name] = (
@@ -65,7 +64,7 @@ def _row(bench: Bench, name: str, iterations: int, folder: Path) -> dict[str, An
         recording = read(path)
         found = trace_facts.iterations(from_trace(recording, name))
     except (WorkerError, TandemError) as failure:
-        return {"recorded": f"error: {last_line(failure)}"}
+        return {"recorded": f"error: {children.last_line(failure)}"}
     row = {
         "recorded": "ok",
         **trace_facts.calls(recording),

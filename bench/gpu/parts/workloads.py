@@ -12,7 +12,6 @@ and says so, and the others go on. In a dry run nothing but the programs' result
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -38,14 +37,12 @@ from bench.gpu.figures.workload_rows import (
     order_of,
     row_of,
 )
-from bench.gpu.harness import children
+from bench.gpu.harness import children, sources
 from bench.gpu.harness.beliefs import Belief
-from bench.gpu.harness.part import CPU, GPU, SOFTWARE, Bench, main, progress, say
+from bench.gpu.harness.part import GPU, Bench, main, progress, say
 from bench.gpu.harness.questions import all_answered, answered
 from bench.gpu.harness.ways import command_of, environment_of
 from bench.gpu.parts.launches import launch_latency
-from bench.gpu.programs import ENVIRONMENT, SOURCES
-from bench.gpu.programs.by_driver import IMAGE
 from tandem.demo.process import Message, Worker, WorkerError
 
 BUDGET_S = 320.0  # for all rows: those not begun by then are not run
@@ -204,27 +201,6 @@ BELIEFS = (
             "beside.swappable",
         ),
     ),
-    Belief(
-        question="Do processes of one job work: workers by fork and spawn, CUDA IPC?",
-        believed="yes; a forked child attaches on its own at its first call that needs a context",
-        used_by=("shim/job/fork.cpp", "shim/handlers/ipc.h"),
-        answers=(
-            "rows.loader_fork.runs_managed",
-            "rows.loader_spawn.runs_managed",
-            "rows.between_processes.runs_managed",
-        ),
-    ),
-    Belief(
-        question="Do JAX, CuPy, Triton and numba run?",
-        believed="yes; none finds the driver in another way",
-        used_by=("shim/lookup.cpp",),
-        answers=(
-            "rows.jax.runs_managed",
-            "rows.cupy.runs_managed",
-            "rows.triton.runs_managed",
-            "rows.numba.runs_managed",
-        ),
-    ),
 )
 
 
@@ -237,7 +213,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
     def take(name: str) -> None:
         workload, begin_s = WORKLOADS[name], time.monotonic()
-        reason = why_not(bench, workload.program)
+        reason = sources.why_not(bench, workload.program)
         if not reason and begin_s > end_s:
             reason = "no time was left"
         row = not_run(reason) if reason else _measured(bench, name, workload)
@@ -263,33 +239,13 @@ def told(row: Row) -> list[tuple[str, object]]:
     return [(name, value) for name, value in row.items() if value != NOT_RUN]
 
 
-def why_not(bench: Bench, program: str) -> str:
-    """Why one of programs.SOURCES cannot run here; empty: it can."""
-    source = SOURCES[program]
-    if bench.where == SOFTWARE and not source.is_driver_api:
-        return "the software GPU runs programs of the driver API only"
-    if bench.where == CPU and source.needs_gpu:
-        return "it needs a GPU"
-    if not has_package(source.package):
-        return f"{source.package} is not installed"
-    return ""
-
-
-def has_package(name: str) -> bool:
-    """Whether the package is there, without importing it."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # of a parent
-        return False
-
-
 def _measured(bench: Bench, name: str, workload: Workload) -> Row:
     folder = bench.folder / name
     folder.mkdir()
     try:
         runs = _runs(bench, name, workload, folder)
     except WorkerError as failure:  # a daemon
-        return {**not_run(last_line(failure)), "ok": False}
+        return {**not_run(children.last_line(failure)), "ok": False}
     again = _digest(bench, workload, folder) if needs_another(runs) else ""
     return row_of(runs, again=again, limit=workload.limit, on_gpu=bench.where == GPU)
 
@@ -327,10 +283,7 @@ def _rounds(bench: Bench, workload: Workload) -> int:
 
 
 def _bare_environment(bench: Bench, workload: Workload, folder: Path) -> dict[str, str]:
-    inductor = {"TORCHINDUCTOR_CACHE_DIR": str(bench.made / "inductor")}
-    image = {IMAGE: str(bench.place.image)}
-    fixed = {**ENVIRONMENT, **inductor, **image, **workload.environment}
-    return {**bench.place.env(folder / "gpu"), **fixed}
+    return {**sources.environment(bench, folder / "gpu"), **workload.environment}
 
 
 @contextmanager
@@ -403,7 +356,7 @@ class _Process:
         try:
             return self._worker.wait_for(event, deadline_s=deadline_s)
         except WorkerError as failure:
-            self.run.error = last_line(failure)
+            self.run.error = children.last_line(failure)
             say(str(failure))
             self._worker.close()  # a hung one must not disturb the others
             return None
@@ -411,19 +364,9 @@ class _Process:
 
 def _digest(bench: Bench, workload: Workload, folder: Path) -> str:
     """Of a bare run by itself; empty: it failed."""
-    command = [sys.executable, "-m", "bench.gpu.programs", workload.program, bench.device]
-    try:
-        environment = _bare_environment(bench, workload, folder)
-        words = children.run(command, environment, deadline_s=ROW_S).split()
-    except WorkerError:
-        return ""
-    return words[-1] if words else ""
-
-
-def last_line(failure: Exception) -> str:
-    """What happened, and the last words of the process that it happened to."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
+    command = sources.command(bench, workload.program)
+    environment = _bare_environment(bench, workload, folder)
+    return sources.run(command, environment, log=folder / "again.log", deadline_s=ROW_S).digest
 
 
 if __name__ == "__main__":

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 
 SEED = 20
 FOLDER = __name__
+WHERE_ARE_YOU = signal.SIGUSR1  # a program then writes the stacks of its threads to stderr
 # Repeatable results, and errors in their own words, where a framework has to be told; read when it
 # is imported. Unless they are set already.
 ENVIRONMENT = MappingProxyType(

@@ -1,19 +1,23 @@
 """Runs one program to its end: `python -m bench.gpu.programs NAME cuda|cpu [ITERATIONS]`.
 
-Each iteration is marked (`tandem.step`). The digest goes to stdout, where it ran to stderr.
+Each iteration is marked (`tandem.step`). The digest goes to stdout, where it ran to stderr, and so
+do the stacks of one that crashes, or is asked by WHERE_ARE_YOU.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 
 import tandem
-from bench.gpu.programs import ENVIRONMENT, SOURCES, digest_of, load
+from bench.gpu.programs import ENVIRONMENT, SOURCES, WHERE_ARE_YOU, digest_of, load
 
 
 def main() -> None:
     """Compute and print."""
+    faulthandler.enable()
+    faulthandler.register(WHERE_ARE_YOU)
     name, device, *more = sys.argv[1:]
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)

@@ -1,5 +1,6 @@
-"""What the compatibility page says of the rows of `make gpu PART=workloads`."""
+"""What the compatibility page says of the rows of `make gpu PART=workloads` and `programs`."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "packaging"))
 
+from bench.gpu.figures import program_rows
 from bench.gpu.figures.workload_rows import BARE, MANAGED, OBSERVED, Run, not_run, row_of
 from bench.gpu.parts.workloads import WORKLOADS as ROWS
 
-from generate_compatibility import WORKLOADS, Workload, _outcome
+import gpu_results
+from generate_compatibility import WORKLOADS, Workload, _outcome, _where_it_ran
 
 
 def row(**managed):
@@ -34,6 +37,47 @@ def test_a_row_in_words(found, said):
     of = Workload(name="JAX", part="workloads", rows=("jax",))
 
     assert _outcome(of, {"rows": {"jax": found}}) == said
+
+
+def ran_in_arms(**digests):
+    arms = dict.fromkeys(program_rows.ARMS, "a") | digests
+    runs = {arm: Run(digest=digest, is_managed=True) for arm, digest in arms.items() if digest}
+    return program_rows.row_of(runs)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (ran_in_arms(), "results same, under a daemon of its own and under one with all others"),
+        (
+            ran_in_arms(together="b"),
+            "**results different, under a daemon of its own and under one with all others**",
+        ),
+        (
+            ran_in_arms(together=""),
+            "results same, under a daemon of its own (with all others: not run)",
+        ),
+        (ran_in_arms(managed="", together=""), "not run"),
+    ],
+)
+def test_a_row_of_programs_in_words(found, said):
+    of = Workload(name="JAX", part="programs", rows=("jax",))
+
+    assert _outcome(of, {"rows": {"jax": found}}) == said
+
+
+def test_programs_say_what_workloads_had_no_time_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_results, "RESULTS", tmp_path)
+    workloads = {"rows": {"eager": row(), "jax": not_run("no time was left")}}
+    programs = {"rows": {name: ran_in_arms() for name in ("eager", "jax")}}
+    content = json.dumps({"workloads": workloads, "programs": programs})
+    (tmp_path / "2026-01-01-a-gpu.json").write_text(content)
+
+    def part(*rows):
+        return _where_it_ran(Workload(name="w", part="workloads", rows=rows)).part
+
+    assert (part("eager"), part("jax"), part("eager", "jax")) == ("workloads", *["programs"] * 2)
+    assert part("malloc_async") == "workloads"
 
 
 def test_two_rows_that_say_the_same_say_it_once():

@@ -17,7 +17,7 @@ from bench.gpu.figures.workload_rows import (
     order_of,
     row_of,
 )
-from bench.gpu.parts.workloads import WORKLOADS, has_package
+from bench.gpu.parts.workloads import WORKLOADS
 
 
 def run(digest="a", rates=(100.0, 100.0), **other):
@@ -133,12 +133,6 @@ def test_a_program_that_ran_without_the_daemon_did_not_run_under_tandem():
 
     assert not row_of(found)["ok"]
     assert row_of(found, on_gpu=False)["ok"]
-
-
-def test_names_of_packages_that_are_nowhere_are_found_out():
-    assert has_package("json.decoder")
-    assert not has_package("json.nowhere")
-    assert not has_package("nowhere.at_all")
 
 
 def test_every_workload_has_a_program_of_its_own_or_settings():
