@@ -71,8 +71,8 @@ CLIENTS = (
 )
 
 
-# Parts with a row a program. What the first had no time for, the second may have run.
-WITH_ROWS = ("workloads", "programs")
+# Parts with a row a program. What the first, which times, had no time for the second may have run.
+TIMED, UNTIMED = WITH_ROWS = ("workloads", "programs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ WORKLOADS = (
     Workload(name="PyTorch: streams, memory that runs out", part="tests"),
     Workload(name="PyTorch: same results with and without", part="same_results"),
     *(
-        Workload(name=name, part=WITH_ROWS[0], rows=rows)
+        Workload(name=name, part=TIMED, rows=rows)
         for name, rows in (
             ("PyTorch: eager", ("eager",)),
             ("PyTorch: trainers, ResNet-like and transformer", ("vision", "language")),
@@ -101,6 +101,11 @@ WORKLOADS = (
             ("PyTorch: `expandable_segments:True`", ("expandable_segments",)),
             ("PyTorch: `backend:cudaMallocAsync`", ("malloc_async",)),
             ("PyTorch: `tandem run --swappable`", ("swappable",)),
+        )
+    ),
+    *(
+        Workload(name=name, part=UNTIMED, rows=rows)
+        for name, rows in (
             ("PyTorch: data loaders by fork and spawn", ("loader_fork", "loader_spawn")),
             ("PyTorch: tensors between processes", ("between_processes",)),
             ("JAX", ("jax",)),

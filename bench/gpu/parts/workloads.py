@@ -1,4 +1,4 @@
-"""Part `workloads`: do frameworks run under Tandem, to the same results, and how fast.
+"""Part `workloads`: how fast programs run under Tandem, and whether to the same results.
 
 A row is a program (bench/gpu/programs) in three processes: bare, managed, and managed with
 TANDEM_OBSERVE=1, which records and neither gates nor marks. Each has a daemon of its own, so none
@@ -91,9 +91,6 @@ WORKLOADS = {
     "language": Workload(program="language", limit=0.97),
     "graph": Workload(program="graph", limit=0.99),
     "compiled": Workload(program="compiled", limit=0.99, seconds=COLD_S),
-    "jax": Workload(program="jax", seconds=COLD_S),
-    "cupy": Workload(program="cupy", seconds=COLD_S),
-    "triton": Workload(program="triton"),
     # With the default allocator: what the two below are set against.
     "allocations": Workload(program="allocations", is_timed=True),
     "expandable_segments": Workload(
@@ -106,12 +103,7 @@ WORKLOADS = {
         environment=_allocator("backend:cudaMallocAsync"),
         is_timed=True,
     ),
-    "loader_fork": Workload(program="loader_fork"),
-    # Their children import torch anew, each of the row's three processes after the other.
-    "loader_spawn": Workload(program="loader_spawn", seconds=COLD_S),
-    "between_processes": Workload(program="between_processes", seconds=COLD_S),
     "swappable": Workload(program="vision", options=("--swappable",), rounds=6, is_timed=True),
-    "numba": Workload(program="numba"),
     "swappable_bindings": Workload(program="cuda_bindings", options=("--swappable",)),
     "bindings_events": Workload(program="cuda_bindings", environment=EVENTS),
     "eager_events": Workload(
