@@ -60,7 +60,7 @@ ALWAYS_INLINE CUresult launch_kernel(CUfunction function, unsigned grid_x, unsig
                                shared_bytes, stream, rest...);
   };
   Channel* channel = managed_channel();
-  if (!channel) return real();
+  if (!channel) return path::submit_unmanaged(real);
   Submission submission =
       describe_launch<Call>(function, stream, saturated(grid_x, grid_y, grid_z));
   submission.threads = saturated(block_x, block_y, block_z);
@@ -101,7 +101,7 @@ ALWAYS_INLINE CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction
     return on_enough_sms<Call>(config->hStream, config, function, parameters, extra);
   };
   Channel* channel = managed_channel();
-  if (!channel) return real();
+  if (!channel) return path::submit_unmanaged(real);
   Submission submission = describe_launch<Call>(
       function, config->hStream, saturated(config->gridDimX, config->gridDimY, config->gridDimZ));
   submission.threads = saturated(config->blockDimX, config->blockDimY, config->blockDimZ);

@@ -186,4 +186,11 @@ ALWAYS_INLINE CUresult submit_launch(Channel& channel, Submission& submission,
   return result;
 }
 
+// The same without a daemon: memory that it had moved out may still be away.
+template <class Real>
+ALWAYS_INLINE CUresult submit_unmanaged(Real real) {
+  const swap::Use use;
+  return real();
+}
+
 }  // namespace tandem::shim::path

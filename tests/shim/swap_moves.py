@@ -480,6 +480,42 @@ def daemon_ends(folder):
     return {"out": out, "right": memory.is_right()}
 
 
+def launch_without_daemon(folder):
+    """A kernel is launched when the daemon has gone while its memory is away."""
+    daemon = Daemon(folder)
+    memory = Memory()
+    kernel = ok(cu.cuModuleGetFunction(ok(cu.cuModuleLoadData(BUMP)), b"bump"))
+    daemon.job.give_pool(sum(ROUNDED))
+    context = ok(cu.cuCtxGetCurrent())
+    out = daemon.move(0)
+    other = in_the_way(daemon, int(ok(cu.cuDeviceTotalMem(0))) - 80 * MIB, folder / "answer")
+    daemon.job.connection.close()
+    daemon.fake.close()
+    daemon.fake = FakeDaemon(folder)
+    while not daemon.fake.has_caller():  # whoever looks for a daemon has none
+        daemon.pass_a_millisecond()
+    done = []
+
+    def work():
+        cu.cuCtxSetCurrent(context)
+        arguments = ((int(memory.addresses[0]), 1), (ctypes.c_void_p, ctypes.c_uint32))
+        done.append(cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0)[0].name)
+        done.append(cu.cuStreamSynchronize(0)[0].name)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for _ in range(100):
+        daemon.pass_a_millisecond()
+    early = list(done)
+    other.stdin.close()
+    while worker.is_alive() or other.poll() is None:
+        daemon.pass_a_millisecond()
+    first = bytearray(4)
+    ok(cu.cuMemcpyDtoH(first, memory.addresses[0], 4))
+    added = int.from_bytes(first, "little") - int.from_bytes(pattern(0, SIZES[0])[:4], "little")
+    return {"out": out, "early": early, "done": done, "added": added}
+
+
 def another_daemon_comes(folder):
     """A thread waits for its memory meanwhile; once that is back it asks the new one."""
     daemon = Daemon(folder)

@@ -247,6 +247,15 @@ def test_who_waits_for_memory_on_a_lost_device_hears_of_that(case):
     assert seen["answers"] == ["CUDA_ERROR_DEVICE_UNAVAILABLE"]
 
 
+def test_without_a_daemon_a_launch_waits_for_the_memory_that_is_away(case):
+    seen = case("launch_without_daemon")
+
+    assert seen["out"] == ["reached", ALL]
+    assert seen["early"] == []
+    assert seen["done"] == ["CUDA_SUCCESS"] * 2
+    assert seen["added"] == 1
+
+
 def test_who_waited_for_memory_asks_the_daemon_that_is_there_by_then(case):
     seen = case("another_daemon_comes")
 
