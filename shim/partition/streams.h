@@ -23,6 +23,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "always_inline.h"
 #include "channel.h"
 
 namespace tandem::shim::partition {
@@ -46,7 +47,7 @@ struct Row;
 class Stream {
  public:
   // `per_thread`: what NULL means. Inline for `how` to be known: launches have no part of the others'.
-  __attribute__((always_inline)) Stream(CUstream handle, How how, bool per_thread = false)
+  ALWAYS_INLINE Stream(CUstream handle, How how, bool per_thread = false)
       : handle_(handle), real_(handle) {
     if (!is_on() || how == How::kPlain) return;
     if (how == How::kLook) look(per_thread);
