@@ -7,6 +7,7 @@
 //                                        one of many kernels whose blocks stay so long
 //   sm_sets IMAGE overlap HALF RUN_NS    when kernels ran on a half of the groups; HALF: 0, 1 or all
 //   sm_sets IMAGE full HALF ROUNDS       how long kernels took that keep every thread of a half's SMs busy
+#include "device.h"
 #include "green.h"
 
 namespace {
@@ -56,12 +57,7 @@ Json seen(const Kernels& kernels, unsigned long long stay_ns) {
   // Before and behind the one that is looked at, so that it meets those of another process.
   const int others = stay_ns != 0 ? 10 : 0;
   Where where(kernels, stay_ns != 0 ? stay_ns : 2000), other(kernels, stay_ns);
-  int count = 0;
-  CUdevice device;
-  check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
-  check(DRIVER(cuDeviceGetAttribute, "cuDeviceGetAttribute")(
-            &count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device),
-        "attribute");
+  const int count = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   where.forget();
   for (int i = 0; i < others; i++) need(other.launch(nullptr), "cuLaunchKernel");
   need(where.launch(nullptr), "cuLaunchKernel");
@@ -109,12 +105,7 @@ void overlap(const Kernels& kernels, CUstream stream, unsigned blocks, unsigned 
 // they take twice as long, whatever the SMs are called. The median, of those in the middle.
 void full(const Kernels& kernels, CUstream stream, unsigned sms, unsigned rounds) {
   constexpr unsigned kKernels = 24, kEnds = 6, kThreads = 256;
-  int most = 0;
-  CUdevice device;
-  check(DRIVER(cuDeviceGet, "cuDeviceGet")(&device, 0), "cuDeviceGet");
-  check(DRIVER(cuDeviceGetAttribute, "cuDeviceGetAttribute")(
-            &most, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, device),
-        "attribute");
+  const int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
   const CUfunction compute = kernels.get("compute");
   const unsigned blocks = sms * (unsigned)most / kThreads;
   CUdeviceptr out;
