@@ -38,7 +38,7 @@
 
 namespace tandem::softgpu {
 
-inline constexpr uint32_t kProtocol = 3;
+inline constexpr uint32_t kProtocol = 4;
 inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
 inline constexpr uint32_t kMaxDevices = 8;
 inline constexpr uint32_t kMaxGpus = kMaxDevices * 7;  // with all of them cut into instances
@@ -237,6 +237,7 @@ struct Body {
   uint32_t reserved;
   uint64_t wait;     // kMemOpWait: 1 = not satisfied yet, ask again (device: START later)
   double flops = 0, bytes = 0;  // kBodyTellsCost: of the whole kernel
+  double asleep_ns = 0;         // the same: it lasts as long at least
 };
 struct Done {
   Header header;

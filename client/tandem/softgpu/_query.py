@@ -14,7 +14,7 @@ _HELLO = struct.Struct("<HHI II 64s")
 _QUERY = struct.Struct("<HHI Q II")
 _REPLY = struct.Struct("<HHI Q II")
 _TYPE_HELLO, _TYPE_QUERY, _TYPE_QUERY_REPLY = 1, 18, 19
-_PROTOCOL, _QUERY_ONLY = 3, 2
+_PROTOCOL, _QUERY_ONLY = 4, 2
 _MAX_PACKET_BYTES = 60 * 1024
 _TIMEOUT_S = 5.0
 

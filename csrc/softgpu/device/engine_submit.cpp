@@ -93,12 +93,13 @@ const char* Engine::body(Client* client, const Body& message) {
     return nullptr;
   }
   if (submitted->cost_pending) {
-    if (!sensible(message.flops) || !sensible(message.bytes)) {
-      return "a BODY with flops or bytes that are not a number from 0";
+    if (!sensible(message.flops) || !sensible(message.bytes) || !sensible(message.asleep_ns)) {
+      return "a BODY with flops, bytes or a time that are not a number from 0";
     }
     const auto blocks = static_cast<double>(std::max<uint64_t>(submitted->amount, 1));
     submitted->flops_per_block = message.flops / blocks;
     submitted->bytes_per_block = message.bytes / blocks;
+    submitted->asleep_ns = message.asleep_ns;
     submitted->cost_pending = false;
     if (op) {
       op->bytes = kernel_bytes(*submitted);

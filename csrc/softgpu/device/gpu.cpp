@@ -52,6 +52,7 @@ void Gpu::learn_cost(Op* op, uint64_t now_ns) const {
   progress(op, now_ns);
   op->kernel.flops_per_block = op->submitted->flops_per_block;
   op->kernel.bytes_per_block = op->submitted->bytes_per_block;
+  op->kernel.asleep_ns = op->submitted->asleep_ns;
   op->cost_pending = false;
 }
 
@@ -192,7 +193,8 @@ void Gpu::share(uint64_t now_ns) {
     if (op->cost_pending) continue;
     ops.push_back(op);
     claims.push_back({static_cast<double>(op->bytes),
-                      compute_ns(device_, op->kernel, op->sms), static_cast<double>(op->sms)});
+                      std::max(compute_ns(device_, op->kernel, op->sms), op->kernel.asleep_ns),
+                      static_cast<double>(op->sms)});
   }
   for (Op* op : movers_) {
     if (op->remaining <= 0) continue;

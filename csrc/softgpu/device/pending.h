@@ -37,6 +37,7 @@ struct Pending {
   Dependency* after;   // on others, in no order; those that have ended are dropped when looked at
   uint64_t amount;     // blocks of a kernel, else bytes
   double flops_per_block, bytes_per_block;
+  double asleep_ns;
   uint32_t block_threads;
   uint32_t slowness;  // a copy lasts so many times as long
   uint32_t name;      // in the Names

@@ -5,7 +5,7 @@
 //   SM demand            = ceil(blocks / r), at most all SMs
 //   compute time    C(s) = ceil(blocks / s) * flops per block / (device FLOP/s / SM count)
 //   memory time     M    = blocks * bytes per block / share of the device's bandwidth
-//   duration             = max(C(s), M)
+//   duration             = max(C(s), M, asleep)
 //
 // ceil(blocks / s) is the number of blocks the busiest of s SMs has to work off, which is wave
 // quantisation: whole waves of r blocks an SM, then a last one that may be partly empty.
@@ -22,6 +22,7 @@ struct KernelShape {
   uint64_t blocks = 0;
   uint32_t block_threads = 1;
   double flops_per_block = 0, bytes_per_block = 0;
+  double asleep_ns = 0;         // until the last of its blocks has slept
   uint32_t fitting_blocks = 0;  // on an SM, by registers and shared memory; 0 = no such limit
   uint32_t least_sms = 0;       // runs on no fewer at once
 };

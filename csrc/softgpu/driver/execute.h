@@ -11,6 +11,7 @@ namespace softgpu {
 struct ExecutingSms {
   const uint32_t* index = nullptr;
   uint32_t count = 0;
+  uint32_t begun_on = 0;  // how many of these it began on; 0: not known
 };
 extern thread_local ExecutingSms t_sms;
 extern thread_local uint64_t t_start_ns;  // when the device started it

@@ -35,10 +35,9 @@ Message read(const char* from) {
   return message;
 }
 
-// Of an operation of a context that has a part of the SMs: those that it began on.
-std::vector<uint32_t> part_of_sms(const Op& op) {
+// None: not known.
+std::vector<uint32_t> sms_begun_on(const Op& op) {
   std::vector<uint32_t> sms;
-  if (op.stream->context->sm_percent == 100) return sms;
   for (uint32_t i = 0; i < proto::kMaxSms; ++i) {
     if (op.sms[i / 64] >> (i % 64) & 1) sms.push_back(i);
   }
@@ -229,13 +228,14 @@ void Runtime::execute(Lock& lock, Op* op) {
   executing_.push_back(op);
   op->unsatisfied = false;
   const Stream* stream = op->stream;
-  const std::vector<uint32_t> part = part_of_sms(*op);
-  if (!part.empty()) {
-    t_sms = {part.data(), static_cast<uint32_t>(part.size())};
+  const std::vector<uint32_t> begun_on = sms_begun_on(*op);
+  const auto count = static_cast<uint32_t>(begun_on.size());
+  if (count > 0 && stream->context->sm_percent < 100) {
+    t_sms = {begun_on.data(), count, count};
   } else if (const GreenContext* green = stream->green) {
-    t_sms = {green->sms.data(), static_cast<uint32_t>(green->sms.size())};
+    t_sms = {green->sms.data(), static_cast<uint32_t>(green->sms.size()), count};
   } else {
-    t_sms = {nullptr, device.device[stream->context->device].sm_count};
+    t_sms = {nullptr, device.device[stream->context->device].sm_count, count};
   }
   CUresult status = op->stream->failure;
   t_start_ns = op->start_ns;
@@ -255,7 +255,7 @@ void Runtime::execute(Lock& lock, Op* op) {
   executing_.erase(std::find(executing_.begin(), executing_.end(), op));
   post(Type::kBody,
        proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0,
-                   t_cost.flops, t_cost.bytes});
+                   t_cost.flops, t_cost.bytes, t_cost.asleep_ns});
   if (!live(id)) release(op);
   if (!is_virtual()) flush();
   settle_after(-1);

@@ -1,4 +1,6 @@
 // bar.sync, bar.arrive and bar.red: threads count by whole warps.
+#include <algorithm>
+
 #include "control.h"
 #include "control_flow.h"
 #include "lanes.h"
@@ -70,8 +72,14 @@ void release_barriers(Block& block) {
     Barrier& barrier = block.barriers[number];
     if (barrier.arrived == 0) continue;
     if (barrier.arrived < (barrier.expected != 0 ? barrier.expected : present)) continue;
+    uint64_t slept_ns = 0;
+    for (const Warp& warp : block.warps) {
+      if (warp.state == WarpState::kAtBarrier && warp.barrier == number)
+        slept_ns = std::max(slept_ns, warp.slept_ns);
+    }
     for (Warp& warp : block.warps) {
       if (warp.state != WarpState::kAtBarrier || warp.barrier != number) continue;
+      warp.slept_ns = slept_ns;  // they waited for who slept longest
       give_result(warp, barrier);
       warp.state = WarpState::kReady;
     }

@@ -39,7 +39,7 @@ constexpr Row kTable[] = {
     {"match", decode_match},       {"max", decode_max},
     {"membar", decode_nothing},    {"min", decode_min},
     {"mov", decode_mov},           {"mul", decode_mul},
-    {"mul24", decode_mul24},       {"nanosleep", decode_nothing},
+    {"mul24", decode_mul24},       {"nanosleep", decode_nanosleep},
     {"neg", decode_neg},           {"not", decode_not},
     {"or", decode_or},             {"pmevent", decode_nothing},
     {"popc", decode_popc},         {"prefetch", decode_nothing},

@@ -1,4 +1,6 @@
 // Branches, calls, barriers: what they are, not what they do; that is in run_warp.cpp.
+#include <algorithm>
+
 #include "control.h"
 #include "lanes.h"
 #include "ops.h"
@@ -38,6 +40,18 @@ void check_signature(Decode& d, const Function& callee, size_t results, size_t p
 }
 
 }  // namespace
+
+// Asleep for as long as it asks, which a GPU does on average: it promises 0 to twice that. No longer than 1 ms.
+void decode_nanosleep(Decode& d) {
+  if (!d.take("u32")) d.fail();
+  d.out.a = d.source(0, Type::kU32);
+  d.set([](Warp& warp, const Instr& in, uint32_t mask) {
+    constexpr uint32_t kLongestNs = 1'000'000;
+    uint32_t longest = 0;
+    each_lane(mask, [&](uint32_t lane) { longest = std::max(longest, warp.at<uint32_t>(in.a)[lane]); });
+    warp.slept_ns += std::min(longest, kLongestNs);
+  });
+}
 
 void decode_bra(Decode& d) {
   d.take("uni");

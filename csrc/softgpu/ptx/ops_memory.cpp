@@ -230,7 +230,7 @@ void decode_nothing(Decode& d) {
   take_space(d);
   take_cache_words(d);
   constexpr std::string_view kWords[] = {"sc", "gl", "proxy", "alias", "async", "L1", "L2",
-                                         "L2::evict_last", "L2::evict_normal", "u32", "sync",
+                                         "L2::evict_last", "L2::evict_normal", "sync",
                                          "aligned", "launch_dependents", "wait", "mbarrier_init"};
   for (const std::string_view word : kWords) d.take(word);
   for (size_t i = 0; i < d.operand_count(); ++i) d.operand(i);

@@ -154,10 +154,10 @@ void is_in_space(Warp& warp, const Instr& in, uint32_t mask) {
 
 }  // namespace
 
-// Clocks count the warp's instructions, %globaltimer from the kernel's start on, as nanoseconds: so
-// they repeat from run to run, and time passes for those who wait for it.
+// Clocks count the warp's instructions and what it slept, %globaltimer from the kernel's start on, as
+// nanoseconds: so they repeat from run to run, and time passes for those who wait for it.
 void read_clock(Warp& warp, const Instr& in, uint32_t mask) {
-  uint64_t now = warp.executed;
+  uint64_t now = warp.block->begin_ns + warp.time_ns();
   if (in.mode >= kNanoseconds) now += warp.block->launch->start_ns;
   if (in.mode == kCyclesHigh || in.mode == kNanosecondsHigh) now >>= 32;
   if (in.immediate == 8) {

@@ -131,6 +131,11 @@ Block* Grid::begin_next() {
 // The next block of the cluster; clusters come in order, and blocks inside one.
 void Grid::begin(Block& block, Cluster& cluster) {
   uint64_t which = begun_ / cluster_, rank = begun_ % cluster_;
+  block.begin_ns = 0;
+  if (begun_ >= launch_.resident && !ends_.empty()) {
+    block.begin_ns = ends_.top();
+    ends_.pop();
+  }
   ++begun_;
   block.cluster = &cluster;
   block.rank = static_cast<uint32_t>(rank);
@@ -150,6 +155,13 @@ void Grid::begin(Block& block, Cluster& cluster) {
 
 // Its memory may be looked at until the last one of its cluster has ended.
 void Grid::end(Block& block) {
+  uint64_t end_ns = block.begin_ns;
+  for (const Warp& warp : block.warps) {
+    end_ns = std::max(end_ns, block.begin_ns + warp.time_ns());
+    sleeps_ = sleeps_ || warp.slept_ns > 0;
+  }
+  ends_.push(end_ns);
+  last_end_ns_ = std::max(last_end_ns_, end_ns);
   Cluster& cluster = *block.cluster;
   if (--cluster.live > 0) return;
   free_.insert(free_.end(), cluster.blocks.begin(), cluster.blocks.end());

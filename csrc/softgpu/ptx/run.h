@@ -3,6 +3,9 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <queue>
+#include <vector>
 
 #include "warp.h"
 
@@ -19,6 +22,8 @@ class Grid {
   bool has_memory() const { return arena_ != nullptr; }
   CUresult run();
   Counters counters() const;
+  // How long it lasts whatever its instructions cost: until the last block has slept. 0: none did.
+  uint64_t asleep_ns() const { return sleeps_ ? last_end_ns_ : 0; }
   // Near which line the last warp stopped, also after a fault; 0 before there was one.
   uint32_t last_line() const {
     return running_ != nullptr && running_->current != nullptr ? running_->current->line : 0;
@@ -46,6 +51,10 @@ class Grid {
   std::deque<Block> places_;  // memory for a block each, and the block that is in it
   std::vector<Block*> free_;
   std::deque<Block*> waiting_;
+  // When blocks that have ended left a place to the next ones, since the kernel began.
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> ends_;
+  uint64_t last_end_ns_ = 0;
+  bool sleeps_ = false;
   Workspace workspace_;
   const Warp* running_ = nullptr;
 };

@@ -59,7 +59,8 @@ struct Warp {
   size_t depth = 0;           // of frames in use
   std::vector<Frame> frames;
   std::vector<Path> paths;
-  uint64_t executed = 0;      // instructions of the warp: %clock
+  uint64_t executed = 0;      // instructions of the warp
+  uint64_t slept_ns = 0;
   uint32_t watched = 0;       // in this turn, without changing anything
 
   template <class T>
@@ -67,6 +68,8 @@ struct Warp {
     return reinterpret_cast<T*>(registers + offset);
   }
   Frame& frame() { return frames[depth - 1]; }
+  // Since its block began: an instruction lasts a nanosecond.
+  uint64_t time_ns() const { return executed + slept_ns; }
 };
 
 struct Barrier {
@@ -107,6 +110,7 @@ struct Block {
   uint32_t index[3] = {0, 0, 0};
   uint64_t number = 0;
   CUresult error = CUDA_SUCCESS;
+  uint64_t begin_ns = 0;  // since the kernel did: blocks before it had its place
   Counters counters;
   std::vector<Warp> warps;
   Barrier barriers[16];

@@ -1,4 +1,6 @@
 // Kernels whose cost is known only once they were executed: BODY tells it.
+#include <algorithm>
+
 #include "check.h"
 #include "simulation.h"
 
@@ -14,11 +16,13 @@ Work told(double ns, const char* name = "k", uint64_t stream = 1, uint64_t block
   return work;
 }
 
-void answer(Simulation& s, uint32_t client, uint64_t op, double flops, double bytes) {
+void answer(Simulation& s, uint32_t client, uint64_t op, double flops, double bytes,
+            double asleep_ns = 0) {
   Body body{};
   body.op = op;
   body.flops = flops;
   body.bytes = bytes;
+  body.asleep_ns = asleep_ns;
   s.send(client, Type::kBody, body);
 }
 
@@ -74,6 +78,29 @@ TEST(a_kernel_that_costs_nothing_ends_with_its_body) {
   const uint64_t op = s.submit(a, told(0));
   s.run();
   CHECK_EQ(s.done(a, op).end_ns, 0u);
+}
+
+TEST(a_kernel_lasts_no_less_than_its_blocks_sleep) {
+  for (const double asleep_ns : {0.5 * kMs, 3.0 * kMs}) {
+    Simulation s;
+    const uint32_t a = s.join();
+    s.peers[a].executes = false;
+    const uint64_t op = s.submit(a, told(kMs));
+    s.run();
+    answer(s, a, op, 8.0 * kMs, 0, asleep_ns);
+    s.run();
+    CHECK_EQ(s.done(a, op).end_ns, std::max<uint64_t>(kMs, static_cast<uint64_t>(asleep_ns)));
+  }
+}
+
+TEST(an_impossible_sleep_disconnects_its_client) {
+  Simulation s;
+  const uint32_t a = s.join();
+  s.peers[a].executes = false;
+  const uint64_t op = s.submit(a, told(kMs));
+  s.run();
+  answer(s, a, op, 0, 0, -1.0);
+  CHECK(s.peers[a].closed);
 }
 
 TEST(an_impossible_cost_disconnects_its_client) {

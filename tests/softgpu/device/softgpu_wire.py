@@ -37,7 +37,7 @@ LAYOUT = {
     "mem_info": "QII",
     "mem_info_reply": "QQQ",
     "start": "QQ",
-    "body": "QIIQdd",
+    "body": "QIIQddd",
     "done": "QQQII",
     "idle": "QQ",
     "time": "Q",
@@ -117,7 +117,7 @@ class Client:
     directory: Path
     flags: int = 0
     name: str = "test"
-    protocol: int = 3
+    protocol: int = 4
     received: int = 0
     got: list[tuple] = field(default_factory=list)
     ops: int = 0
@@ -202,7 +202,7 @@ class Client:
                 raise ConnectionError("closed")
             for name, values in messages:
                 if name == "start":
-                    self.send(pack("body", values[0], 0, 0, 0, 0.0, 0.0))
+                    self.send(pack("body", values[0], 0, 0, 0, 0.0, 0.0, 0.0))
             for name, values in messages:
                 if name == "done" and values[0] == op:
                     return values

@@ -186,6 +186,43 @@ for _ in range(2):
     assert told == [(kernel["t_start_ns"] + 2, 2) for kernel in gpu.kernels()]
 
 
+# The first thread of each block sleeps and writes down when it began; behind the barrier the last
+# one writes down when it ended.
+SLEEPER = f"""{HEADER}.entry k(.param .u64 times, .param .u32 nap) {{
+.reg .b32 %r<5>; .reg .b64 %rd<4>; .reg .pred %p;
+ld.param.u64 %rd1, [times]; ld.param.u32 %r1, [nap];
+mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 16; add.s64 %rd1, %rd1, %rd2;
+mov.u32 %r3, %tid.x; mov.u32 %r4, %ntid.x; sub.u32 %r4, %r4, 1;
+setp.ne.u32 %p, %r3, 0; @%p bra MEET;
+mov.u64 %rd3, %globaltimer; st.global.u64 [%rd1], %rd3; nanosleep.u32 %r1;
+MEET: bar.sync 0;
+setp.ne.u32 %p, %r3, %r4; @%p bra END;
+mov.u64 %rd3, %globaltimer; st.global.u64 [%rd1+8], %rd3;
+END: ret; }}\0"""
+
+
+@pytest.mark.parametrize(("nap", "lasts"), [(400_000, 400_000), (3_000_000, 1_000_000)])
+def test_a_kernel_lasts_as_long_as_its_blocks_sleep(gpu, nap, lasts):
+    # tiny holds 64 blocks of 256 threads: the last one begins when the first has ended.
+    child = gpu.run(f"""
+device.modules["m"] = ok(cu.cuModuleLoadData({SLEEPER.encode()!r}))
+times = OnDevice("Q", [0] * 130)
+device.run("m.k", 65, 256, times, ctypes.c_uint(0))
+device.run("m.k", 65, 256, times, ctypes.c_uint({nap}))
+print(*times.read())
+""")
+    awake, asleep = gpu.kernels()
+    told = [*map(int, child.stdout.split())]
+    begins, ends = told[::2], told[1::2]
+    few = 50  # instructions, of a nanosecond each
+
+    assert awake["t_end_ns"] - awake["t_start_ns"] == awake["bytes"]
+    assert 0 <= asleep["t_end_ns"] - asleep["t_start_ns"] - 2 * lasts < 2 * few
+    assert all(0 < begin - asleep["t_start_ns"] < few for begin in begins[:64])
+    assert all(0 <= end - begin - lasts < few for begin, end in zip(begins, ends, strict=True))
+    assert 0 <= begins[64] - min(ends[:64]) < few
+
+
 def test_strided_accesses_cost_whole_sectors(gpu):
     body = "mul.wide.u32 %rd2, %r1, 128; add.s64 %rd1, %rd1, %rd2; ld.global.u8 %r1, [%rd1]; ret;"
     text = f"""{HEADER}.entry k(.param .u64 x) {{ .reg .b32 %r<2>; .reg .b64 %rd<3>;

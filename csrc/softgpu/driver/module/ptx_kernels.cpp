@@ -154,7 +154,7 @@ PtxRun::PtxRun(const Work& work, const ExecutingSms& sms, uint64_t start_ns) {
   launch.sms = sms.count ? sms.index : nullptr;
   launch.number = ++launches;
   launch.start_ns = start_ns;
-  launch.resident = uint64_t{launch.sm_count} * work.blocks_per_sm;
+  launch.resident = uint64_t{sms.begun_on ? sms.begun_on : launch.sm_count} * work.blocks_per_sm;
   launch.cooperative = work.cooperative;
   state_ = new State{ptx::Grid(launch), &work};
 }
@@ -169,7 +169,8 @@ void PtxRun::finish(CUresult result) const {
   constexpr double kSectorBytes = 32;
   const ptx::Counters& counters = state_->grid.counters();
   t_cost = {static_cast<double>(counters.flops),
-            static_cast<double>(counters.sectors) * kSectorBytes};
+            static_cast<double>(counters.sectors) * kSectorBytes,
+            static_cast<double>(state_->grid.asleep_ns())};
   static const bool trace = getenv("TANDEM_SOFTGPU_TRACE") != nullptr;
   if (result == CUDA_SUCCESS || !trace) return;
   fprintf(stderr, "softgpu: kernel %s failed with error %d near line %u of its PTX\n",

@@ -36,6 +36,7 @@ void unload_ptx(Module* module);
 // What a kernel has really done, for the device process to time it by.
 struct ExecutedCost {
   double flops = 0, bytes = 0;
+  double asleep_ns = 0;
 };
 extern thread_local ExecutedCost t_cost;
 
