@@ -1,23 +1,28 @@
 """Whether two processes that split the SMs of a GPU alike get sets that have no SM in common.
 
 A program: `python -m tandem._set_probe` prints one JSON object, with how many groups there are, how
-many SMs are in each, and what is wrong, if anything is. It starts two of itself, as clients of the
-MPS that its environment names, each with a green context over one half of the groups and a kernel
-whose blocks write down the SM that they run on (PTX's `%smid`), both let go together. Blocks stay
-until all SMs of the half have been seen, or they have looked `MOST_LOOKS` times: who sees fewer has
-proved nothing. They are processes of their own because a sick driver may hang or kill them. The GPU
-is the first that CUDA_VISIBLE_DEVICES lets them see; of a software GPU they get a device process of
-their own, so that nobody's clock waits. The two end with the program, however that ends.
+many SMs are in each, and what is wrong, if anything is. It starts two of `tandem._set_holder` as
+clients of the MPS that its environment names. They are processes of their own because a sick driver
+may hang or kill them. The GPU is the first that CUDA_VISIBLE_DEVICES lets them see; of a software
+GPU they get a device process of their own, so that nobody's clock waits. The two end with the
+program, however that ends.
+
+The proof. Each has a green context over some of the groups, and a kernel with as many blocks as the
+SMs of these have room for, each of which stays for a while. Where there was a moment at which all
+blocks of both were there, and neither set has room for one more, the two sets have no SM in common.
+Which SMs they are nobody has to know: drivers number them within each set (`%smid` under MPS on an
+H200, driver 580). That is asked of so many divisions of the groups that every two groups were apart
+in one of them, either way round. Where blocks of one wait for those of the other they did not begin
+late by chance: they stay longer each time it is tried.
 
 A program that finds no MPS runs without it and is not told, and MPS may end at any time. So its
 control daemon is asked, when both have their contexts, whether they are its clients: without it the
-two take turns, which proves nothing. `TANDEM_PROBE_MPS` says where it has its pipe; nothing is
-asked where that is not set.
+two take turns, and blocks that were put aside are there as well, by the clock. `TANDEM_PROBE_MPS`
+says where it has its pipe; nothing is asked where that is not set.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -26,63 +31,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tandem import _mps
+from tandem._set_holder import NO_SERVER_HINT as NO_SERVER_HINT
 
 CONTROL = "TANDEM_PROBE_MPS"  # set by whoever knows where the control daemon is
 ANSWER_S = 5.0  # of that
 TIMEOUT_S = 20.0
 END_S = 1.0  # of one that was killed; a sick driver may keep it
-PR_SET_PDEATHSIG = 1
-MOST_GROUPS = 256
-RESOURCE_BYTES = 144  # of a CUdevResource
-SM_COUNT_AT = 96  # where its number of SMs is
-SM_RESOURCE = 1  # CU_DEV_RESOURCE_TYPE_SM
-DEFAULT_STREAM, NON_BLOCKING = 1, 1
-NOT_SUPPORTED, NO_SERVER = 801, 805  # of CUresult; the second one is MPS's
-NO_SERVER_HINT = "mps has started no server, and its control daemon's log says why"
-BLOCKS_PER_SM = 16
-MOST_SMS = 1024  # whose numbers there is room for
-MOST_LOOKS = 1 << 14  # of a block; some milliseconds
+STAYS_NS = tuple(4_000_000 << i for i in range(6))  # one after the other, until one proves it
 NOT_OURS = ("LD_PRELOAD", "TANDEM_JOB_ID", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
-# `out`: the number of SMs seen, then a word for each that is 1 once it was seen.
-KERNEL = f"""
-.version 6.0
-.target sm_50
-.address_size 64
-.visible .entry where_am_i(.param .u64 out, .param .u32 expected) {{
-  .reg .pred %p<3>;
-  .reg .b32 %r<6>;
-  .reg .b64 %rd<4>;
-  ld.param.u64 %rd1, [out];
-  ld.param.u32 %r1, [expected];
-  cvta.to.global.u64 %rd1, %rd1;
-  mov.u32 %r2, %smid;
-  setp.ge.u32 %p1, %r2, {MOST_SMS};
-  @%p1 bra done;
-  mul.wide.u32 %rd2, %r2, 4;
-  add.s64 %rd3, %rd1, %rd2;
-  mov.u32 %r5, 0;
-  atom.global.exch.b32 %r3, [%rd3+4], 1;
-  setp.ne.u32 %p1, %r3, 0;
-  @%p1 bra stay;
-  red.global.add.u32 [%rd1], 1;
-stay:
-  ld.volatile.global.u32 %r4, [%rd1];
-  add.u32 %r5, %r5, 1;
-  setp.lt.u32 %p1, %r4, %r1;
-  setp.lt.u32 %p2, %r5, {MOST_LOOKS};
-  and.pred %p1, %p1, %p2;
-  @%p1 bra stay;
-done:
-  ret;
-}}
-\0""".encode()
+HOLDER = "tandem._set_holder"
+SILENCE = "a process that was to have a set of SMs ended, or did not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +61,21 @@ class Found:
 
 
 Said = dict[str, Any]  # of one of the two: JSON
-T = TypeVar("T")
 
 
-class _DriverError(Exception):
-    """A call failed, or is not there."""
+class _NotProvedError(Exception):
+    """Why not."""
 
-    def __init__(self, text: str, *, is_answer: bool = True) -> None:
-        super().__init__(text)
+    def __init__(self, problem: str, *, is_answer: bool) -> None:
+        super().__init__(problem)
         self.is_answer = is_answer
 
 
 def main() -> None:
-    """Probe, or be one of the two that are probed."""
+    """Probe."""
     # The daemon blocks its own signals. To unblock them between fork and exec would be code of ours
     # in a copy of a process with many threads.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    if sys.argv[1:]:
-        _end_with(int(sys.argv[2]))
-        _client(int(sys.argv[1]))
-        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and takes the two along
     sys.stdout.write(json.dumps(asdict(probe(os.environ))) + "\n")
 
@@ -160,57 +120,90 @@ def as_client(
 
 
 def _probe_in(own: Mapping[str, str]) -> Found:
-    command = [sys.executable, "-m", "tandem._set_probe"]
-    clients = [
+    holders = [
         subprocess.Popen(
-            [*command, str(half), str(os.getpid())],
+            [sys.executable, "-m", HOLDER, str(number), str(os.getpid())],
             env=own,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        for half in (0, 1)
+        for number in (0, 1)
     ]
     control = (
         _mps.Control(Path(at), environment=own, timeout_s=ANSWER_S)
         if (at := own.get(CONTROL))
         else None
     )
-    return _judge(clients, time.monotonic() + TIMEOUT_S, control)
+    return _judge(holders, time.monotonic() + TIMEOUT_S, control)
 
 
 def _judge(
-    clients: list[subprocess.Popen[str]], end_s: float, control: _mps.Control | None = None
+    processes: list[subprocess.Popen[str]], end_s: float, control: _mps.Control | None = None
 ) -> Found:
+    holders = [_Holder(process, end_s) for process in processes]
     try:
-        # Both are ready to launch before the first one does.
-        splits: list[Said] = [json.loads(_line(client, end_s) or "{}") for client in clients]
-        pids = {client.pid for client in clients}
-        are_there = all("groups" in said for said in splits)
-        if not are_there:
-            return _compared(splits, [{}, {}])
-        if control and (problem := _not_served(control, pids)):
-            return Found(problem=problem, is_answer=False)
-        for client in clients:
-            assert client.stdin is not None
-            client.stdin.write("go\n")
-            client.stdin.flush()
-        answers: list[Said] = [
-            json.loads(client.communicate(timeout=_left_s(end_s))[0] or "{}") for client in clients
-        ]
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        answers, splits = [{}, {}], [{}, {}]
+        return _prove(holders, control)
+    except _NotProvedError as error:
+        return Found(problem=str(error), is_answer=error.is_answer)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Found(problem=SILENCE, is_answer=False)
     finally:
-        for client in clients:
-            client.kill()
-        for client in clients:
+        for process in processes:
+            process.kill()
+        for process in processes:
             with suppress(subprocess.TimeoutExpired):
-                client.wait(END_S)
-            for pipe in filter(None, (client.stdin, client.stdout)):
+                process.wait(END_S)
+            for pipe in filter(None, (process.stdin, process.stdout)):
                 with suppress(OSError):  # what it did not read any more
                     pipe.close()
-    return _compared(splits, answers)
+
+
+class _Holder:
+    """One of the two. What it says in vain ends the proof."""
+
+    def __init__(self, process: subprocess.Popen[str], end_s: float) -> None:
+        self.pid = process.pid
+        self._process, self._end_s = process, end_s
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it may have said why
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+
+    def hear(self) -> Said:
+        """What it says next."""
+        said: Said = json.loads(self._line())
+        if "problem" in said:
+            raise _NotProvedError(str(said["problem"]), is_answer=bool(said["is_answer"]))
+        return said
+
+    def _line(self) -> bytes:
+        """Empty: it has ended, or says nothing in time."""
+        assert self._process.stdout is not None
+        pipe, said = self._process.stdout.fileno(), b""
+        while not said.endswith(b"\n"):
+            left_s = max(0.0, self._end_s - time.monotonic())
+            ready, _, _ = select.select([pipe], [], [], left_s)
+            if not ready or not (piece := os.read(pipe, select.PIPE_BUF)):
+                return b""
+            said += piece
+        return said
+
+
+def _prove(holders: Sequence[_Holder], control: _mps.Control | None) -> Found:
+    splits = [holder.hear() for holder in holders]
+    if control and (problem := _not_served(control, {holder.pid for holder in holders})):
+        raise _NotProvedError(problem, is_answer=False)
+    if splits[0] != splits[1]:
+        different = f"two processes get different splits: {splits[0]} and {splits[1]}"
+        raise _NotProvedError(different, is_answer=True)
+    found = Found(splits[0]["groups"], splits[0]["group_sms"])
+    for sets in _divisions(found.groups):
+        _prove_apart(holders, sets)
+    return found
 
 
 def _not_served(control: _mps.Control, pids: set[int]) -> str:
@@ -222,168 +215,61 @@ def _not_served(control: _mps.Control, pids: set[int]) -> str:
     return "" if pids <= clients else "mps did not have the processes as clients; it came or went"
 
 
-def _line(client: subprocess.Popen[str], end_s: float) -> str:
-    """What it says next; empty: it has ended, or says nothing in time."""
-    assert client.stdout is not None
-    pipe, said = client.stdout.fileno(), b""
-    while not said.endswith(b"\n"):
-        ready, _, _ = select.select([pipe], [], [], _left_s(end_s))
-        if not ready or not (piece := os.read(pipe, select.PIPE_BUF)):
-            return ""
-        said += piece
-    return said.decode()
+Sets = tuple[list[int], list[int]]  # the groups of each of the two
 
 
-def _left_s(end_s: float) -> float:
-    return max(0.0, end_s - time.monotonic())
+def _divisions(groups: int) -> Iterator[Sets]:
+    """In two, so that of every two groups each is in each of the sets in one of them.
+
+    By the binary digits of their numbers: those of two groups differ somewhere.
+    """
+    for bit in range((groups - 1).bit_length()):
+        zeros = [group for group in range(groups) if not group >> bit & 1]
+        ones = [group for group in range(groups) if group >> bit & 1]
+        yield zeros, ones
+        yield ones, zeros
 
 
-def _end_with(parent: int) -> None:
-    """Let the kernel end this process when that one ends."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(0)  # it has ended already
+def _prove_apart(holders: Sequence[_Holder], sets: Sets) -> None:
+    for holder, groups in zip(holders, sets, strict=True):
+        holder.tell(f"take {' '.join(map(str, groups))}")
+    rooms = [holder.hear()["room"] for holder in holders]
+    if not all(rooms):
+        raise _NotProvedError("a set has no SMs", is_answer=True)
+    for stay_ns in STAYS_NS:
+        problem = _try(holders, stay_ns)
+        if not problem:
+            return
+    # In the end they stayed many times as long as it takes to begin: that is no chance any more.
+    raise _NotProvedError(problem, is_answer=problem == SHARED)
 
 
-def _compared(splits: list[Said], answers: list[Said]) -> Found:
-    for said in (*splits, *answers):
-        if "problem" in said:
-            return Found(problem=str(said["problem"]), is_answer=bool(said["is_answer"]))
-    if not all(splits) or not all(answers):
-        silence = "a process that was to have a set of SMs ended, or did not answer"
-        return Found(problem=silence, is_answer=False)
-    if splits[0] != splits[1]:
-        return Found(problem=f"two processes get different splits: {splits[0]} and {splits[1]}")
-    first, second = (set(answer["sms"]) for answer in answers)
-    return _judged(Found(splits[0]["groups"], splits[0]["group_sms"]), first, second)
+SHARED = "sets that should be disjoint share SMs: what is on the one waits for what is on the other"
+TOO_FEW = "a process did not have all SMs of its set"
+TOO_MANY = "a set has more SMs than it was made of"
 
 
-def _judged(found: Found, first: set[int], second: set[int]) -> Found:
-    """What is found if the two halves were seen to be on these SMs."""
-    if both := sorted(first & second):
-        return Found(problem=f"sets that should be disjoint share SMs, such as {both[0]}")
-    for seen, groups in zip((first, second), _halves(range(found.groups)), strict=True):
-        expected = len(groups) * found.group_sms
-        if len(seen) > expected:
-            return Found(problem="a set has more SMs than it was made of")
-        if not seen or len(seen) < expected:  # others may have been on them all the time
-            too_few = f"a process ran on {len(seen)} of the {expected} SMs of its set"
-            return Found(problem=too_few, is_answer=False)
-    return found
+def _try(holders: Sequence[_Holder], stay_ns: int) -> str:
+    """Why not; empty: the sets have no SM in common."""
+    for holder in holders:
+        (alone,) = _stay([holder], extra=1, stay_ns=stay_ns)
+        if alone["began"] >= alone["left"]:  # others may have been on them
+            return TOO_FEW
+        if alone["extra"] < alone["left"]:
+            raise _NotProvedError(TOO_MANY, is_answer=True)
+    both = _stay(holders, extra=0, stay_ns=stay_ns)
+    are_together = max(each["began"] for each in both) < min(each["left"] for each in both)
+    return "" if are_together else SHARED
 
 
-def _halves(groups: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-    middle = len(groups) // 2
-    return groups[:middle], groups[middle:]
-
-
-def _client(half: int) -> None:
-    def say(what: Mapping[str, object]) -> None:
-        sys.stdout.write(json.dumps(what) + "\n")
-        sys.stdout.flush()
-
-    try:
-        driver = _Driver()
-        groups = driver.split()
-        group_sms = _sms_of(groups[0])
-        own = _halves(groups)[half]
-        driver.enter(own)
-        driver.load()
-        say({"groups": len(groups), "group_sms": group_sms})
-        driver.wait_outside(sys.stdin.readline)
-        blocks = BLOCKS_PER_SM * group_sms * len(groups)
-        say({"sms": driver.sms_seen(blocks, expected=len(own) * group_sms)})
-    except _DriverError as error:
-        say({"problem": str(error), "is_answer": error.is_answer})
-
-
-class _Driver:
-    """As much of the driver as the probe needs."""
-
-    def __init__(self) -> None:
-        try:
-            self._library = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise _DriverError(str(error)) from error
-        self._device = ctypes.c_int(0)
-        self._stream = ctypes.c_void_p()
-        self._kernel, self._out = ctypes.c_void_p(), ctypes.c_uint64()
-        self._call("cuInit", 0)
-        self._call("cuDeviceGet", ctypes.byref(self._device), 0)
-
-    def _call(self, name: str, *arguments: object) -> None:
-        try:
-            function = self._library[name]
-        except AttributeError:
-            raise _DriverError(f"the driver has no {name}") from None
-        if (result := function(*arguments)) != 0:
-            # All else may be so for a moment: no memory, MPS that is not ready, a GPU that is lost.
-            if result == NOT_SUPPORTED:
-                raise _DriverError(f"the driver does not support {name}", is_answer=True)
-            why = f": {NO_SERVER_HINT}" if result == NO_SERVER else ""
-            raise _DriverError(f"{name} failed with error {result}{why}", is_answer=False)
-
-    def wait_outside(self, wait: Callable[[], object]) -> None:
-        """For the other one; on a software GPU's virtual clock time is to pass meanwhile."""
-        names = ("softgpu_wait_begin", "softgpu_wait_end")
-        begin, end = (getattr(self._library, name, lambda: None) for name in names)
-        begin()
-        wait()
-        end()
-
-    def split(self) -> list[bytes]:
-        """All groups of as few SMs as the driver makes."""
-        whole = ctypes.create_string_buffer(RESOURCE_BYTES)
-        rest = ctypes.create_string_buffer(RESOURCE_BYTES)
-        found = ctypes.create_string_buffer(MOST_GROUPS * RESOURCE_BYTES)
-        count = ctypes.c_uint(0)
-        split = "cuDevSmResourceSplitByCount"
-        self._call("cuDeviceGetDevResource", self._device, whole, SM_RESOURCE)
-        self._call(split, None, ctypes.byref(count), whole, None, 0, 1)
-        if not 2 <= count.value <= MOST_GROUPS:
-            raise _DriverError(f"the number of groups the driver makes of the SMs is {count.value}")
-        self._call(split, found, ctypes.byref(count), whole, rest, 0, 1)
-        size = RESOURCE_BYTES
-        return [found.raw[i * size : (i + 1) * size] for i in range(count.value)]
-
-    def enter(self, groups: Sequence[bytes]) -> None:
-        """Make a green context over these groups, and a stream in it."""
-        description, green = ctypes.c_void_p(), ctypes.c_void_p()
-        context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
-        self._call("cuCtxSetCurrent", context)
-        self._call(
-            "cuDevResourceGenerateDesc",
-            ctypes.byref(description),
-            ctypes.create_string_buffer(b"".join(groups)),
-            len(groups),
-        )
-        made = ctypes.byref(green)
-        self._call("cuGreenCtxCreate", made, description, self._device, DEFAULT_STREAM)
-        self._call("cuGreenCtxStreamCreate", ctypes.byref(self._stream), green, NON_BLOCKING, 0)
-
-    def load(self) -> None:
-        """The kernel, and zeros for it to write to."""
-        module, words = ctypes.c_void_p(), 1 + MOST_SMS
-        self._call("cuModuleLoadData", ctypes.byref(module), KERNEL)
-        self._call("cuModuleGetFunction", ctypes.byref(self._kernel), module, b"where_am_i")
-        self._call("cuMemAlloc_v2", ctypes.byref(self._out), ctypes.c_size_t(4 * words))
-        self._call("cuMemsetD32Async", self._out, 0, ctypes.c_size_t(words), self._stream)
-        self._call("cuStreamSynchronize", self._stream)
-
-    def sms_seen(self, blocks: int, *, expected: int) -> list[int]:
-        """The SMs that so many blocks ran on, which stay until there are so many."""
-        words, number = (ctypes.c_uint32 * (1 + MOST_SMS))(), ctypes.c_uint32(expected)
-        arguments = (ctypes.c_void_p * 2)(ctypes.addressof(self._out), ctypes.addressof(number))
-        shape = (blocks, 1, 1, 1, 1, 1, 0)
-        self._call("cuLaunchKernel", self._kernel, *shape, self._stream, arguments, None)
-        self._call("cuStreamSynchronize", self._stream)
-        self._call("cuMemcpyDtoH_v2", words, self._out, ctypes.c_size_t(ctypes.sizeof(words)))
-        return [sm for sm in range(MOST_SMS) if words[1 + sm]]
-
-
-def _sms_of(group: bytes) -> int:
-    return int.from_bytes(group[SM_COUNT_AT : SM_COUNT_AT + 4], sys.byteorder)
+def _stay(holders: Sequence[_Holder], *, extra: int, stay_ns: int) -> list[Said]:
+    for holder in holders:
+        holder.tell(f"stay {extra} {stay_ns}")
+    for holder in holders:
+        holder.hear()  # it is ready: both are let go at once
+    for holder in holders:
+        holder.tell("")
+    return [holder.hear() for holder in holders]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from bench.gpu.figures.sm_verdicts import (
@@ -22,6 +22,7 @@ from bench.gpu.harness.beliefs import Belief
 from bench.gpu.harness.mps import mps, without_mps
 from bench.gpu.harness.part import GPU, Bench, main
 from bench.gpu.harness.questions import all_answered, answered, big_place
+from tandem import _mps, _set_probe
 from tandem.demo.place import Place
 from tandem.demo.process import Message, WorkerError
 
@@ -45,9 +46,8 @@ BELIEFS = (
     Belief(
         question="Whether the same index of a split is the same SMs in two processes under MPS, "
         "and different ones share none",
-        believed="both; a probe looks before anything relies on it. Numbers tell it only where SMs "
-        "are not numbered within each set",
-        used_by=("client/tandem/_set_probe.py", "shim/partition/sets.cpp", "docs/partitions.md"),
+        believed="both. Numbers tell it only where SMs are not numbered within each set",
+        used_by=("shim/partition/sets.cpp", "docs/partitions.md"),
         answers=(
             "groups.mps.same_index_same_sms",
             "groups.mps.disjoint_across",
@@ -58,10 +58,17 @@ BELIEFS = (
         ),
     ),
     Belief(
+        question="Whether the probe proves under MPS that sets of two processes have no SM in "
+        "common: all blocks of both there at a moment, and no room for one more",
+        believed="it does; else the mode mps+green is refused",
+        used_by=("client/tandem/_set_probe.py", "daemon/tandemd/edges/set_proof.py"),
+        answers=("proof.holds", "proof.problem", "proof.groups", "proof.group_sms"),
+    ),
+    Belief(
         question="Kernels that fill their SMs beside those of another process under MPS, over what "
         "they take alone: on another half of the groups, on the same half, with 50 % each",
         believed="1, 2, and between",
-        used_by=("client/tandem/_set_probe.py", "docs/partitions.md"),
+        used_by=("docs/partitions.md",),
         answers=(
             "full.halves.apart_ratio",
             "full.halves.same_ratio",
@@ -229,6 +236,7 @@ def _under_mps(
             "overlap": {**found["overlap"], "mps_sets": nothing, "mps_whole": nothing},
             "percentages": nothing,
             "full": {"halves": nothing, "two_of_50": nothing},
+            "proof": nothing,
         }
     place = replace(place, profile=part.bare.profile)
     overlaps = {
@@ -247,6 +255,7 @@ def _under_mps(
     return {
         "groups": {**found["groups"], "mps": groups},
         "full": {"halves": halves, "two_of_50": clients},
+        "proof": answered("proof", lambda: part.proof(place)),
         "overlap": {**found["overlap"], **overlaps},
         "percentages": {**percentages, "two_of_50": two},
     }
@@ -305,6 +314,13 @@ class _Part:
             return [float(said["kernel_us"]) for said in self._together(place, commands)]
 
         return judge_full(times_us(one)[0], times_us(one, other), times_us(one, one))
+
+    def proof(self, place: Place) -> Message:
+        """What the daemon asks before anything relies on sets."""
+        env = children.environment(self._bench, place)
+        control = {_set_probe.CONTROL: env[_mps.PIPES]} if _mps.PIPES in env else {}
+        found = _set_probe.probe({**env, **control})
+        return {"holds": not found.problem, **asdict(found)}
 
     def two_clients(self, place: Place, percent: str) -> Callable[[], Message]:
         """Whether two with that part each run on the same SMs at the same time."""

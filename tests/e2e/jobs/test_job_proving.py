@@ -21,14 +21,13 @@ def hold(name):
         return pipe.read()
 
 if "tandem._set_probe" in sys.orig_argv[1:4]:
-    if len(sys.orig_argv) == 3:
-        word = hold("probe")
-        if word == "die":
-            os._exit(1)
-        if word == "hold the two":
-            os.environ["HELD"] = "1"
-    elif "HELD" in os.environ:
-        hold("client" + sys.orig_argv[3])
+    word = hold("probe")
+    if word == "die":
+        os._exit(1)
+    if word == "hold the two":
+        os.environ["HELD"] = "1"
+if "tandem._set_holder" in sys.orig_argv[1:4] and "HELD" in os.environ:
+    hold("client" + sys.orig_argv[3])
 """
 CLIENTS = ("client0", "client1")
 LAUNCH_FAILED = 125

@@ -9,6 +9,8 @@ import pytest
 from bench.partition_sets import sms_of
 from running_job import start_together, until
 
+from tandem import _set_probe
+
 ROUNDS = int(os.environ.get("TANDEM_SET_ROUNDS", "5"))  # a bench asks for more
 SPREADING = "__import__('spreading')"
 
@@ -173,7 +175,7 @@ def test_settings_are_copied_from_stream_to_stream(place):
     ("setting", "why"),
     [
         ("none", "the driver does not support cuGreenCtxCreate"),
-        ("shared", "sets that should be disjoint share SMs, such as 0"),
+        ("shared", _set_probe.SHARED),
     ],
 )
 def test_without_proof_jobs_get_static_percentages(fresh_place, setting, why):

@@ -18,7 +18,7 @@ NOTHING = {"under_way": False, "groups": 0, "group_sms": 0, "problem": ""}
 # In every Python of the doctor's; holds the two that try sets, and says who they are.
 HOLDING = """
 import os, sys, time
-if "tandem._set_probe" in sys.orig_argv:
+if "tandem._set_holder" in sys.orig_argv:
     open({folder!r} + "/" + str(os.getpid()), "w").close()
     time.sleep(3600)
 """

@@ -1,7 +1,8 @@
-"""The probe of sets of SMs: that it ends in time, and takes its processes along."""
+"""The probe of sets of SMs: what it takes for a proof, and how it ends."""
 
 import json
 import os
+import random
 import select
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def test_processes_that_do_not_answer_are_ended(program):
 
     found = _set_probe._judge(clients, time.monotonic() + 0.1)
 
-    assert found.problem == "a process that was to have a set of SMs ended, or did not answer"
+    assert found.problem == _set_probe.SILENCE
     assert all(client.returncode for client in clients)
 
 
@@ -51,7 +52,7 @@ def test_what_one_says_that_has_ended_is_heard():
 
 
 def test_one_that_ends_when_it_is_let_go_is_no_error():
-    program = "import os; os.close(0); print('{\"groups\": 2}', flush=True)"
+    program = 'import os; os.close(0); print(\'{"groups": 2, "group_sms": 1}\', flush=True)'
     clients = two(program)
 
     found = _set_probe._judge(clients, time.monotonic() + PATIENCE_S)
@@ -74,44 +75,170 @@ def test_under_mps_nothing_is_written(monkeypatch, pipes):
     assert told == (found if pipes else _set_probe.Found(problem=problem, is_answer=False))
 
 
-FULL = ([*range(8)], [*range(8, 24)])  # three groups of 8 SMs: one and two
+GROUPS, GROUP_SMS, PER_SM = 6, 2, 3
+USUAL = [{2 * group, 2 * group + 1} for group in range(GROUPS)]  # the SMs of each group
+SPLIT = {"groups": GROUPS, "group_sms": GROUP_SMS}
+
+
+class ModelGpu:
+    """SMs with room for some blocks each, which stay; others wait for the first to leave.
+
+    Blocks avoid SMs that another process may use, so that sharing shows as late as it can.
+    """
+
+    def __init__(self, sms, lag_ns=0):
+        self.sms = sms  # of each group, as the driver gives them to either process
+        self.lag_ns = lag_ns  # of the second process behind the first
+        self.taken = [(), ()]
+        self.tries = 0
+
+    def take(self, who, groups):
+        self.taken[who] = [set().union(*(self.sms[who][group] for group in groups)), len(groups)]
+        return PER_SM * GROUP_SMS * len(groups)
+
+    def stay(self, extra, stay_ns):
+        """What each says for whom there is an order of so many blocks more than fit."""
+        self.tries += 1
+        free = dict.fromkeys(range(100), PER_SM)
+        said = {}
+        for who in sorted(extra):
+            sms, groups = self.taken[who]
+            begin_ns = 1_000 + (who * self.lag_ns if len(extra) == 2 else 0)
+            blocks = PER_SM * GROUP_SMS * groups + extra[who]
+            if begin_ns >= 1_000 + stay_ns:  # the other has left
+                free = dict.fromkeys(free, PER_SM)
+            begins, others = [], self.taken[1 - who][0]
+            for sm in sorted(sms, key=lambda sm: sm in others):
+                here = min(free[sm], blocks - len(begins))
+                free[sm] -= here
+                begins += [begin_ns] * here
+            late = max(begin_ns, 1_000 + stay_ns) + 1
+            begins += [late] * (blocks - len(begins))
+            fit = blocks - extra[who]
+            said[who] = {
+                "began": begins[fit - 1],
+                "left": begins[0] + stay_ns,
+                "extra": begins[fit] if extra[who] else 2**64 - 1,
+            }
+        return said
+
+
+class ModelHolder:
+    """Speaks as `tandem._set_holder` does."""
+
+    pid = 0
+
+    def __init__(self, gpu, who, waiting):
+        self.gpu, self.who, self.waiting = gpu, who, waiting
+        self.lines = [SPLIT]
+        self.order = None
+
+    def tell(self, line):
+        word, *numbers = line.split() or [""]
+        if word == "take":
+            self.lines.append({"room": self.gpu.take(self.who, list(map(int, numbers)))})
+        elif word == "stay":
+            self.order = list(map(int, numbers))
+            self.lines.append({})
+        else:
+            self.waiting[self.who] = self.order[0]
+
+    def hear(self):
+        if not self.lines:  # everybody was let go
+            for who, said in self.gpu.stay(dict(self.waiting), self.order[1]).items():
+                self.gpu.holders[who].lines.append(said)
+            self.waiting.clear()
+        return self.lines.pop(0)
+
+
+def found_on(gpu):
+    """What the probe finds on a model."""
+    waiting = {}
+    gpu.holders = [ModelHolder(gpu, who, waiting) for who in (0, 1)]
+
+    def prove():
+        return _set_probe._prove(gpu.holders, None)
+
+    try:
+        return prove()
+    except _set_probe._NotProvedError as error:
+        return _set_probe.Found(problem=str(error), is_answer=error.is_answer)
+
+
+def with_group(number, sms):
+    return [sms if group == number else usual for group, usual in enumerate(USUAL)]
 
 
 @pytest.mark.parametrize(
-    ("seen", "problem", "is_answer"),
+    ("first", "second", "problem", "is_answer"),
     [
-        (FULL, "", True),
-        (([0], [8]), "a process ran on 1 of the 8 SMs of its set", False),
-        (([], []), "a process ran on 0 of the 8 SMs of its set", False),
-        ((FULL[0], FULL[1][1:]), "a process ran on 15 of the 16 SMs of its set", False),
-        ((FULL[0][1:], FULL[1]), "a process ran on 7 of the 8 SMs of its set", False),
-        (([*range(9)], FULL[1][1:]), "a set has more SMs than it was made of", True),
-        (([0], [0]), "sets that should be disjoint share SMs, such as 0", True),
+        (USUAL, USUAL, "", True),
+        (USUAL, USUAL[::-1], _set_probe.SHARED, True),
+        # Within a half, which a comparison of halves would not see.
+        (USUAL, [USUAL[1], USUAL[0], *USUAL[2:]], _set_probe.SHARED, True),
+        (USUAL, with_group(0, {0, 3}), _set_probe.SHARED, True),
+        (with_group(4, {8, 9, 0}), USUAL, _set_probe.TOO_MANY, True),
+        (USUAL, [set(range(12))] * GROUPS, _set_probe.TOO_MANY, True),
+        (USUAL, with_group(5, {10}), _set_probe.TOO_FEW, False),
     ],
 )
-def test_a_proof_has_seen_every_sm_of_both_sets(seen, problem, is_answer):
-    splits = [{"groups": 3, "group_sms": 8}] * 2
+def test_a_proof_takes_sets_of_the_same_sms_in_both(first, second, problem, is_answer):
+    found = found_on(ModelGpu([first, second]))
 
-    found = _set_probe._compared(splits, [{"sms": sms} for sms in seen])
-
-    assert (found.problem.startswith(problem), found.is_answer) == (True, is_answer)
-    assert bool(found.problem) is bool(problem)
+    assert (found.problem, found.is_answer) == (problem, is_answer)
+    assert problem or (found.groups, found.group_sms) == (GROUPS, GROUP_SMS)
 
 
-def test_sets_of_no_sms_prove_nothing():
-    splits = [{"groups": 2, "group_sms": 0}] * 2
+@pytest.mark.parametrize("seed", range(25))
+def test_nothing_but_the_same_groups_in_both_is_proved(seed):
+    chance = random.Random(seed)
+    second = [set(sms) for sms in USUAL]
+    for _ in range(chance.randrange(3)):  # swaps of single SMs, which may undo each other
+        one, other = chance.sample(range(GROUPS), 2)
+        a, b = chance.choice(sorted(second[one])), chance.choice(sorted(second[other]))
+        second[one] ^= {a, b}
+        second[other] ^= {a, b}
 
-    assert _set_probe._compared(splits, [{"sms": []}] * 2).problem
+    found = found_on(ModelGpu([USUAL, second]))
+
+    assert found.problem == ("" if second == USUAL else _set_probe.SHARED)
+
+
+def test_whoever_begins_late_is_waited_for():
+    soon, late = ModelGpu([USUAL, USUAL]), ModelGpu([USUAL, USUAL], lag_ns=20_000_000)
+
+    assert [found_on(gpu).problem for gpu in (soon, late)] == ["", ""]
+    assert late.tries == 4 * soon.tries  # 4, 8, 16, 32 ms
+
+
+def test_every_two_groups_are_apart_either_way_round():
+    for count in (2, 3, 16, 17):
+        apart = {
+            (a, b) for first, second in _set_probe._divisions(count) for a in first for b in second
+        }
+        assert apart == {(a, b) for a in range(count) for b in range(count) if a != b}
 
 
 def test_both_are_let_go_before_either_is_waited_for(tmp_path):
     os.mkfifo(tmp_path / "meeting")
     # Opening a pipe waits for the other end, so neither goes on without the other.
-    program = (
-        "import json, sys; print(json.dumps({'groups': 2, 'group_sms': 1}), flush=True); "
-        "sys.stdin.readline(); half = int(sys.argv[2]); open(sys.argv[1], 'rw'[half]); "
-        "print(json.dumps({'sms': [half]}))"
-    )
+    program = """
+import json, sys
+def say(**what):
+    print(json.dumps(what), flush=True)
+say(groups=2, group_sms=1)
+half = int(sys.argv[2])
+for line in sys.stdin:
+    word, *numbers = line.split()
+    if word == "take":
+        say(room=8)
+        continue
+    say()
+    sys.stdin.readline()
+    if numbers[0] == "0":
+        open(sys.argv[1], "rw"[half]).close()
+    say(began=1, left=2, extra=3)
+"""
     clients = two(program, str(tmp_path / "meeting"))
 
     found = _set_probe._judge(clients, time.monotonic() + PATIENCE_S)
@@ -119,25 +246,26 @@ def test_both_are_let_go_before_either_is_waited_for(tmp_path):
     assert found == _set_probe.Found(groups=2, group_sms=1)
 
 
-@pytest.mark.parametrize(("too_many", "seen"), [(0, 24), (1, 24)])
-def test_blocks_see_all_sms_and_end_where_there_are_fewer_than_expected(tmp_path, too_many, seen):
-    program = (
-        "import sys; from tandem import _set_probe as probe; driver = probe._Driver(); "
-        "driver.enter(driver.split()[:3]); driver.load(); "
-        "print(len(driver.sms_seen(200, expected=int(sys.argv[1]))))"
-    )
-    environment = softgpu.environment(folder=tmp_path, profile="h200")
-
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(seen + too_many)],
-        env=environment,
-        capture_output=True,
+def test_blocks_fill_a_set_exactly_and_stay(tmp_path):
+    stay_ns = 3_000_000
+    holder = subprocess.Popen(
+        [sys.executable, "-m", _set_probe.HOLDER, "0", str(os.getpid())],
+        env=softgpu.environment(folder=tmp_path, profile="h200"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
-        check=True,
+    )
+    said, _ = holder.communicate(
+        f"take 0 1 2\nstay 0 {stay_ns}\n\nstay 1 {stay_ns}\n\n", timeout=PATIENCE_S
     )
 
-    assert int(done.stdout) == seen
+    split, taken, _, full, _, beyond = map(json.loads, said.splitlines())
+    assert split == {"groups": 16, "group_sms": 8}
+    assert taken == {"room": 3 * 8 * 2048 // 256}
+    for seen in (full, beyond):
+        assert 0 < seen["left"] - seen["began"] < 1.1 * stay_ns
+    assert full["extra"] == 2**64 - 1
+    assert beyond["extra"] >= beyond["left"]
 
 
 def test_its_processes_end_with_it(tmp_path):
@@ -146,7 +274,7 @@ def test_its_processes_end_with_it(tmp_path):
             sys.executable,
             "-c",
             "import os, subprocess, sys; "
-            "words = [sys.executable, '-m', 'tandem._set_probe', '0', str(os.getpid())]; "
+            "words = [sys.executable, '-m', 'tandem._set_holder', '0', str(os.getpid())]; "
             "subprocess.run(words)",
         ],
         env=softgpu.environment(folder=tmp_path),
