@@ -7,7 +7,7 @@
 namespace softgpu {
 
 // The SMs that the kernel which this thread executes may use: those of its stream, or the part that its
-// context has; no indices: all of the device.
+// context has; no indices: they are numbered from 0.
 struct ExecutingSms {
   const uint32_t* index = nullptr;
   uint32_t count = 0;

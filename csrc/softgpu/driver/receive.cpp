@@ -237,6 +237,8 @@ void Runtime::execute(Lock& lock, Op* op) {
   } else {
     t_sms = {nullptr, device.device[stream->context->device].sm_count, count};
   }
+  // Its clients see SMs 0, 1 and so on, whichever they have: as on an H200 with driver 580.
+  if (mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps)) t_sms.index = nullptr;
   CUresult status = op->stream->failure;
   t_start_ns = op->start_ns;
   t_cost = {};
