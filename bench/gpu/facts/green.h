@@ -100,9 +100,7 @@ class Where {
  public:
   static constexpr unsigned kBlocks = 4096;
 
-  // Every block stays for so long.
-  explicit Where(const Kernels& kernels, unsigned long long stay_ns = 2000)
-      : function_(kernels.get("where")), stay_ns_(stay_ns) {
+  explicit Where(const Kernels& kernels) : function_(kernels.get("where")) {
     check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen_, kBlocks * sizeof(unsigned)), "cuMemAlloc");
   }
   // Without waiting; by another handle of the same kernel if it is given.
@@ -141,6 +139,6 @@ class Where {
 
  private:
   CUfunction function_;
-  unsigned long long stay_ns_;
+  unsigned long long stay_ns_ = 2000;  // of every block
   CUdeviceptr seen_ = 0;
 };

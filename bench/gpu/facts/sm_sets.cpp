@@ -3,8 +3,7 @@
 //
 //   sm_sets IMAGE split                  how the SMs of the device can be divided
 //   sm_sets IMAGE ids                    the SMs that each group of the smallest split runs on
-//   sm_sets IMAGE seen [STAY_NS]         the SMs that a process has without sets; with a time: those of
-//                                        one of many kernels whose blocks stay so long
+//   sm_sets IMAGE seen                   the SMs that a process has without sets
 //   sm_sets IMAGE overlap HALF RUN_NS    when kernels ran on a half of the groups; HALF: 0, 1 or all
 //   sm_sets IMAGE full HALF ROUNDS       how long kernels took that keep every thread of a half's SMs busy
 #include "device.h"
@@ -53,16 +52,10 @@ Json ids(const Kernels& kernels) {
   return found.add("groups", lists);
 }
 
-Json seen(const Kernels& kernels, unsigned long long stay_ns) {
-  // Before and behind the one that is looked at, so that it meets those of another process.
-  const int others = stay_ns != 0 ? 10 : 0;
-  Where where(kernels, stay_ns != 0 ? stay_ns : 2000), other(kernels, stay_ns);
+Json seen(const Kernels& kernels) {
+  Where where(kernels);
   const int count = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  where.forget();
-  for (int i = 0; i < others; i++) need(other.launch(nullptr), "cuLaunchKernel");
-  need(where.launch(nullptr), "cuLaunchKernel");
-  for (int i = 0; i < others; i++) need(other.launch(nullptr), "cuLaunchKernel");
-  const std::vector<uint64_t> sms = where.seen(nullptr);
+  const std::vector<uint64_t> sms = where.run(nullptr);
   return event("result")
       .add("attribute_sms", (uint64_t)count)
       .add("resource_sms", (uint64_t)all_sms().sm.smCount)
@@ -172,12 +165,11 @@ int main(int argc, char** argv) {
       full(kernels, stream, sms, (unsigned)number);
     });
   }
-  const unsigned long long stay_ns = argc > 3 ? strtoull(argv[3], nullptr, 10) : 0;
   event("ready").print();
   while (next_order()) {
     const Json found = told([&] {
       if (action == "split") return split();
-      return action == "ids" ? ids(kernels) : seen(kernels, stay_ns);
+      return action == "ids" ? ids(kernels) : seen(kernels);
     }, event("result"));
     found.print();
   }

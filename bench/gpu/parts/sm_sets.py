@@ -29,7 +29,6 @@ from tandem.demo.process import Message, WorkerError
 RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
 ROUNDS, DRY_ROUNDS = 200_000, 4  # of each kernel that fills its SMs: some milliseconds
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-STAY_NS = "1000000"  # of blocks that are to be there beside those of another process
 PERCENTAGES = {"100": "100", "50": "50", "25": "25", "12_5": "12.5", "10": "10", "1": "1"}
 
 BELIEFS = (
@@ -167,16 +166,6 @@ BELIEFS = (
         ),
     ),
     Belief(
-        question="Whether two clients of MPS with 50 % each run on the same SMs",
-        believed="they may: a percentage is a number of SMs, whichever they are",
-        used_by=("docs/partitions.md",),
-        answers=(
-            "percentages.two_of_50.first",
-            "percentages.two_of_50.second",
-            "percentages.two_of_50.shared",
-        ),
-    ),
-    Belief(
         question="How many SMs a client of MPS with 12.5 % sees, has, and can split",
         believed="percentages may have a fraction; rounded up to what the device divides",
         used_by=(
@@ -247,7 +236,6 @@ def _under_mps(
         name: answered(f"percentages.{name}", part.percentage(place, percent))
         for name, percent in PERCENTAGES.items()
     }
-    two = answered("percentages.two_of_50", part.two_clients(place, "50"))
     groups = answered("groups.mps", lambda: part.groups(place))
     halves = answered("full.halves", lambda: part.full(place, "0", "1"))
     held = with_percentage(place, "50")
@@ -257,7 +245,7 @@ def _under_mps(
         "full": {"halves": halves, "two_of_50": clients},
         "proof": answered("proof", lambda: part.proof(place)),
         "overlap": {**found["overlap"], **overlaps},
-        "percentages": {**percentages, "two_of_50": two},
+        "percentages": percentages,
     }
 
 
@@ -321,17 +309,6 @@ class _Part:
         control = {_set_probe.CONTROL: env[_mps.PIPES]} if _mps.PIPES in env else {}
         found = _set_probe.probe({**env, **control})
         return {"holds": not found.problem, **asdict(found)}
-
-    def two_clients(self, place: Place, percent: str) -> Callable[[], Message]:
-        """Whether two with that part each run on the same SMs at the same time."""
-        held = with_percentage(place, percent)
-
-        def question() -> Message:
-            first, second = self._together(held, [("sm_sets", "seen", STAY_NS)] * 2)
-            both = set(first["sms"]) & set(second["sms"])
-            return {"first": first["seen"], "second": second["seen"], "shared": len(both)}
-
-        return question
 
     def _together(self, place: Place, commands: Sequence[Sequence[str]]) -> list[Message]:
         """Start all of them, let them go at the same time, and hear them."""
