@@ -108,9 +108,9 @@ def _do(driver: _Driver, words: Sequence[str]) -> None:
         _say({"room": driver.take([int(word) for word in words[1:]])})
         return
     extra, stay_ns = map(int, words[1:])
-    driver.prepare()
     _say({})
-    # Not outside: on a virtual clock neither of two that are ready is to begin much earlier.
+    # Not outside: on a virtual clock neither of two that are ready is to begin much earlier. So
+    # nothing of the device may be waited for since the order came.
     sys.stdin.readline()
     _say(driver.stay(extra, stay_ns))
 
@@ -218,10 +218,11 @@ class _Driver:
             ctypes.c_size_t(0),
         )
         self._room = per_sm.value * self.group_sms * len(numbers)
+        self._begin_anew()
         return self._room
 
-    def prepare(self) -> None:
-        """For the next `stay`."""
+    def _begin_anew(self) -> None:
+        """Nothing was said by a kernel yet."""
         fresh = (ctypes.c_uint64 * len(FRESH))(*FRESH)
         size = ctypes.c_size_t(ctypes.sizeof(fresh))
         self._call("cuMemcpyHtoDAsync_v2", self._out, fresh, size, self._stream)
@@ -238,6 +239,7 @@ class _Driver:
         words = (ctypes.c_uint64 * len(FRESH))()
         size = ctypes.c_size_t(ctypes.sizeof(words))
         self._call("cuMemcpyDtoH_v2", words, self._out, size)
+        self._begin_anew()
         return {"began": words[1], "left": words[2], "extra": words[3]}
 
 

@@ -132,7 +132,7 @@ Block* Grid::begin_next() {
 void Grid::begin(Block& block, Cluster& cluster) {
   uint64_t which = begun_ / cluster_, rank = begun_ % cluster_;
   block.begin_ns = 0;
-  if (begun_ >= launch_.resident && !ends_.empty()) {
+  if (begun_ >= launch_.together && !ends_.empty()) {
     block.begin_ns = ends_.top();
     ends_.pop();
   }

@@ -154,7 +154,8 @@ PtxRun::PtxRun(const Work& work, const ExecutingSms& sms, uint64_t start_ns) {
   launch.sms = sms.count ? sms.index : nullptr;
   launch.number = ++launches;
   launch.start_ns = start_ns;
-  launch.resident = uint64_t{sms.begun_on ? sms.begun_on : launch.sm_count} * work.blocks_per_sm;
+  launch.resident = uint64_t{launch.sm_count} * work.blocks_per_sm;
+  launch.together = uint64_t{sms.begun_on ? sms.begun_on : launch.sm_count} * work.blocks_per_sm;
   launch.cooperative = work.cooperative;
   state_ = new State{ptx::Grid(launch), &work};
 }
