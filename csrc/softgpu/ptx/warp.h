@@ -88,10 +88,10 @@ struct Launch {
   uint64_t number;    // %gridid
   uint64_t start_ns = 0;     // of the device's clock: %globaltimer
   uint64_t resident = 1;     // blocks that the device has side by side
-  uint64_t together = UINT64_MAX;  // that fit on the SMs it begins on
   bool cooperative = false;  // all blocks are; they may meet
   uint32_t cluster[3] = {1, 1, 1};  // blocks of one
   const uint32_t* sms = nullptr;    // those that it may use; null: 0 to sm_count - 1
+  uint64_t together = UINT64_MAX;   // blocks that fit on the SMs that it begins on
 };
 
 // What %envreg1 and 2 lead a cooperative kernel to: cooperative groups count arrivals in `barrier`.
