@@ -35,9 +35,17 @@ Message read(const char* from) {
   return message;
 }
 
-// None: not known.
-std::vector<uint32_t> sms_begun_on(const Op& op) {
+// How many SMs it began on; 0: not known.
+uint32_t count_begun_on(const Op& op) {
+  uint32_t count = 0;
+  for (const uint64_t word : op.sms) count += static_cast<uint32_t>(__builtin_popcountll(word));
+  return count;
+}
+
+// Of an operation of a context that has a part of the SMs: those that it began on.
+std::vector<uint32_t> part_of_sms(const Op& op) {
   std::vector<uint32_t> sms;
+  if (op.stream->context->sm_percent == 100) return sms;
   for (uint32_t i = 0; i < proto::kMaxSms; ++i) {
     if (op.sms[i / 64] >> (i % 64) & 1) sms.push_back(i);
   }
@@ -228,17 +236,17 @@ void Runtime::execute(Lock& lock, Op* op) {
   executing_.push_back(op);
   op->unsatisfied = false;
   const Stream* stream = op->stream;
-  const std::vector<uint32_t> begun_on = sms_begun_on(*op);
-  const auto count = static_cast<uint32_t>(begun_on.size());
-  if (count > 0 && stream->context->sm_percent < 100) {
-    t_sms = {begun_on.data(), count, count};
+  const std::vector<uint32_t> part = part_of_sms(*op);
+  const uint32_t count = count_begun_on(*op);
+  if (!part.empty()) {
+    t_sms = {part.data(), count, count};
   } else if (const GreenContext* green = stream->green) {
     t_sms = {green->sms.data(), static_cast<uint32_t>(green->sms.size()), count};
   } else {
     t_sms = {nullptr, device.device[stream->context->device].sm_count, count};
   }
   // Its clients see SMs 0, 1 and so on, whichever they have: as on an H200 with driver 580.
-  if (mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps)) t_sms.index = nullptr;
+  if (is_under_mps()) t_sms.index = nullptr;
   CUresult status = op->stream->failure;
   t_start_ns = op->start_ns;
   t_cost = {};

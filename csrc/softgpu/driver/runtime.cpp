@@ -118,7 +118,7 @@ CUresult Runtime::start(uint32_t flags) {
   if (mps.member) keep_devices(mps.devices, &device);
   show_visible_devices(getenv("CUDA_VISIBLE_DEVICES"), &device);
   if (device.device_count == 0) return leave_after(CUDA_ERROR_NO_DEVICE);
-  if (mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps)) {
+  if (is_under_mps()) {
     if (const CUresult bad = join_mps(fd_, mps)) return leave_after(bad);
     ++received_;
   } else {

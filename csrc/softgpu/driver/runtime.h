@@ -77,6 +77,9 @@ class Runtime {
     return -1;
   }
   MpsMembership mps;  // fixed when the driver starts
+  bool is_under_mps() const {
+    return mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps);
+  }
   bool locked = false;       // by a checkpoint: calls wait
   int calls_under_way = 0;   // those that began before
   void say_frozen_if_quiet();
