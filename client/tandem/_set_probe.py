@@ -17,8 +17,9 @@ late by chance: they stay longer each time it is tried.
 
 A program that finds no MPS runs without it and is not told, and MPS may end at any time. So its
 control daemon is asked, when both have their contexts, whether they are its clients: without it the
-two take turns, and blocks that were put aside are there as well, by the clock. `TANDEM_PROBE_MPS`
-says where it has its pipe; nothing is asked where that is not set.
+two take turns, and blocks that were put aside are there as well, by the clock. Blocks may also wait
+for those of somebody else, so that sets share SMs is an answer only where MPS has no other clients.
+`TANDEM_PROBE_MPS` says where it has its pipe; where that is not set the GPU is the two's alone.
 """
 
 from __future__ import annotations
@@ -208,25 +209,30 @@ class _Holder:
 
 
 def _prove(holders: Sequence[_Holder], control: _mps.Control | None) -> Found:
-    splits = [holder.hear() for holder in holders]
-    if control and (problem := _not_served(control, {holder.pid for holder in holders})):
-        raise _NotProvedError(problem, is_answer=False)
+    splits, pids = [holder.hear() for holder in holders], {holder.pid for holder in holders}
+    clients = _clients(control) if control else pids
+    if not pids <= clients:
+        gone = "mps did not have the processes as clients; it came or went"
+        raise _NotProvedError(gone, is_answer=False)
     if splits[0] != splits[1]:
         different = f"two processes get different splits: {splits[0]} and {splits[1]}"
         raise _NotProvedError(different, is_answer=True)
     found = Found(splits[0]["groups"], splits[0]["group_sms"])
     for sets in _divisions(found.groups):
-        _prove_apart(holders, sets)
+        problem = _apart(holders, sets)
+        if problem == SHARED and pids != clients | (_clients(control) if control else pids):
+            raise _NotProvedError(CROWDED, is_answer=False)
+        if problem:
+            raise _NotProvedError(problem, is_answer=problem == SHARED)
     return found
 
 
-def _not_served(control: _mps.Control, pids: set[int]) -> str:
-    """Why what these do proves nothing of that MPS; empty: they are its clients."""
+def _clients(control: _mps.Control) -> set[int]:
+    """Pids of those of that MPS."""
     servers = control.servers()
     if servers is None:
-        return "mps has ended meanwhile, or does not answer"
-    clients = {pid for server in servers for pid in control.clients(server) or ()}
-    return "" if pids <= clients else "mps did not have the processes as clients; it came or went"
+        raise _NotProvedError("mps has ended meanwhile, or does not answer", is_answer=False)
+    return {pid for server in servers for pid in control.clients(server) or ()}
 
 
 Sets = tuple[list[int], list[int]]  # the groups of each of the two
@@ -244,7 +250,8 @@ def _divisions(groups: int) -> Iterator[Sets]:
         yield ones, zeros
 
 
-def _prove_apart(holders: Sequence[_Holder], sets: Sets) -> None:
+def _apart(holders: Sequence[_Holder], sets: Sets) -> str:
+    """Why they are not, as far as can be seen; empty: they have no SM in common."""
     for holder, groups in zip(holders, sets, strict=True):
         holder.tell(f"take {' '.join(map(str, groups))}")
     rooms = [holder.hear()["room"] for holder in holders]
@@ -253,18 +260,19 @@ def _prove_apart(holders: Sequence[_Holder], sets: Sets) -> None:
     for stay_ns in STAYS_NS:
         problem = _try(holders, stay_ns)
         if not problem:
-            return
+            break
     # In the end they stayed many times as long as it takes to begin: that is no chance any more.
-    raise _NotProvedError(problem, is_answer=problem == SHARED)
+    return problem
 
 
 SHARED = "sets that should be disjoint share SMs: what is on the one waits for what is on the other"
+CROWDED = "of two sets what is on the one waited, maybe for others that were on the gpu, too"
 TOO_FEW = "a process did not have all SMs of its set"
 TOO_MANY = "a set has more SMs than it was made of"
 
 
 def _try(holders: Sequence[_Holder], stay_ns: int) -> str:
-    """Why not; empty: the sets have no SM in common."""
+    """As `_apart`, of one length."""
     for holder in holders:
         (alone,) = _stay([holder], extra=1, stay_ns=stay_ns)
         if alone["began"] >= alone["left"]:  # others may have been on them

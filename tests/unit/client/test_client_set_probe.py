@@ -86,9 +86,10 @@ class ModelGpu:
     Blocks avoid SMs that another process may use, so that sharing shows as late as it can.
     """
 
-    def __init__(self, sms, lag_ns=0):
+    def __init__(self, sms, lag_ns=0, tenant=0):
         self.sms = sms  # of each group, as the driver gives them to either process
         self.lag_ns = lag_ns  # of the second process behind the first
+        self.tenant = tenant  # blocks of somebody else on each SM, while both are there
         self.taken = [(), ()]
         self.tries = 0
 
@@ -99,7 +100,8 @@ class ModelGpu:
     def stay(self, extra, stay_ns):
         """What each says for whom there is an order of so many blocks more than fit."""
         self.tries += 1
-        free = dict.fromkeys(range(100), PER_SM)
+        taken = self.tenant if len(extra) == 2 else 0
+        free = dict.fromkeys(range(100), PER_SM - taken)
         said = {}
         for who in sorted(extra):
             sms, groups = self.taken[who]
@@ -123,13 +125,28 @@ class ModelGpu:
         return said
 
 
+PIDS = 7, 8
+
+
+class ModelControl:
+    """Of an MPS with one server, whose clients are others each time it is asked."""
+
+    def __init__(self, *clients):
+        self.coming = list(clients)
+
+    def servers(self):
+        return ["the server"] if self.coming else None
+
+    def clients(self, server):
+        return self.coming.pop(0)
+
+
 class ModelHolder:
     """Speaks as `tandem._set_holder` does."""
 
-    pid = 0
-
     def __init__(self, gpu, who, waiting):
         self.gpu, self.who, self.waiting = gpu, who, waiting
+        self.pid = PIDS[who]
         self.lines = [SPLIT]
         self.order = None
 
@@ -151,13 +168,13 @@ class ModelHolder:
         return self.lines.pop(0)
 
 
-def found_on(gpu):
+def found_on(gpu, control=None):
     """What the probe finds on a model."""
     waiting = {}
     gpu.holders = [ModelHolder(gpu, who, waiting) for who in (0, 1)]
 
     def prove():
-        return _set_probe._prove(gpu.holders, None)
+        return _set_probe._prove(gpu.holders, control)
 
     try:
         return prove()
@@ -209,6 +226,32 @@ def test_whoever_begins_late_is_waited_for():
 
     assert [found_on(gpu).problem for gpu in (soon, late)] == ["", ""]
     assert late.tries == 4 * soon.tries  # 4, 8, 16, 32 ms
+
+
+@pytest.mark.parametrize(
+    ("clients", "problem", "is_answer"),
+    [
+        ([PIDS, PIDS], _set_probe.SHARED, True),
+        ([(*PIDS, 9), PIDS], _set_probe.CROWDED, False),
+        ([PIDS, (9, *PIDS)], _set_probe.CROWDED, False),
+        ([PIDS], "mps has ended meanwhile, or does not answer", False),
+        ([PIDS[:1]], "mps did not have the processes as clients; it came or went", False),
+        ([()], "mps did not have the processes as clients; it came or went", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "gpu", [ModelGpu([USUAL, USUAL], tenant=1), ModelGpu([USUAL, USUAL[::-1]])]
+)
+def test_that_sets_share_sms_is_no_answer_while_others_are_there(gpu, clients, problem, is_answer):
+    found = found_on(gpu, ModelControl(*clients))
+
+    assert (found.problem, found.is_answer) == (problem, is_answer)
+
+
+def test_others_that_leave_room_are_no_hindrance():
+    found = found_on(ModelGpu([USUAL, USUAL]), ModelControl((*PIDS, 9)))
+
+    assert (found.problem, found.groups) == ("", GROUPS)
 
 
 def test_every_two_groups_are_apart_either_way_round():
