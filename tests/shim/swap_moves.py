@@ -480,7 +480,23 @@ def daemon_ends(folder):
     return {"out": out, "right": memory.is_right()}
 
 
-def launch_without_daemon(folder):
+def launch_kernel(kernel, arguments):
+    return cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0)
+
+
+def launch_kernel_ex(kernel, arguments):
+    config = cu.CUlaunchConfig()
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1
+    return cu.cuLaunchKernelEx(config, kernel, arguments, 0)
+
+
+def launch_ex_without_daemon(folder):
+    """The same by the other call, which has a path of its own."""
+    return launch_without_daemon(folder, launch=launch_kernel_ex)
+
+
+def launch_without_daemon(folder, launch=launch_kernel):
     """A kernel is launched when the daemon has gone while its memory is away."""
     daemon = Daemon(folder)
     memory = Memory()
@@ -499,7 +515,7 @@ def launch_without_daemon(folder):
     def work():
         cu.cuCtxSetCurrent(context)
         arguments = ((int(memory.addresses[0]), 1), (ctypes.c_void_p, ctypes.c_uint32))
-        done.append(cu.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, arguments, 0)[0].name)
+        done.append(launch(kernel, arguments)[0].name)
         done.append(cu.cuStreamSynchronize(0)[0].name)
 
     worker = threading.Thread(target=work)

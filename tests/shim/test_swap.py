@@ -247,8 +247,9 @@ def test_who_waits_for_memory_on_a_lost_device_hears_of_that(case):
     assert seen["answers"] == ["CUDA_ERROR_DEVICE_UNAVAILABLE"]
 
 
-def test_without_a_daemon_a_launch_waits_for_the_memory_that_is_away(case):
-    seen = case("launch_without_daemon")
+@pytest.mark.parametrize("launches", ["launch_without_daemon", "launch_ex_without_daemon"])
+def test_without_a_daemon_a_launch_waits_for_the_memory_that_is_away(case, launches):
+    seen = case(launches)
 
     assert seen["out"] == ["reached", ALL]
     assert seen["early"] == []

@@ -41,6 +41,7 @@ bool arrive(Warp& warp, const Instr& in, uint32_t mask) {
   }
   Barrier& barrier = block.barriers[number];
   barrier.arrived += threads_in(warp);
+  barrier.slept_ns = std::max(barrier.slept_ns, warp.slept_ns);
   if (in.b != kNoSlot) {
     barrier.expected = warp.at<uint32_t>(in.b)[lane];
     if (barrier.expected == 0 || barrier.expected % kLanes != 0) {
@@ -65,21 +66,24 @@ bool arrive(Warp& warp, const Instr& in, uint32_t mask) {
 
 void release_barriers(Block& block) {
   uint32_t present = 0;
+  uint64_t ended_ns = 0;  // what those had slept that have ended
   for (const Warp& warp : block.warps) {
-    present += warp.state != WarpState::kDone ? threads_in(warp) : 0;
+    if (warp.state != WarpState::kDone) {
+      present += threads_in(warp);
+    } else {
+      ended_ns = std::max(ended_ns, warp.slept_ns);
+    }
   }
   for (uint32_t number = 0; number < 16; ++number) {
     Barrier& barrier = block.barriers[number];
     if (barrier.arrived == 0) continue;
     if (barrier.arrived < (barrier.expected != 0 ? barrier.expected : present)) continue;
-    uint64_t slept_ns = 0;
-    for (const Warp& warp : block.warps) {
-      if (warp.state == WarpState::kAtBarrier && warp.barrier == number)
-        slept_ns = std::max(slept_ns, warp.slept_ns);
-    }
+    // They waited for who slept longest, and a barrier of all threads for who has ended, too.
+    const uint64_t slept_ns =
+        barrier.expected != 0 ? barrier.slept_ns : std::max(barrier.slept_ns, ended_ns);
     for (Warp& warp : block.warps) {
       if (warp.state != WarpState::kAtBarrier || warp.barrier != number) continue;
-      warp.slept_ns = slept_ns;  // they waited for who slept longest
+      warp.slept_ns = slept_ns;
       give_result(warp, barrier);
       warp.state = WarpState::kReady;
     }

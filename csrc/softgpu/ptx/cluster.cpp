@@ -1,5 +1,7 @@
 #include "cluster.h"
 
+#include <algorithm>
+
 namespace softgpu::ptx {
 namespace {
 
@@ -19,11 +21,16 @@ void arrive_at_cluster(Warp& warp, uint32_t mask) {
   Cluster& cluster = *warp.block->cluster;
   warp.at_cluster |= mask;
   warp.cluster_phase = cluster.phase + 1;
+  warp.arrived_ns = warp.slept_ns;
   if ((remaining(warp) & ~warp.at_cluster) == 0) release_cluster(cluster);
 }
 
 bool wait_for_cluster(Warp& warp) {
-  if (warp.block->cluster->phase >= warp.cluster_phase) return true;
+  const Cluster& cluster = *warp.block->cluster;
+  if (cluster.phase >= warp.cluster_phase) {
+    warp.slept_ns = std::max(warp.slept_ns, cluster.slept_ns);
+    return true;
+  }
   warp.state = WarpState::kAtCluster;
   return false;
 }
@@ -38,10 +45,18 @@ void release_cluster(Cluster& cluster) {
   }
   if (!anyone) return;
   ++cluster.phase;
+  for (const Block* block : cluster.blocks) {
+    for (const Warp& warp : block->warps) {
+      const bool has_ended = warp.state == WarpState::kDone;
+      cluster.slept_ns = std::max(cluster.slept_ns, has_ended ? warp.slept_ns : warp.arrived_ns);
+    }
+  }
   for (Block* block : cluster.blocks) {
     for (Warp& warp : block->warps) {
       warp.at_cluster = 0;
-      if (warp.state == WarpState::kAtCluster) warp.state = WarpState::kReady;
+      if (warp.state != WarpState::kAtCluster) continue;
+      warp.slept_ns = std::max(warp.slept_ns, cluster.slept_ns);
+      warp.state = WarpState::kReady;
     }
   }
 }

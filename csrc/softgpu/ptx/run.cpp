@@ -117,25 +117,33 @@ Block* Grid::begin_next() {
   }
   Block& first = *free_.back();
   first.own_cluster.blocks.clear();
-  first.own_cluster.phase = 0;
+  first.own_cluster.phase = first.own_cluster.slept_ns = 0;
+  const uint64_t begin_ns = take_places();
   for (uint32_t rank = 0; rank < cluster_; ++rank) {
     Block& block = *free_.back();
     free_.pop_back();
-    begin(block, first.own_cluster);
+    begin(block, first.own_cluster, begin_ns);
     if (rank > 0) waiting_.push_back(&block);
   }
   first.own_cluster.live = static_cast<uint32_t>(cluster_);
   return &first;
 }
 
-// The next block of the cluster; clusters come in order, and blocks inside one.
-void Grid::begin(Block& block, Cluster& cluster) {
-  uint64_t which = begun_ / cluster_, rank = begun_ % cluster_;
-  block.begin_ns = 0;
-  if (begun_ >= launch_.together && !ends_.empty()) {
-    block.begin_ns = ends_.top();
+// When there is one for each block of the next cluster, since the kernel began.
+uint64_t Grid::take_places() {
+  uint64_t begin_ns = 0;
+  const uint64_t end = begun_ + cluster_;
+  for (uint64_t at = std::max(begun_, launch_.together); at < end && !ends_.empty(); ++at) {
+    begin_ns = ends_.top();
     ends_.pop();
   }
+  return begin_ns;
+}
+
+// The next block of the cluster; clusters come in order, and blocks inside one.
+void Grid::begin(Block& block, Cluster& cluster, uint64_t begin_ns) {
+  uint64_t which = begun_ / cluster_, rank = begun_ % cluster_;
+  block.begin_ns = begin_ns;
   ++begun_;
   block.cluster = &cluster;
   block.rank = static_cast<uint32_t>(rank);

@@ -35,7 +35,8 @@ class Grid {
   void reserve();
   bool add_place();
   Block* begin_next();
-  void begin(Block& block, Cluster& cluster);
+  uint64_t take_places();
+  void begin(Block& block, Cluster& cluster, uint64_t begin_ns);
   void end(Block& block);
   Turn run_block(Block& block);
   static Turn finish(Block& block);

@@ -60,7 +60,7 @@ bool redirect(Warp& warp, const Instr& in, uint32_t next, uint32_t active, uint3
 void begin_warp(Warp& warp) {
   warp.alive = warp.lanes;
   warp.carry = 0;
-  warp.executed = warp.slept_ns = 0;
+  warp.executed = warp.slept_ns = warp.arrived_ns = 0;
   warp.at_cluster = 0;
   warp.cluster_phase = 0;
   warp.state = WarpState::kReady;

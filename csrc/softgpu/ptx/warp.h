@@ -56,6 +56,7 @@ struct Warp {
   uint32_t barrier_mask = 0;
   uint32_t at_cluster = 0;     // lanes that have arrived at the barrier of the cluster
   uint64_t cluster_phase = 0;  // of it, that the newest arrival helps to end
+  uint64_t arrived_ns = 0;     // what it had slept then
   size_t depth = 0;           // of frames in use
   std::vector<Frame> frames;
   std::vector<Path> paths;
@@ -76,6 +77,7 @@ struct Barrier {
   uint32_t arrived = 0;   // threads, rounded up to whole warps
   uint32_t expected = 0;  // 0: all threads of the block
   uint32_t trues = 0, counted = 0;  // bar.red
+  uint64_t slept_ns = 0;            // of who arrived, the longest
 };
 
 struct Launch {
@@ -103,6 +105,7 @@ struct Cluster {  // blocks that are there together from the first to the last
   std::vector<Block*> blocks;  // by rank
   uint32_t live = 0;           // that have not ended
   uint64_t phase = 0;          // of its barrier: how often it has opened
+  uint64_t slept_ns = 0;       // the longest of whoever it opened for
 };
 
 struct Block {
@@ -111,7 +114,7 @@ struct Block {
   uint32_t index[3] = {0, 0, 0};
   uint64_t number = 0;
   CUresult error = CUDA_SUCCESS;
-  uint64_t begin_ns = 0;  // since the kernel did: blocks before it had its place
+  uint64_t begin_ns = 0;  // since the kernel did: blocks before its cluster had the place
   Counters counters;
   std::vector<Warp> warps;
   Barrier barriers[16];

@@ -192,13 +192,30 @@ def test_its_servers_end_with_it_though_the_daemon_blocks_signals(mps):
     assert mps.ask("get_server_list") is None
 
 
-def test_sets_are_proved_on_the_device_that_the_server_has(folder):
-    mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200")
+@pytest.mark.parametrize("clock", ["real", "virtual"])
+def test_sets_are_proved_on_the_device_that_the_server_has(folder, clock):
+    mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200", TANDEM_SOFTGPU_CLOCK=clock)
     assert mps.control.open()
 
     found = _set_probe.probe(mps.environment | mps.control.variables() | control_of(mps.own))
 
     assert (found.groups, found.group_sms, found.problem) == (16, 8, "")
+    mps.stop()
+
+
+def test_beside_other_clients_sets_may_share_sms_or_not(folder):
+    mps = Supervised(folder, TANDEM_SOFTGPU_PROFILE="h200", TANDEM_SOFTGPU_GREEN="shared")
+    assert mps.control.open()
+    environment = mps.environment | mps.control.variables() | control_of(mps.own)
+
+    with client_of(mps.own):
+        beside = _set_probe.probe(environment)
+    (server,) = mps.ask("get_server_list").split()
+    assert has_no_clients(mps, server)
+    alone = _set_probe.probe(environment)
+
+    assert (beside.problem, beside.is_answer) == (_set_probe.CROWDED, False)
+    assert (alone.problem, alone.is_answer) == (_set_probe.SHARED, True)
     mps.stop()
 
 

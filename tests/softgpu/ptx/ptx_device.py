@@ -54,7 +54,9 @@ class Device:
             self.modules[name] = ok(cu.cuModuleLoadData(text))
         return self.modules[name]
 
-    def launch(self, kernel: str, grid, block, *arguments, shared: int = 0, cooperative=False):
+    def launch(
+        self, kernel: str, grid, block, *arguments, shared: int = 0, stream=0, cooperative=False
+    ):
         """`kernel` is "file.name"; arguments are OnDevice, or ctypes values."""
         module, name = kernel.split(".")
         function = ok(cu.cuModuleGetFunction(self.module(module), name.encode()))
@@ -64,8 +66,10 @@ class Device:
                   for shape in (grid, block)]  # fmt: skip
         where = ctypes.addressof(addresses)
         if cooperative:
-            return cu.cuLaunchCooperativeKernel(function, *shapes[0], *shapes[1], shared, 0, where)
-        return cu.cuLaunchKernel(function, *shapes[0], *shapes[1], shared, 0, where, 0)
+            return cu.cuLaunchCooperativeKernel(
+                function, *shapes[0], *shapes[1], shared, stream, where
+            )
+        return cu.cuLaunchKernel(function, *shapes[0], *shapes[1], shared, stream, where, 0)
 
     def run(self, kernel: str, grid, block, *arguments, **more) -> None:
         ok(self.launch(kernel, grid, block, *arguments, **more))

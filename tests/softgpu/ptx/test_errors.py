@@ -1,56 +1,11 @@
-"""What PTX programs do wrong, what they print, and what they cost."""
+"""What PTX programs do wrong, and what they print."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
-
-from tandem import softgpu
+from runner import HEADER
 
 pytest.importorskip("cuda.bindings")
-
-HERE = Path(__file__).parent
-PREAMBLE = """
-import ctypes
-from cuda.bindings import driver as cu
-from ptx_device import POINTER, Device, OnDevice, ok, refused
-device = Device()
-"""
-HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
-
-
-@dataclass
-class Runner:
-    folder: Path
-
-    def run(self, program: str, **more: str) -> subprocess.CompletedProcess[str]:
-        base = {**os.environ, "PYTHONPATH": str(HERE), **more}
-        env = softgpu.environment(
-            base,
-            folder=self.folder,
-            clock="virtual",
-            profile="tiny",
-            timeline=self.folder / "timeline.jsonl",
-        )
-        command = [sys.executable, "-c", PREAMBLE + program]
-        child = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        assert child.returncode == 0, child.stderr
-        return child
-
-    def kernels(self) -> list[dict]:
-        rows = map(json.loads, (self.folder / "timeline.jsonl").read_text().splitlines())
-        return [row for row in rows if row["kind"] == "kernel"]
-
-
-@pytest.fixture
-def gpu(tmp_path) -> Runner:
-    return Runner(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -147,92 +102,6 @@ device.modules["m"] = ok(cu.cuModuleLoadData({text.encode()!r}))
 ok(device.launch("m.k", 1, 64))
 assert refused(cu.cuCtxSynchronize()) == "LAUNCH_TIMEOUT"
 """)
-
-
-def test_a_kernel_lasts_as_long_as_what_it_did_costs(gpu):
-    # tiny: 1 byte a ns of memory, 8 SMs of 1 flop a ns each.
-    gpu.run("""
-n = 4096
-a, b, c = (OnDevice("f", [1.0] * n) for _ in "abc")
-device.run("elementwise.vector_add", n // 256, 256, a, b, c, ctypes.c_int(n))
-device.run("elementwise.vector_add", n // 256, 256, a, b, c, ctypes.c_int(n // 2))
-bodies, forces = OnDevice("f", [1.0] * 1024), OnDevice("f", [0.0] * 768)
-device.run("numeric.nbody", 2, 128, bodies, forces, ctypes.c_int(256), shared=16 * 128)
-""")
-    first, half, nbody = gpu.kernels()
-
-    assert first["bytes"] == 3 * 4 * 4096 == first["t_end_ns"] - first["t_start_ns"]
-    assert half["bytes"] == first["bytes"] // 2
-    # Both blocks fit on one SM: 256 threads with 256 others each, 18 flops a pair.
-    assert nbody["t_end_ns"] - nbody["t_start_ns"] == 256 * 256 * 18
-
-
-def test_clocks_tell_the_time_of_the_virtual_clock(gpu):
-    body = """ld.param.u64 %rd1, [x]; mov.u64 %rd2, %globaltimer; st.global.u64 [%rd1], %rd2;
-mov.u64 %rd2, %clock64; add.u64 %rd4, %rd2, 1; mov.u64 %rd3, %clock64;
-sub.u64 %rd3, %rd3, %rd2; st.global.u64 [%rd1+8], %rd3;
-WAIT: mov.u64 %rd3, %clock64; sub.u64 %rd3, %rd3, %rd2; setp.lt.u64 %p, %rd3, 50000;
-@%p bra WAIT; ret;"""
-    text = f"{HEADER}.entry k(.param .u64 x) {{ .reg .b64 %rd<5>; .reg .pred %p; {body} }}\0"
-    child = gpu.run(f"""
-device.modules["m"] = ok(cu.cuModuleLoadData({text.encode()!r}))
-x = OnDevice("Q", [0] * 2)
-for _ in range(2):
-    device.run("m.k", 1, 1, x)
-    print(*x.read())
-""")
-
-    told = [tuple(map(int, line.split())) for line in child.stdout.splitlines()]
-    assert told == [(kernel["t_start_ns"] + 2, 2) for kernel in gpu.kernels()]
-
-
-# The first thread of each block sleeps and writes down when it began; behind the barrier the last
-# one writes down when it ended.
-SLEEPER = f"""{HEADER}.entry k(.param .u64 times, .param .u32 nap) {{
-.reg .b32 %r<5>; .reg .b64 %rd<4>; .reg .pred %p;
-ld.param.u64 %rd1, [times]; ld.param.u32 %r1, [nap];
-mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd2, %r2, 16; add.s64 %rd1, %rd1, %rd2;
-mov.u32 %r3, %tid.x; mov.u32 %r4, %ntid.x; sub.u32 %r4, %r4, 1;
-setp.ne.u32 %p, %r3, 0; @%p bra MEET;
-mov.u64 %rd3, %globaltimer; st.global.u64 [%rd1], %rd3; nanosleep.u32 %r1;
-MEET: bar.sync 0;
-setp.ne.u32 %p, %r3, %r4; @%p bra END;
-mov.u64 %rd3, %globaltimer; st.global.u64 [%rd1+8], %rd3;
-END: ret; }}\0"""
-
-
-@pytest.mark.parametrize(("nap", "lasts"), [(400_000, 400_000), (3_000_000, 1_000_000)])
-def test_a_kernel_lasts_as_long_as_its_blocks_sleep(gpu, nap, lasts):
-    # tiny holds 64 blocks of 256 threads: the last one begins when the first has ended.
-    child = gpu.run(f"""
-device.modules["m"] = ok(cu.cuModuleLoadData({SLEEPER.encode()!r}))
-times = OnDevice("Q", [0] * 130)
-device.run("m.k", 65, 256, times, ctypes.c_uint(0))
-device.run("m.k", 65, 256, times, ctypes.c_uint({nap}))
-print(*times.read())
-""")
-    awake, asleep = gpu.kernels()
-    told = [*map(int, child.stdout.split())]
-    begins, ends = told[::2], told[1::2]
-    few = 50  # instructions, of a nanosecond each
-
-    assert awake["t_end_ns"] - awake["t_start_ns"] == awake["bytes"]
-    assert 0 <= asleep["t_end_ns"] - asleep["t_start_ns"] - 2 * lasts < 2 * few
-    assert all(0 < begin - asleep["t_start_ns"] < few for begin in begins[:64])
-    assert all(0 <= end - begin - lasts < few for begin, end in zip(begins, ends, strict=True))
-    assert 0 <= begins[64] - min(ends[:64]) < few
-
-
-def test_strided_accesses_cost_whole_sectors(gpu):
-    body = "mul.wide.u32 %rd2, %r1, 128; add.s64 %rd1, %rd1, %rd2; ld.global.u8 %r1, [%rd1]; ret;"
-    text = f"""{HEADER}.entry k(.param .u64 x) {{ .reg .b32 %r<2>; .reg .b64 %rd<3>;
-ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; {body} }}\0"""
-    gpu.run(f"""
-device.modules["m"] = ok(cu.cuModuleLoadData({text.encode()!r}))
-device.run("m.k", 1, 64, OnDevice("B", bytes(64 * 128)))
-""")
-
-    assert gpu.kernels()[0]["bytes"] == 64 * 32
 
 
 def test_libraries_and_attributes_show_what_the_ptx_says(gpu):
