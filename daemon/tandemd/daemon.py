@@ -244,6 +244,8 @@ class Daemon:
             known = self._with_sets(options)
             for action in self._loop.scheduler.change_options(known, now_ns=now_ns):
                 self._loop.perform(action)
+            for uid in {job.uid for job in self._loop.scheduler.jobs.values()}:
+                self._sessions.regard(uid, now_ns)
             log.info("configuration read again", policy=config.scheduler.policy)
 
         self._loop.post(apply)

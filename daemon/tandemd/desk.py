@@ -45,6 +45,7 @@ from tandemd.core.space.partition import parts_of
 from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.spec_words import changes_of
 from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.words import sizes_apart
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
@@ -331,6 +332,8 @@ class Desk:
             size_bytes = self._share_bytes(job, spec.memory_percent)
             spec = replace(spec, memory_bytes=size_bytes, memory_percent=0)
         self._check_ceiling(uid, job, spec.job_class)
+        if {"memory_bytes", "memory_percent"} & changes.keys():
+            self._check_memory(job, spec)
         self._check_minimum(job, spec)
         self._check_space(job, spec)
         if {"sm_percent", "sm_count"} & changes.keys():
@@ -621,8 +624,19 @@ class Desk:
                 "ask an admin"
             )
 
+    def _check_memory(self, job: Job, spec: JobSpec) -> None:
+        """Nobody is let have more than his user, whom a limit of all his jobs would stop anyway."""
+        ceilings = self._loop.scheduler.memory.line.ceilings
+        clipped = ceilings.clip(job.uid, spec, gpus_of(job))
+        if clipped.memory_bytes < spec.memory_bytes:
+            asked, most = sizes_apart(spec.memory_bytes, clipped.memory_bytes)
+            raise AccessError(
+                f"{asked} is more than the {most} of a gpu that all jobs of uid {job.uid} may have "
+                f"({ceilings.of(job.uid).key}); ask an admin to raise that"
+            )
+
     def _check_minimum(self, job: Job, spec: JobSpec) -> None:
-        if (objection := self._loop.scheduler.objection_to(spec, job)) is not None:
+        if (objection := self._loop.scheduler.objection_to(spec, job.uid, job)) is not None:
             raise CapacityError(f"{job.display_name}: {objection}")
 
     def _check_space(self, job: Job, spec: JobSpec) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
@@ -22,6 +22,7 @@ from tandem import _native
 from tandemd.config.limits import Limits
 from tandemd.core.effects import without_effect_from_the_start
 from tandemd.core.events import (
+    CeilingSet,
     Event,
     GpuAdded,
     HandleShared,
@@ -39,6 +40,8 @@ from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import MODES, never_fits, not_yet, unfit, variables
 from tandemd.core.spec_ranges import MOST_NS
+from tandemd.core.spec_words import changes_of
+from tandemd.core.words import sizes_apart
 from tandemd.edges.attach import (
     REFUSED_MALFORMED,
     REFUSED_NO_ROOM,
@@ -149,10 +152,17 @@ class Sessions:
         if process_id is not None and self.outboxes.go_on(process_id):
             self._channels.readable(process_id)
 
+    def regard(self, uid: int, now_ns: int) -> None:
+        """Have the core know what all jobs of a user may hold, as the limits say it now."""
+        ceiling = self.limits.memory_ceiling(uid)
+        if ceiling != self._scheduler.memory.line.ceilings.of(uid):
+            self.note(CeilingSet(now_ns=now_ns, uid=uid, ceiling=ceiling))
+
     def _register(self, connection: Connection, packet: _native.Register, now_ns: int) -> None:
         uid = connection.peer.uid
-        spec = self._spec(uid, packet)
+        self.regard(uid, now_ns)
         gpus = self._gpu_index.named(packet.gpu)
+        spec = self._spec(uid, packet, gpus)
         before = self._registered_by(connection)
         if (refused := self._refusal(uid, packet, spec, gpus, before)) is not None:
             code, reason = refused
@@ -163,6 +173,7 @@ class Sessions:
                 self.attach.refuse(connection, code=code, reason=reason)
             return
         told = list(without_effect_from_the_start(self._scheduler, spec, gpus))
+        told += self._less_memory(uid, packet, spec)
         job_id = 0 if packet.only_asks else self._new_job_id()
         if job_id:
             if before is not None:
@@ -227,8 +238,10 @@ class Sessions:
             why = f"it asks for isolation {spec.isolation}, but {unserved}"
         if why:
             return REFUSED_UNFIT, why
-        objection = self._scheduler.objection_to(spec, before, gpus)
-        if objection and minima.never_fits(spec, gpus, self._scheduler.memory.line.capacity_bytes):
+        objection = self._scheduler.objection_to(spec, uid, before, gpus)
+        line = self._scheduler.memory.line
+        most_bytes = line.capacity_bytes | line.ceilings.on(uid)
+        if objection and minima.never_fits(spec, gpus, most_bytes):
             return REFUSED_UNFIT, objection
         if objection is None and packet.no_wait:
             objection = self._scheduler.line_before(spec, uid, gpus)
@@ -258,6 +271,7 @@ class Sessions:
             self._turn_away(connection, hello, REFUSED_PROTOCOL, refusal, now_ns)
             return
         uid = connection.peer.uid
+        self.regard(uid, now_ns)
         job_id = self._job_for(uid, hello.job_id)
         process_id = self._next_process_id
         try:
@@ -282,14 +296,14 @@ class Sessions:
         for hear in self.on_attach:
             hear()
         self._channels.open(process_id, pages)
-        spec, known = self._spec(uid, hello), None
+        gpu = self._gpu_index.of(hello.device_uuids)
+        spec, known = self._spec(uid, hello, {gpu}), None
         if job_id not in self._scheduler.jobs:
             if job_id not in self._scheduler.finished:
                 self.commands.pop(job_id, None)  # of whoever had the number before
             spec, known = self.remembered.take_back(job_id, spec)
             if known is not None:  # before anybody hears that it is there
                 self.commands[job_id] = known.command
-        gpu = self._gpu_index.of(hello.device_uuids)
         self.note(
             ProcessAttached(
                 now_ns=now_ns,
@@ -465,14 +479,28 @@ class Sessions:
         known = job or self.remembered.claim_of(job_id)
         return None if known is None else known.uid
 
-    def _spec(self, uid: int, packet: _native.Hello | _native.Register) -> JobSpec:
+    def _less_memory(self, uid: int, asked: _native.Register, granted: JobSpec) -> list[str]:
+        """What of the memory it asked for its user may not have."""
+        request, key = asked.request, self._scheduler.memory.line.ceilings.of(uid).key
+        if granted.memory_percent < request.memory_percent:
+            wanted, most = f"{request.memory_percent}%", f"{granted.memory_percent}%"
+        elif granted.memory_bytes < _said(request.memory_bytes, NO_LIMIT):
+            wanted, most = sizes_apart(request.memory_bytes, granted.memory_bytes)
+        else:
+            return []
+        return [f"it asked for {wanted} of memory; all jobs of its user may have {most} ({key})"]
+
+    def _spec(
+        self, uid: int, packet: _native.Hello | _native.Register, gpus: Collection[int]
+    ) -> JobSpec:
+        """What it asks for on some GPUs, or on any, as far as its user may."""
         request, promise, (sm_count, isolation) = packet.request, packet.promise, packet.space
         asked = JobClass(request.job_class) if request.job_class in (1, 2, 3) else JobClass.NORMAL
         granted = self.limits.clamp(uid, asked)
         if granted is not asked:
             log.warning("class clamped", uid=uid, asked=asked.name, granted=granted.name)
         is_swapped = granted in self._scheduler.options.swappable_classes
-        return JobSpec(
+        spec = JobSpec(
             job_class=granted,
             memory_bytes=_said(request.memory_bytes, NO_LIMIT),
             memory_percent=request.memory_percent,
@@ -491,6 +519,10 @@ class Sessions:
             name=request.name,
             group=request.group,
         )
+        clipped = self._scheduler.memory.line.ceilings.clip(uid, spec, gpus)
+        if clipped != spec:
+            log.warning("memory clamped", uid=uid, what=changes_of(spec, clipped))
+        return clipped
 
 
 def _target(connection: Connection) -> Target:

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from tandemd.core.events import (
+    CeilingSet,
     ProcessAttached,
     ProcessExited,
     SetMemoryPlace,
     Ticked,
     UsageSampled,
 )
+from tandemd.core.memory.ceilings import NONE, Ceiling
 from tandemd.core.model import NO_LIMIT, JobSpec, MemoryWait, Options, Usage
 from tandemd.core.scheduler import Scheduler
 
@@ -35,6 +37,7 @@ class Worker:
     job_id: int
     gpu: int
     quota: int
+    uid: int = 1
     holds: int = 0
     wants: int = 0
     came: int = 0  # among all requests, in order
@@ -53,6 +56,7 @@ class Waiting(RuleBasedStateMachine):
         self.core = Scheduler(Options())
         self.core.memory.line.capacity_bytes = {0: CAPACITY, 1: CAPACITY}
         self.workers: dict[int, Worker] = {}
+        self.ceilings = {1: NO_LIMIT, 2: NO_LIMIT}  # by uid, of each GPU
         self.now_ns = 0
         self.numbers = 0
         self.requests = 0
@@ -69,7 +73,7 @@ class Waiting(RuleBasedStateMachine):
             wait = MemoryWait(
                 ticket=worker.ticket,
                 size_bytes=worker.wants,
-                is_quota=not self.fits_quota(worker, worker.wants),
+                is_quota=not self.fits_limits(worker, worker.wants),
                 is_alone=True,
                 tried_round=worker.tried,
             )
@@ -82,12 +86,23 @@ class Waiting(RuleBasedStateMachine):
     def of_job(self, job_id):
         return [w for w in self.workers.values() if w.job_id == job_id]
 
-    def fits_quota(self, worker, size):
-        return sum(w.holds for w in self.of_job(worker.job_id)) + size <= worker.quota
+    def of_user(self, worker):
+        return [w for w in self.on(worker.gpu) if w.uid == worker.uid]
+
+    def lefts(self, worker):
+        """Of the limit of its job, and of what all jobs of its user may hold there."""
+        siblings = [w for w in self.of_job(worker.job_id) if w.gpu == worker.gpu]
+        return (
+            worker.quota - sum(w.holds for w in siblings),
+            self.ceilings[worker.uid] - sum(w.holds for w in self.of_user(worker)),
+        )
+
+    def fits_limits(self, worker, size):
+        return size <= min(self.lefts(worker))
 
     def fits(self, worker, size):
         room = CAPACITY - sum(w.holds for w in self.on(worker.gpu))
-        return size <= room and self.fits_quota(worker, size)
+        return size <= room and self.fits_limits(worker, size)
 
     def run(self):
         """Whoever was told to tries, until nothing moves."""
@@ -118,16 +133,18 @@ class Waiting(RuleBasedStateMachine):
     def check_turn(self, worker):
         """The first on its GPU is overtaken only if those who wait have what it needs."""
         kept = sum(w.holds for w in self.on(worker.gpu) if w.waits)
-        waiting = [w for w in self.on(worker.gpu) if w.waits and self.fits_quota(w, w.wants)]
+        waiting = [w for w in self.on(worker.gpu) if w.waits and self.fits_limits(w, w.wants)]
         first = min(waiting, key=lambda w: w.came, default=worker)
         if first is not worker and first.came < worker.came:
             assert CAPACITY - kept < first.wants, "overtaken without need"
 
     def check_refusal(self, worker):
-        if worker.wants > min(CAPACITY, worker.quota):
+        if worker.wants > min(CAPACITY, worker.quota, self.ceilings[worker.uid]):
             return
-        quota = not self.fits_quota(worker, worker.wants)
-        holders = self.of_job(worker.job_id) if quota else self.on(worker.gpu)
+        holders = self.on(worker.gpu)
+        if not self.fits_limits(worker, worker.wants):
+            of_job, of_user = self.lefts(worker)
+            holders = self.of_user(worker) if of_user < of_job else self.of_job(worker.job_id)
         running = [w for w in holders if w.holds and not w.waits]
         assert not running, "refused although somebody may give memory back"
         assert not self.fits(worker, worker.wants), "refused although it fits"
@@ -136,16 +153,17 @@ class Waiting(RuleBasedStateMachine):
         gpu=st.integers(0, 1),
         quota=st.sampled_from([NO_LIMIT, 6, 12]),
         beside=st.one_of(st.none(), st.integers(0, 5)),
+        uid=st.integers(1, 2),
     )
-    def attach(self, gpu, quota, beside):
+    def attach(self, gpu, quota, beside, uid):
         if len(self.workers) >= 6:
             return
         self.numbers += 1
         number = self.numbers
-        worker = Worker(process_id=number, job_id=number, gpu=gpu, quota=quota)
+        worker = Worker(process_id=number, job_id=number, gpu=gpu, quota=quota, uid=uid)
         if beside is not None and self.workers:
             first = list(self.workers.values())[beside % len(self.workers)]
-            worker = replace(worker, job_id=first.job_id, quota=first.quota)
+            worker = replace(worker, job_id=first.job_id, quota=first.quota, uid=first.uid)
         self.workers[number] = worker
         spec = JobSpec(memory_bytes=worker.quota, wait_memory_ns=PATIENCE_NS)
         self.tell(
@@ -153,11 +171,29 @@ class Waiting(RuleBasedStateMachine):
                 now_ns=self.now_ns,
                 process_id=number,
                 job_id=worker.job_id,
-                uid=1,
+                uid=worker.uid,
                 gpu=gpu,
                 spec=spec,
             )
         )
+
+    @rule(
+        uid=st.integers(1, 2),
+        ceiling=st.sampled_from(
+            [
+                NONE,
+                Ceiling(size_bytes=5),
+                Ceiling(percent=70),
+                Ceiling(percent=30, size_bytes=9),
+            ]
+        ),
+    )
+    def limit_user(self, uid, ceiling):
+        self.ceilings[uid] = ceiling.of(CAPACITY)
+        self.tell(CeilingSet(now_ns=self.now_ns, uid=uid, ceiling=ceiling))
+        for worker in self.workers.values():  # each asks again, by what is so now
+            self.sample(worker)
+        self.run()
 
     @precondition(lambda self: any(not w.waits for w in self.workers.values()))
     @rule(data=st.data(), size=st.integers(1, CAPACITY + 2))

@@ -128,7 +128,8 @@ class Twins(RuleBasedStateMachine):
     def check_windows(self):
         core = self.quick
         for members in core.islands.values():
-            views = Views(members, policy=core.policy, options=core.options)
+            ceilings = core.memory.line.ceilings
+            views = Views(members, policy=core.policy, options=core.options, ceilings=ceilings)
             for group in members:
                 windows = {self.windows[process] for process in group.processes}
                 assert windows == {views.window_segments(group)}

@@ -18,12 +18,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tandem.errors import UsageError
-from tandem.units import parse_bytes, parse_duration
+from tandem.units import parse_bytes, parse_device_bytes, parse_duration, parse_percent
 from tandemd import state_file
 from tandemd.config.faults import faults_of
-from tandemd.config.limits import Limits
+from tandemd.config.limits import Limit, Limits
 from tandemd.config.listen import UNIX, loopback
 from tandemd.config.watchdog import WatchdogTable
+from tandemd.core.memory.ceilings import NONE, Ceiling
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu
@@ -181,13 +182,47 @@ class MemoryTable(_Table):
 class LimitTable(_Table):
     """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
 
-    max_class: ClassName
+    max_class: ClassName | None = None
+    max_memory: str | None = None
+
+    @field_validator("max_memory")
+    @classmethod
+    def _is_memory(cls, text: str) -> str:
+        try:
+            _ceiling(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+    def limit(self, key: str) -> Limit:
+        """What it says; `key`: of the table."""
+        job_class = None if self.max_class is None else _job_class(self.max_class)
+        memory = None if self.max_memory is None else _ceiling(self.max_memory, key)
+        return Limit(job_class=job_class, memory=memory)
+
+
+def _ceiling(text: str, key: str = "") -> Ceiling:
+    if text == "none":
+        return NONE
+    what, key = "max_memory", f"{key}.max_memory"
+    if text.strip().endswith("%"):
+        return Ceiling(percent=parse_percent(text, what=what), key=key)
+    if (size_bytes := parse_device_bytes(text, what=what)) == 0:
+        raise UsageError(f'{what} {text!r} would leave no memory; for no limit say "none"')
+    return Ceiling(size_bytes=size_bytes, key=key)
+
+
+class DefaultLimitTable(LimitTable):
+    """`[limits.default]`."""
+
+    max_class: ClassName = "normal"
+    max_memory: str = "none"
 
 
 class LimitsTable(_Table):
     """`[limits]`."""
 
-    default: LimitTable = LimitTable(max_class="normal")
+    default: DefaultLimitTable = DefaultLimitTable()
     user: dict[str, LimitTable] = {}
     group: dict[str, LimitTable] = {}
 
@@ -301,9 +336,9 @@ class Config(_Table):
         table = self.limits
         return Limits(
             identities=identities,
-            default=_job_class(table.default.max_class),
-            users={user: _job_class(entry.max_class) for user, entry in table.user.items()},
-            groups={group: _job_class(entry.max_class) for group, entry in table.group.items()},
+            default=table.default.limit("limits.default"),
+            users={user: said.limit(f"limits.user.{user}") for user, said in table.user.items()},
+            groups={name: said.limit(f"limits.group.{name}") for name, said in table.group.items()},
             trusted_uids=frozenset({0, own_uid}),
             admin_group=self.daemon.admin_group,
         )

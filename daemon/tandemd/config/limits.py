@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from tandemd.core.memory.ceilings import NONE, Ceiling
 from tandemd.core.model import JobClass
 from tandemd.identities import Identities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What is said of somebody; None: nothing."""
+
+    job_class: JobClass | None = None
+    memory: Ceiling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,13 +24,13 @@ class Limits:
     """Ceilings by user and group; the most generous of those that name somebody holds.
 
     Decided by what the user database said when the uid was met, so at once; one who was not has the
-    lowest ceiling, and is no admin.
+    lowest class, as much memory as anybody, and is no admin.
     """
 
     identities: Identities
-    default: JobClass = JobClass.NORMAL
-    users: Mapping[str, JobClass] = field(default_factory=dict)
-    groups: Mapping[str, JobClass] = field(default_factory=dict)
+    default: Limit = Limit()
+    users: Mapping[str, Limit] = field(default_factory=dict)
+    groups: Mapping[str, Limit] = field(default_factory=dict)
     trusted_uids: frozenset[int] = frozenset({0})
     admin_group: str = "tandem-admin"
 
@@ -40,11 +49,24 @@ class Limits:
         """The most urgent class the uid may have."""
         if uid in self.trusted_uids:
             return JobClass.LATENCY
-        if (who := self.identities.known(uid)) is None:
+        if self.identities.known(uid) is None:
             return JobClass.BATCH
+        named = [one.job_class for one in self._named(uid) if one.job_class is not None]
+        return min(named, default=self.default.job_class or JobClass.NORMAL)
+
+    def memory_ceiling(self, uid: int) -> Ceiling:
+        """What all jobs of the uid may hold together."""
+        if uid in self.trusted_uids:
+            return NONE
+        named = [one.memory for one in self._named(uid) if one.memory is not None]
+        return Ceiling.most_generous(named or [self.default.memory or NONE])
+
+    def _named(self, uid: int) -> list[Limit]:
+        """What is said of him, by any name."""
+        if (who := self.identities.known(uid)) is None:
+            return []
         named = [self.users[k] for k in (who.user, str(uid)) if k in self.users]
-        named += [limit for group, limit in self.groups.items() if group in who.groups]
-        return min(named, default=self.default)
+        return named + [limit for group, limit in self.groups.items() if group in who.groups]
 
     def clamp(self, uid: int, asked: JobClass) -> JobClass:
         """The class the uid gets when it asks for one."""

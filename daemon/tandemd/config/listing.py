@@ -25,7 +25,7 @@ def listing(path: Path | None) -> str:
 
 def _whole(config: Config) -> dict[str, object]:
     """All tables; of GPUs, users and groups only those that are said."""
-    tables = config.model_dump(by_alias=True)
+    tables = config.model_dump(by_alias=True, exclude_none=True)
     said = tables["class"]
     for job_class, weight in config.options().weights:  # a class has one, also where none is said
         name = job_class.name.lower()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandemd.core.curves.curves import Curve
+from tandemd.core.memory.ceilings import Ceiling
 from tandemd.core.model import Cancel, JobClass, JobSpec, Mix, SmSet, Usage
 from tandemd.core.planner.plans import Scene, Valued
 from tandemd.core.space.scaling import Curve as ScalingCurve
@@ -230,6 +231,15 @@ class PolicyChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingSet:
+    """What all jobs of a user may hold of each GPU's memory is something else from now on."""
+
+    now_ns: int
+    uid: int
+    ceiling: Ceiling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
     """Time passed: a `WakeAt` was reached, or a round went by without news."""
 
@@ -310,6 +320,7 @@ Event = (
     | JobCancelled
     | PolicyChanged
     | PlanFound
+    | CeilingSet
     | SubstrateFailed
     | MpsClientsListed
     | Ticked

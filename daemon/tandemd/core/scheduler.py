@@ -23,6 +23,7 @@ from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
     AnnounceJob,
+    CeilingSet,
     ChargeGroup,
     CloseGates,
     CurveRecorded,
@@ -66,7 +67,7 @@ from tandemd.core.memory.audit import take_audit
 from tandemd.core.memory.checkpoints import Checkpoints
 from tandemd.core.memory.line_places import MemoryPlaces
 from tandemd.core.memory.memories import equal_parts, sharing
-from tandemd.core.memory.minima import Minima, gpus_of, objection
+from tandemd.core.memory.minima import Minima, first_objection, gpus_of
 from tandemd.core.memory.refusals import refusals_since
 from tandemd.core.memory.residency import Residency
 from tandemd.core.model import (
@@ -195,7 +196,7 @@ class Scheduler:
                 | JobCancelled()
             ):
                 self._change_job(event, actions)
-            case PolicyChanged() | PlanFound():
+            case PolicyChanged() | PlanFound() | CeilingSet():
                 self._change_rules(event)
             case _:
                 assert_never(event)
@@ -363,7 +364,7 @@ class Scheduler:
         )
 
     def objection_to(
-        self, spec: JobSpec, job: Job | None = None, gpus: frozenset[int] = frozenset()
+        self, spec: JobSpec, uid: int, job: Job | None = None, gpus: frozenset[int] = frozenset()
     ) -> str | None:
         """Why the minimum of a new job, or another one of a living job, cannot be promised.
 
@@ -382,9 +383,9 @@ class Scheduler:
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
             if told:
                 return told
-        room = self._minima.left(capacity_bytes, job)
         bound = (gpus_of(job) if job else gpus) or gpus
-        return objection(spec, room, bound, name=self.options.name_of)
+        rooms = self._minima.left(capacity_bytes, self.memory.line.ceilings, uid, job)
+        return first_objection(spec, rooms, bound, name=self.options.name_of)
 
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:
         """Why a new job would have to stand in line on each of `gpus`; None: it would not.
@@ -408,6 +409,10 @@ class Scheduler:
                 if job.is_minimum_kept and sharing(gpus_of(job), [gpu])
             ]
             assert sum(job.spec.memory_min_bytes for job in kept) <= size_bytes, "broken promises"
+            for uid in {job.uid for job in kept}:
+                most_bytes = self.memory.line.ceilings.on(uid, [gpu]).get(gpu, size_bytes)
+                own_bytes = sum(job.spec.memory_min_bytes for job in kept if job.uid == uid)
+                assert own_bytes <= most_bytes, "promised more than the user may have"
         for group in self.groups.values():
             gates = {self._gates[process_id] for process_id in group.processes}
             assert len(gates) <= 1, f"group {group.title} is split"
@@ -551,9 +556,15 @@ class Scheduler:
         splits = [self.options.splits[gpu] for gpu in gpus_of(job) & self.options.splits.keys()]
         job.groups_wanted = max((groups_asked(job.spec, split) for split in splits), default=0)
 
-    def _change_rules(self, event: PolicyChanged | PlanFound) -> None:
+    def _change_rules(self, event: PolicyChanged | PlanFound | CeilingSet) -> None:
         if isinstance(event, PlanFound):
             self._structure_changed |= self.divisions.take(event, self.islands)
+            return
+        if isinstance(event, CeilingSet):
+            self.memory.line.ceilings.set(event.uid, event.ceiling)
+            self.memory.note_change()
+            self._keep_minima(event.now_ns)
+            self._structure_changed = True
             return
         policy = policy_named(event.policy)
         if policy is not self.policy:  # what somebody got by other rules is not his debt by these
@@ -650,7 +661,8 @@ class Scheduler:
         """Jobs came to a GPU, or went: first come, first promised."""
         capacity_bytes = self.memory.line.capacity_bytes
         self.residency.note_all()
-        for job, why_not in self._minima.keep(capacity_bytes, self.options.name_of):
+        ceilings = self.memory.line.ceilings
+        for job, why_not in self._minima.keep(capacity_bytes, ceilings, self.options.name_of):
             job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
 
     def _let_lapse(self, now_ns: int) -> None:
@@ -746,8 +758,9 @@ class Scheduler:
             charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
             key = job.group_key
             served_ns[key] = served_ns.get(key, 0) + max(0, charge_ns)
-            if old.device_bytes != usage.device_bytes and len(job.processes) > 1:
-                self._structure_changed = True  # its siblings' leases depend on it
+            has_siblings = len(job.processes) > 1 or self.memory.line.ceilings.binds(job.uid)
+            if old.device_bytes != usage.device_bytes and has_siblings:
+                self._structure_changed = True  # what is left to them depends on it
         for key, charge_ns in served_ns.items():
             self._charge(self.groups[key], charge_ns, event.now_ns)
         for job in jobs.values():
@@ -769,7 +782,8 @@ class Scheduler:
         elif not process.away_since_ns:
             process.away_since_ns = now_ns
         if process.usage.refused_by != old.refused_by:
-            for line in refusals_since(old, process, job, self.groups[job.group_key]):
+            group, ceilings = self.groups[job.group_key], self.memory.line.ceilings
+            for line in refusals_since(old, process, job, group, ceilings):
                 job.tell(now_ns, line)
 
     def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
@@ -1087,8 +1101,10 @@ class Scheduler:
                 yield KeepTrials(gpu=min(gpus), trials=learnt)
 
     def _tell_settings(self, actions: list[Action]) -> None:
+        ceilings = self.memory.line.ceilings
+        ceilings.look()
         for members in self.rings.values():
-            views = Views(members, policy=self.policy, options=self.options)
+            views = Views(members, policy=self.policy, options=self.options, ceilings=ceilings)
             for group in members:
                 for process_id, settings in settings_for(group, views, options=self.options):
                     old = self._told.get(process_id)

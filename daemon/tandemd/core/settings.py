@@ -1,5 +1,7 @@
 """What each process is told besides gate and honour: a pure function of the jobs on its island.
 
+But of memory it is also told what the jobs of its user leave it, wherever these are.
+
 Settings change when the set of jobs changes or what is expected of them, not when work comes and
 goes, so they are computed whole and compared with what was told last.
 """
@@ -18,6 +20,7 @@ from tandemd.core.events import (
     SetPresence,
     SetWindow,
 )
+from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.model import NO_LIMIT, Group, JobClass, Options, Process
 from tandemd.core.policy import Policy
 from tandemd.core.turns.forecast import NARROW, narrowed_by
@@ -61,8 +64,10 @@ class Views:
     at the own group.
     """
 
-    def __init__(self, island: list[Group], *, policy: Policy, options: Options) -> None:
-        self.shared = len(island) > 1
+    def __init__(
+        self, island: list[Group], *, policy: Policy, options: Options, ceilings: Ceilings
+    ) -> None:
+        self.shared, self.ceilings = len(island) > 1, ceilings
         self._policy = policy
         self._options = options
         self._by_class: dict[JobClass, list[Group]] = {}
@@ -113,19 +118,20 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
                 job_class=job_class,
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpus),
-                memory_limit_bytes=_memory_limit(process, group),
+                memory_limit_bytes=_memory_limit(process, group, views.ceilings),
                 memory_wait_ns=group.jobs[process.job_id].patience_ns,
                 linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),
         )
 
 
-def _memory_limit(process: Process, group: Group) -> int:
-    """What the others leave it of the limits of its job and its group, for each GPU by itself."""
+def _memory_limit(process: Process, group: Group, ceilings: Ceilings) -> int:
+    """What others leave it of the limits of its job, group and user, for each GPU by itself."""
     job = group.jobs[process.job_id]
     return min(
         _left_bytes(process, job.spec.memory_bytes, job.processes),
         _left_bytes(process, group.memory_limit_bytes, group.processes),
+        ceilings.left_bytes(process, job.uid),
     )
 
 

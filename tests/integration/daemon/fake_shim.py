@@ -39,9 +39,9 @@ def packet(kind, body=b"", *, version=1):
     return HEADER.pack(MAGIC, version, kind, HEADER.size + len(body), 0) + body
 
 
-def request(*, job_class=NORMAL, swappable=0, name="", group=""):
+def request(*, job_class=NORMAL, memory=0, swappable=0, name="", group=""):
     asked = swappable << 8  # little-endian: the byte behind memory_percent
-    return REQUEST.pack(job_class, 0, 0, 0, 0, 0, asked, name.encode(), group.encode())
+    return REQUEST.pack(job_class, 0, memory, 0, 0, 0, asked, name.encode(), group.encode())
 
 
 def hello(*, job_id=0, layouts=(1, 1), version=1, devices=(), clock=MONOTONIC, **asked):

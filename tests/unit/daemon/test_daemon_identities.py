@@ -11,7 +11,7 @@ import pytest
 
 from tandem import _native
 from tandemd import identities as module
-from tandemd.config.limits import Limits
+from tandemd.config.limits import Limit, Limits
 from tandemd.core.events import JobExited, ProcessAttached
 from tandemd.core.model import JobClass, JobSpec
 from tandemd.core.scheduler import Scheduler
@@ -156,7 +156,7 @@ def test_a_database_that_cannot_be_asked_is_asked_again():
 
 
 def test_whom_nobody_asked_about_has_the_least():
-    limits = Limits(identities=Identities(), default=JobClass.LATENCY)
+    limits = Limits(identities=Identities(), default=Limit(job_class=JobClass.LATENCY))
 
     assert (limits.ceiling(7), limits.is_admin(7)) == (JobClass.BATCH, False)
     assert (limits.ceiling(0), limits.is_admin(0)) == (JobClass.LATENCY, True)

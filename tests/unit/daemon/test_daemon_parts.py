@@ -6,8 +6,9 @@ import pytest
 
 from tandem.errors import UsageError
 from tandemd.config.config import Config, load
-from tandemd.config.limits import Limits
+from tandemd.config.limits import Limit, Limits
 from tandemd.config.watchdog import keys_of
+from tandemd.core.memory.ceilings import NONE
 from tandemd.core.model import JobClass, Options
 from tandemd.core.watchdog.rule import RULES
 from tandemd.core.watchdog.rules.launch_bound import LaunchBound
@@ -47,14 +48,71 @@ def test_root_and_the_daemons_own_uid_have_no_ceiling():
 
 
 def test_the_most_generous_limit_that_names_somebody_holds():
-    some = limits(users={"ann": BATCH}, groups={"serving": LATENCY}, default=NORMAL)
+    some = limits(
+        users={"ann": Limit(job_class=BATCH)}, groups={"serving": Limit(job_class=LATENCY)}
+    )
 
     assert some.ceiling(7) is LATENCY
     assert some.ceiling(8) is NORMAL
 
 
 def test_a_user_can_be_named_by_number_and_be_given_less_than_others():
-    assert limits(users={"8": BATCH}).ceiling(8) is BATCH
+    assert limits(users={"8": Limit(job_class=BATCH)}).ceiling(8) is BATCH
+
+
+def of_config(tmp_path, text):
+    """The limits of ann (7, of serving and staff) and bob (8, of staff), as a file says them."""
+    (tmp_path / "config.toml").write_text(text)
+    known = limits().identities
+    return load(tmp_path / "config.toml").limits_for(0, known)
+
+
+def test_of_memory_the_most_generous_that_names_somebody_holds_on_each_gpu(tmp_path):
+    some = of_config(
+        tmp_path,
+        """
+[limits.default]
+max_memory = "10%"
+[limits.user.ann]
+max_class = "batch"
+[limits.group.serving]
+max_memory = "40%"
+[limits.group.staff]
+max_class = "latency"
+max_memory = "20GiB"
+[limits.user.9]
+max_memory = "none"
+""",
+    )
+    ann, bob, stranger, root = (some.memory_ceiling(uid) for uid in (7, 8, 9, 0))
+
+    assert [ann.of(gib << 30) >> 30 for gib in (40, 80)] == [20, 32]
+    assert ann.key == "limits.group.serving.max_memory, limits.group.staff.max_memory"
+    assert [bob.of(gib << 30) >> 30 for gib in (40, 80)] == [20, 20]
+    assert bob.key == "limits.group.staff.max_memory"
+    assert (stranger.percent, stranger.key) == (10, "limits.default.max_memory")  # nobody met 9
+    assert root == NONE
+    some.meet(9)
+    assert some.memory_ceiling(9) == NONE
+    assert (some.ceiling(7), some.ceiling(8), some.ceiling(9)) == (LATENCY, LATENCY, NORMAL)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('"half"', "max_memory 'half' is not a number with a unit"),
+        ('"0"', "max_memory '0' would leave no memory; for no limit say"),
+        ('"20"', "max_memory '20'"),
+        ('"120%"', "max_memory '120%'"),
+        ("50", "valid string"),
+    ],
+)
+def test_a_limit_of_memory_that_means_nothing_is_refused(tmp_path, said, told):
+    key = "limits.group.staff.max_memory"
+    with pytest.raises(UsageError, match=f"{key}: ") as refused:
+        of_config(tmp_path, f"[limits.group.staff]\nmax_memory = {said}\n")
+
+    assert told in str(refused.value)
 
 
 def test_admins_are_looked_up_by_group():

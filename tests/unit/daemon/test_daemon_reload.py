@@ -52,7 +52,7 @@ def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
     daemon._loop = SimpleNamespace(
         clock=SimpleNamespace(now_ns=lambda: 1),
         post=errands.append,
-        scheduler=SimpleNamespace(change_options=change_options),
+        scheduler=SimpleNamespace(change_options=change_options, jobs={}),
         watchdog=SimpleNamespace(change=lambda _: None),
     )
     return daemon

@@ -49,7 +49,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     lines = [
         *([summary] if ending else []),
         *_facts(scheduler, job, group, found, now_ns),
-        *memory_facts(job, scheduler.options, scheduler.memory.line.capacity_bytes),
+        *memory_facts(scheduler, job),
     ]
     lines += request_lines(job, now_ns)
     lines += plan_lines(scheduler, job, now_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from tandemd.core.memory.checkpoints import RETRY_NS, Move
 from tandemd.core.memory.line import Waiter
@@ -34,7 +34,9 @@ def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
     if waiter.is_leased and waiter.wait.is_quota:
         what = f"waits for {size} beyond the {size_of(waiter.process.lease_bytes)} lent to it"
     elif waiter.wait.is_quota:
-        what = f"waits for {size} of its own limit of {size_of(waiter.job.spec.memory_bytes)}"
+        limit = size_of(waiter.limit_bytes)
+        whose = f"the {limit} that all jobs of its user may have"
+        what = f"waits for {size} of {whose if waiter.is_of_user else f'its own limit of {limit}'}"
     else:
         what = f"waits for {size} of device memory"
     group = scheduler.group_of(waiter.job)
@@ -49,8 +51,9 @@ def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
     return f"{what}, {ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
 
 
-def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) -> list[str]:
-    """The limit and what is used of it, what may be moved, and what happens when it is short."""
+def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
+    """The limits and what is used of them, what may be moved, what happens when it is short."""
+    options, capacity_bytes = scheduler.options, scheduler.memory.line.capacity_bytes
     spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
     lines = []
     if job.paused and used_bytes and not (spec.swappable or spec.checkpoint):
@@ -62,6 +65,7 @@ def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) 
         )
         limit = f"holds {size_of(most_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
         lines.append(limit)
+    lines += _of_user(scheduler, job)
     if why := no_limit(spec, gpus_of(job), capacity_bytes):
         lines.append(f"its limit of memory limits nothing: {why}")
     if spec.memory_min_bytes:
@@ -73,6 +77,18 @@ def memory_facts(job: Job, options: Options, capacity_bytes: Mapping[int, int]) 
     if spec.checkpoint:
         lines.append("is saved to the host as a whole while it is paused (--checkpoint)")
     return [*lines, *_swap_facts(job, options), *refusals(job)]
+
+
+def _of_user(scheduler: Scheduler, job: Job) -> Iterator[str]:
+    """What all jobs of its user may hold where it is, and do."""
+    ceilings = scheduler.memory.line.ceilings
+    for gpu, most_bytes in sorted(ceilings.on(job.uid, gpus_of(job)).items()):
+        held_bytes = ceilings.held_bytes(job.uid, gpu)
+        over = ": they keep what they have and get no more" if held_bytes > most_bytes else ""
+        yield (
+            f"all jobs of its user hold {size_of(held_bytes)} of the {size_of(most_bytes)} that "
+            f"they may on gpu {scheduler.options.name_of(gpu)} ({ceilings.of(job.uid).key}){over}"
+        )
 
 
 def _swap_facts(job: Job, options: Options) -> list[str]:

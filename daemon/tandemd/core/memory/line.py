@@ -2,7 +2,8 @@
 
 Rules
 1. One line, by arrival. A request is behind an earlier one if both are for memory of the same GPU,
-   or, where the earlier one waits for its job's quota, if both are of that job.
+   or, where the earlier one waits for its job's quota, if both are of that job; where it waits for
+   what all jobs of its user may have, if both are of that user.
 2. Who is first may try, again and again, until the memory is there. Who is behind may not, so that
    small requests do not starve a big one; except where all those ahead wait for memory of jobs
    that wait themselves: then jobs that hold some may.
@@ -21,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.memory.memories import has_own_memory, memory_of
-from tandemd.core.model import Group, Job, MemoryWait, Options, Process, Usage
+from tandemd.core.model import NO_LIMIT, Group, Job, MemoryWait, Options, Process, Usage
 
 DEADLINE_SLACK_NS = 2_000_000_000  # for a request to leave by itself
 
@@ -39,6 +41,9 @@ class Waiter:
     quiet_since_ns: int  # since when the process does nothing else either
     is_refused: bool = False
     # Of the newest look at the line.
+    limit_bytes: int = NO_LIMIT  # that is in its way if one is: of its job, or of all of its user
+    is_of_user: bool = False
+    sharers: Mapping[int, Process] = field(default_factory=dict)  # whose memory counts against it
     ahead: list[Waiter] = field(default_factory=list)  # first come first
     may_try: bool = False
     is_blocked: bool = False  # until jobs that wait give memory back, or have been served
@@ -46,7 +51,7 @@ class Waiter:
     def is_in_the_way_of(self, process: Process) -> bool:
         """Whether a later request of the process is behind this one."""
         if self.wait.is_quota:
-            return self.job.job_id == process.job_id
+            return process.process_id in self.sharers
         return bool(self.process.memories & process.memories)
 
     def is_stuck(self, now_ns: int, options: Options) -> bool:
@@ -62,7 +67,7 @@ class Waiter:
     @property
     def is_leased(self) -> bool:
         """Its limit is what others leave it for now (shifts.py), and they can give it more."""
-        return self.process.lease_bytes < self.job.spec.memory_bytes
+        return self.process.lease_bytes < self.job.spec.memory_bytes and not self.is_of_user
 
     @property
     def deadline_ns(self) -> int:
@@ -75,6 +80,7 @@ class MemoryLine:
 
     def __init__(self, processes: Mapping[int, Process], jobs: Mapping[int, Job]) -> None:
         self.capacity_bytes: dict[int, int] = {}  # by GPU; one that is missing is not known
+        self.ceilings = Ceilings(jobs, lambda: self.capacity_bytes)
         self.waiters: dict[int, Waiter] = {}  # by process; refused ones until they have left
         self.refusals = 0  # so far
         self._processes = processes
@@ -124,7 +130,7 @@ class MemoryLine:
 
     def _add(self, process: Process, wait: MemoryWait, now_ns: int) -> None:
         self._arrivals += 1
-        self.waiters[process.process_id] = Waiter(
+        waiter = self.waiters[process.process_id] = Waiter(
             process=process,
             job=self._jobs[process.job_id],
             wait=wait,
@@ -132,6 +138,22 @@ class MemoryLine:
             since_ns=now_ns,
             quiet_since_ns=now_ns,
         )
+        self._find_limit(waiter)
+
+    def _find_limit(self, waiter: Waiter) -> None:
+        """Which one is in its way: the one of which less is left."""
+        job, process = waiter.job, waiter.process
+        waiter.limit_bytes, waiter.sharers = job.spec.memory_bytes, job.processes
+        waiter.is_of_user = False
+        if not self.ceilings.binds(job.uid):
+            return
+        siblings = (p for p in job.processes.values() if p.gpus & process.gpus)
+        left_bytes = waiter.limit_bytes - sum(p.usage.device_bytes for p in siblings)
+        for gpu, most_bytes in self.ceilings.on(job.uid, process.gpus).items():
+            gpu_left_bytes = most_bytes - self.ceilings.held_bytes(job.uid, gpu)
+            if gpu_left_bytes < left_bytes:
+                left_bytes, waiter.limit_bytes = gpu_left_bytes, most_bytes
+                waiter.sharers, waiter.is_of_user = self.ceilings.processes(job.uid), True
 
     @property
     def standing(self) -> list[Waiter]:
@@ -149,6 +171,7 @@ class MemoryLine:
     def look(self, now_ns: int) -> list[Waiter]:
         """Refuse what can never be; find out who of the others, which are returned, may try."""
         for waiter in self.standing:
+            self._find_limit(waiter)
             if self._is_impossible(waiter) or now_ns >= waiter.deadline_ns:
                 self.refuse(waiter)
         standing = self.standing
@@ -182,17 +205,21 @@ class MemoryLine:
             # Nobody asked it to wait, but for what others can move.
             is_helped = spec.patience_ns and waiter.process.process_id in self._helped
             return waiter.wait.is_quota or not is_helped
-        known = [self.capacity_bytes.get(gpu, 0) for gpu in waiter.process.gpus]
+        gpus = waiter.process.gpus
+        known = [self.capacity_bytes.get(gpu, 0) for gpu in gpus]
         most_bytes = min(spec.memory_bytes, max(known)) if all(known) else spec.memory_bytes
+        ceilings = self.ceilings.on(waiter.job.uid, gpus)
+        if ceilings.keys() == gpus:
+            most_bytes = min(most_bytes, max(ceilings.values()))
         return waiter.wait.size_bytes > most_bytes
 
     def _needs_others(self, waiter: Waiter, standing: list[Waiter]) -> bool:
         """Whether all memory of those who do not wait would not be enough."""
         size_bytes = waiter.wait.size_bytes
         if waiter.wait.is_quota:
-            same = [w.process for w in standing if w.job is waiter.job]
+            same = [w.process for w in standing if w.process.process_id in waiter.sharers]
             kept_bytes = sum(process.usage.device_bytes for process in same)
-            return waiter.job.spec.memory_bytes - kept_bytes < size_bytes
+            return waiter.limit_bytes - kept_bytes < size_bytes
         return all(
             self.capacity_bytes.get(gpu, 0) - _kept_bytes(standing, gpu) < size_bytes
             for gpu in waiter.process.gpus
@@ -220,7 +247,7 @@ class MemoryLine:
         """Whose going on would help: those ahead, and those who have what it needs."""
         yield from (other.process for other in waiter.ahead)
         if waiter.wait.is_quota and not waiter.is_leased:
-            yield from (p for p in waiter.job.processes.values() if p.usage.device_bytes)
+            yield from (p for p in waiter.sharers.values() if p.usage.device_bytes)
             return
         memories = waiter.process.memories
         yield from (p for p in self._processes.values() if p.memories & memories and held_bytes(p))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.memory.memories import memory_of
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
 from tandemd.core.words import size_of, sizes_apart
@@ -58,10 +59,13 @@ def _sizes(gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> list[int]
 
 
 class Room:
-    """What promises leave of each GPU whose size is known."""
+    """What promises leave of each GPU whose size is known, or of what a user may have there."""
 
-    def __init__(self, capacity_bytes: Mapping[int, int], promised: Iterable[Job] = ()) -> None:
-        self.capacity_bytes = capacity_bytes
+    def __init__(
+        self, capacity_bytes: Mapping[int, int], promised: Iterable[Job] = (), key: str = ""
+    ) -> None:
+        """`key`: of the configuration that says what he may have."""
+        self.capacity_bytes, self.key = capacity_bytes, key
         self._left = {memory_of(gpu): size_bytes for gpu, size_bytes in capacity_bytes.items()}
         for job in promised:
             self.take(job)
@@ -112,11 +116,22 @@ def objection(
         return None
     promised = capacity_bytes[gpu] - left
     later = ", or try again later" if minimum <= capacity_bytes[gpu] else ""
+    most = size_of(capacity_bytes[gpu])
+    whole = f"gpu {name(gpu)} has {most}"
+    if room.key:
+        whole = f"its user may have {most} of gpu {name(gpu)} ({room.key})"
     return (
-        f"its minimum of {size_of(minimum)} does not fit: gpu {name(gpu)} has "
-        f"{size_of(capacity_bytes[gpu])}, {size_of(promised)} of it promised to others; "
-        f"lower the minimum{later}"
+        f"its minimum of {size_of(minimum)} does not fit: {whole}, {size_of(promised)} of it "
+        f"promised to others{' of his jobs' if room.key else ''}; lower the minimum{later}"
     )
+
+
+def first_objection(
+    spec: JobSpec, rooms: Iterable[Room], gpus: frozenset[int], *, name: Callable[[int], str]
+) -> str | None:
+    """As `objection`, of the first of these that has not the room."""
+    told = (objection(spec, room, gpus, name=name) for room in rooms)
+    return next(filter(None, told), None)
 
 
 class Minima:
@@ -153,20 +168,30 @@ class Minima:
             self.forget(job)
         return gone
 
-    def left(self, capacity_bytes: Mapping[int, int], but: Job | None) -> Room:
-        """By the promises to all of them but one."""
-        jobs = (job for job in self._jobs.values() if job is not but and job.is_minimum_kept)
-        return Room(capacity_bytes, jobs)
+    def left(
+        self, capacity_bytes: Mapping[int, int], ceilings: Ceilings, uid: int, but: Job | None
+    ) -> list[Room]:
+        """By the promises to all of them but one: of the GPUs, and of what the user may have."""
+        kept = [job for job in self._jobs.values() if job is not but and job.is_minimum_kept]
+        rooms = [Room(capacity_bytes, kept)]
+        if ceilings.binds(uid):
+            own = (job for job in kept if job.uid == uid)
+            rooms.append(Room(ceilings.on(uid), own, ceilings.of(uid).key))
+        return rooms
 
     def keep(
-        self, capacity_bytes: Mapping[int, int], name: Callable[[int], str]
+        self, capacity_bytes: Mapping[int, int], ceilings: Ceilings, name: Callable[[int], str]
     ) -> Iterator[tuple[Job, str]]:
         """First come, first promised; yields whose promise was broken, and why."""
-        room = Room(capacity_bytes)
+        room, own = Room(capacity_bytes), dict[int, Room]()
         for job in self._jobs.values():
-            why_not = objection(job.spec, room, gpus_of(job), name=name)
+            uid, rooms = job.uid, [room]
+            if ceilings.binds(uid):
+                rooms.append(own.setdefault(uid, Room(ceilings.on(uid), (), ceilings.of(uid).key)))
+            why_not = first_objection(job.spec, rooms, gpus_of(job), name=name)
             was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
             if why_not is None:
-                room.take(job)
+                for one in rooms:
+                    one.take(job)
             elif was_kept:
                 yield job, why_not

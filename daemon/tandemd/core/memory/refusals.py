@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.model import NO_LIMIT, Group, Job, Process, Refusal, Usage
 from tandemd.core.words import size_of
 
@@ -14,12 +15,17 @@ BY = {
 }
 
 
-def refusals_since(before: Usage, process: Process, job: Job, group: Group) -> Iterator[str]:
+def refusals_since(
+    before: Usage, process: Process, job: Job, group: Group, ceilings: Ceilings
+) -> Iterator[str]:
     """What is new of a process's refusals, for the story: the same words for the same cause."""
     counts = zip(Refusal, before.refused_by, process.usage.refused_by, strict=True)
     for by, count_before, count in counts:
         if count > count_before:
-            yield f"told out of memory {BY[by]}{_limit(by, process, job, group)}"
+            if by is Refusal.QUOTA:
+                yield f"told out of memory by {_limit(process, job, group, ceilings)}"
+            else:
+                yield f"told out of memory {BY[by]}"
 
 
 def refusals(job: Job) -> list[str]:
@@ -30,7 +36,10 @@ def refusals(job: Job) -> list[str]:
     return [f"was told out of memory {times}: {', '.join(by)}"] if total else []
 
 
-def _limit(by: Refusal, process: Process, job: Job, group: Group) -> str:
-    limits = (job.spec.memory_bytes, group.memory_limit_bytes, process.lease_bytes)
-    least = min(limits)
-    return f" of {size_of(least)}" if by is Refusal.QUOTA and least < NO_LIMIT else ""
+def _limit(process: Process, job: Job, group: Group, ceilings: Ceilings) -> str:
+    least = min(job.spec.memory_bytes, group.memory_limit_bytes, process.lease_bytes)
+    held_bytes = sum(sibling.usage.device_bytes for sibling in job.processes.values())
+    for gpu, most in ceilings.on(job.uid, process.gpus).items():
+        if most - ceilings.held_bytes(job.uid, gpu) < least - held_bytes:
+            return f"the limit of {size_of(most)} of all jobs of its user"
+    return f"its limit of {size_of(least)}" if least < NO_LIMIT else "its limit"

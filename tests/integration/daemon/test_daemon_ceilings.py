@@ -1,0 +1,85 @@
+"""What all jobs of a user may have of a GPU's memory, from the file to who asks for more."""
+
+import os
+import signal
+
+import grpc
+import pytest
+from fake_shim import register
+from running_daemon import until
+
+from tandem._wire import tandem_pb2 as pb
+
+NOBODY = 65534
+MIB = 1 << 20
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
+
+
+@pytest.fixture
+def limited(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text('[limits.default]\nmax_memory = "100MiB"\n')
+    return daemon.start("--config", str(config))
+
+
+def registered(daemon, **asked):
+    """The connection of a launcher of another user, which the job lives as long as; the answer."""
+    os.seteuid(NOBODY)
+    try:
+        launcher = daemon.connect()
+        launcher.socket.send(register(**asked))
+    finally:
+        os.seteuid(0)
+    return launcher, launcher.receive()[1]
+
+
+def job(rpc, name):
+    return rpc.call(rpc.job_service.GetJob, pb.JobName(name=name))
+
+
+def set_memory(rpc, name, size_bytes):
+    request = pb.UpdateJobRequest(job=pb.Job(name=name, spec=pb.JobSpec()))
+    request.job.spec.memory_quota_bytes = size_bytes
+    request.update_mask.paths.append("memory_quota_bytes")
+    return rpc.call(rpc.job_service.UpdateJob, request).spec.memory_quota_bytes
+
+
+def test_who_asks_for_more_gets_as_much_as_there_is_and_is_told(limited):
+    with limited.rpc() as rpc:
+        _more, answer = registered(limited, memory=300 * MIB, name="more")
+        _less, quiet = registered(limited, memory=50 * MIB, name="less")
+
+        assert [job(rpc, name).spec.memory_quota_bytes for name in ("more", "less")] == [
+            100 * MIB,
+            50 * MIB,
+        ]
+    told = b"asked for 300 MiB of memory; all jobs of its user may have 100 MiB (limits.default."
+    assert (told in answer, b"all jobs" in quiet) == (True, False)
+
+
+def test_nobody_sets_more_until_the_file_says_so(limited):
+    with limited.rpc() as rpc:
+        _launcher, _ = registered(limited, memory=50 * MIB, name="job")
+        assert set_memory(rpc, "job", 90 * MIB) == 90 * MIB
+        with pytest.raises(grpc.RpcError) as refused:
+            set_memory(rpc, "job", 101 * MIB)
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert refused.value.details() == (
+            "101 MiB is more than the 100 MiB of a gpu that all jobs of uid 65534 may have "
+            "(limits.default.max_memory); ask an admin to raise that"
+        )
+
+        (limited.base / "config.toml").write_text('[limits.default]\nmax_memory = "200MiB"\n')
+        limited.process.send_signal(signal.SIGHUP)
+        until(lambda: "configuration read again" in limited.log.read_text(), what="the other file")
+
+        assert set_memory(rpc, "job", 101 * MIB) == 101 * MIB
+
+
+def test_root_has_none(limited):
+    with limited.rpc() as rpc:
+        launcher = limited.connect()
+        launcher.socket.send(register(memory=300 * MIB, name="job"))
+        launcher.receive()
+
+        assert job(rpc, "job").spec.memory_quota_bytes == 300 * MIB

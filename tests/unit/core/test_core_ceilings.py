@@ -1,0 +1,211 @@
+"""What all jobs of a user may hold together: who is told what is left, and how it reads."""
+
+from dataclasses import replace
+
+import pytest
+from talk import MS, Talk
+
+from tandemd.core.events import CeilingSet, SetMemoryLimit
+from tandemd.core.explain.explain import explain
+from tandemd.core.memory.ceilings import NONE, Ceiling
+from tandemd.core.model import NO_LIMIT, JobSpec, MemoryWait
+
+GIB = 1 << 30
+ANN, BOB = 1001, 1002
+KEY = "limits.user.ann.max_memory"
+HALF = Ceiling(percent=50, key=KEY)  # 40 GiB
+
+
+class Users(Talk):
+    """Keeps what each process was told last of its limit, in GiB."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.core.memory.line.capacity_bytes = {0: 80 * GIB, 1: 80 * GIB}
+        self.limits = {}
+
+    def say(self, event):
+        for action in super().say(event):
+            if isinstance(action, SetMemoryLimit):
+                self.limits[action.process_id] = action.limit_bytes
+        return self.actions
+
+    def give(self, uid, ceiling):
+        return self.say(CeilingSet(now_ns=self.now_ns, uid=uid, ceiling=ceiling))
+
+    def holds(self, process_id, gib):
+        self.sample(process_id, device_bytes=int(gib * GIB))
+
+    def lefts(self, *process_ids):
+        return [
+            None if self.limits[number] == NO_LIMIT else self.limits[number] / GIB
+            for number in process_ids
+        ]
+
+    def explains(self, job_id):
+        told = explain(self.core, self.core.jobs[job_id], self.now_ns)
+        return "\n".join((told.summary, *told.lines))
+
+    def told(self, job_id):
+        return [line for _, line in self.core.jobs[job_id].story]
+
+
+@pytest.fixture
+def users():
+    users = Users()
+    users.give(ANN, HALF)
+    return users
+
+
+def test_what_one_job_holds_is_not_left_to_the_others_of_its_user(users):
+    users.attach(1, uid=ANN)
+    users.attach(2, uid=ANN, group="another")
+    users.attach(3, uid=BOB)
+    assert users.lefts(1, 2, 3) == [40, 40, None]
+
+    users.holds(1, 30)
+    users.holds(3, 10)
+    assert users.lefts(1, 2, 3) == [40, 10, None]
+
+    users.holds(2, 8)
+    assert users.lefts(1, 2) == [32, 10]
+    users.leave(1)
+    assert users.lefts(2) == [40]
+
+
+def test_it_is_one_of_each_gpu_by_itself(users):
+    users.attach(1, uid=ANN, gpu=0)
+    users.attach(2, uid=ANN, gpu=1)
+    users.holds(1, 30)
+
+    assert users.lefts(1, 2) == [40, 40]
+
+
+def test_the_least_of_all_limits_holds(users):
+    users.attach(1, uid=ANN, memory_bytes=20 * GIB)
+    users.attach(2, uid=ANN, memory_bytes=20 * GIB)
+    assert users.lefts(1, 2) == [20, 20]
+
+    users.holds(1, 25)  # as a job may that was let have more before
+
+    assert users.lefts(1, 2) == [20, 15]
+
+
+def test_another_one_holds_for_what_runs_and_nothing_is_taken(users):
+    users.attach(1, uid=ANN)
+    users.attach(2, uid=ANN)
+    users.holds(1, 30)
+
+    users.give(ANN, replace(HALF, percent=0, size_bytes=10 * GIB))
+    assert users.lefts(1, 2) == [10, 0]
+    assert (
+        f"all jobs of its user hold 30 GiB of the 10 GiB that they may on gpu 0 ({KEY}): they keep"
+    ) in users.explains(2)
+
+    users.give(ANN, NONE)
+    assert users.lefts(1, 2) == [None, None]
+    assert "all jobs of its user" not in users.explains(2)
+
+
+def test_of_a_gpu_whose_size_is_not_known_there_is_no_share(users):
+    users.core.memory.line.capacity_bytes = {}
+    users.attach(1, uid=ANN)
+    assert users.lefts(1) == [None]
+
+    users.give(ANN, Ceiling(size_bytes=GIB, key=KEY))
+    assert users.lefts(1) == [1]
+
+
+def test_no_more_is_promised_to_a_user_than_he_may_have(users):
+    users.register(1, uid=ANN, memory_min_bytes=30 * GIB, meant_gpus=[0])
+    users.attach(1, uid=ANN, memory_min_bytes=30 * GIB)
+
+    def objection(gib, uid):
+        spec = JobSpec(memory_min_bytes=gib * GIB)
+        return users.core.objection_to(spec, uid, gpus=frozenset({0}))
+
+    assert objection(10, ANN) is None
+    why = objection(11, ANN)
+    assert f"its user may have 40 GiB of gpu 0 ({KEY}), 30 GiB of it promised to others of" in why
+    assert "or try again later" in why
+    assert "try again" not in objection(41, ANN)
+    assert objection(50, BOB) is None
+    assert "gpu 0 has 80 GiB" in objection(51, BOB)
+
+
+def test_with_less_than_was_promised_who_came_last_is_told(users):
+    users.attach(1, uid=ANN, memory_min_bytes=20 * GIB)
+    users.attach(2, uid=ANN, memory_min_bytes=20 * GIB)
+    jobs = [users.core.jobs[number] for number in (1, 2)]
+    assert all(job.is_minimum_kept for job in jobs)
+
+    users.give(ANN, replace(HALF, percent=30))
+
+    assert [job.is_minimum_kept for job in jobs] == [True, False]
+    assert f"its user may have 24 GiB of gpu 0 ({KEY})" in users.told(2)[-1]
+
+
+def test_who_waits_for_it_holds_up_the_jobs_of_that_user_alone(users):
+    for number, uid in ((1, ANN), (2, ANN), (3, BOB)):
+        users.attach(number, uid=uid, wait_memory_ns=10**12)
+    users.holds(1, 35)
+    users.sample(2, memory_wait=wait(10))
+    mates, others = users.core.jobs[1], users.core.jobs[3]
+    waiter = users.core.memory.line.waiters[2]
+
+    assert waiter.is_in_the_way_of(next(iter(mates.processes.values())))
+    assert not waiter.is_in_the_way_of(next(iter(others.processes.values())))
+    assert "waits for 10 GiB of the 40 GiB that all jobs of its user may have, 1st in line" in (
+        users.explains(2)
+    )
+
+
+def test_who_asks_for_more_than_the_user_may_ever_have_does_not_wait(users):
+    users.attach(1, uid=ANN, wait_memory_ns=10**12)
+    users.sample(1, memory_wait=wait(41))
+
+    assert users.core.memory.line.waiters[1].is_refused
+
+
+def test_who_is_refused_by_it_is_told_so(users):
+    users.attach(1, uid=ANN)
+    users.attach(2, uid=ANN, memory_bytes=20 * GIB)
+    users.holds(1, 35)
+    users.now_ns += MS
+
+    users.sample(2, refused_by=(1, 0, 0))
+    users.sample(1, refused_by=(0, 1, 0))
+    users.holds(1, 0)
+    users.sample(2, refused_by=(2, 0, 0))
+
+    told = users.told(2)
+    assert "told out of memory by the limit of 40 GiB of all jobs of its user" in told
+    assert told[-1] == "told out of memory by its limit of 20 GiB"
+    assert users.told(1)[-1] == "told out of memory by the driver"
+
+
+def wait(gib):
+    return MemoryWait(ticket=1, size_bytes=gib * GIB, is_quota=True, is_alone=True, tried_round=0)
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "asked", "got"),
+    [
+        (NONE, {"memory_bytes": 90 * GIB}, {"memory_bytes": 90 * GIB}),
+        (HALF, {}, {}),
+        (HALF, {"memory_bytes": 50 * GIB}, {"memory_bytes": 40 * GIB}),
+        (HALF, {"memory_bytes": 30 * GIB}, {"memory_bytes": 30 * GIB}),
+        (HALF, {"memory_percent": 60}, {"memory_percent": 50}),
+        (HALF, {"memory_percent": 40}, {"memory_percent": 40}),
+        (Ceiling(size_bytes=GIB), {"memory_bytes": 2 * GIB}, {"memory_bytes": GIB}),
+        # What that is on a GPU its process will say.
+        (Ceiling(size_bytes=GIB), {"memory_percent": 60}, {"memory_percent": 60}),
+        (Ceiling(size_bytes=GIB, percent=50), {"memory_percent": 60}, {"memory_percent": 60}),
+    ],
+)
+def test_nobody_asks_for_more_than_his_user_may_have(users, ceiling, asked, got):
+    users.give(ANN, ceiling)
+
+    clipped = users.core.memory.line.ceilings.clip(ANN, JobSpec(**asked), ())
+
+    assert clipped == JobSpec(**got)
