@@ -66,6 +66,7 @@ _LATER = {
     "Process": "tandem._results",
     "Status": "tandem._results",
     "Wait": "tandem._results",
+    "load_ipython_extension": "tandem._magic",  # looked for by `%load_ext tandem`
     "on_memory_pressure": "tandem._pressure",
 }
 

@@ -62,7 +62,9 @@ def set_(words: tuple[str, ...], group: str | None, as_json: bool) -> None:
         )
     wanted = parse_changes(changes)
     with open_client() as client:
-        found = _set(client, jobs[0], wanted) if group is None else client.set_group(group, wanted)
+        found = (
+            change(client, jobs[0], wanted) if group is None else client.set_group(group, wanted)
+        )
     for job in [found] if isinstance(found, Job) else found:
         whose = "" if group is None else f"{job.name}: "
         for warning in job.warnings:
@@ -71,7 +73,12 @@ def set_(words: tuple[str, ...], group: str | None, as_json: bool) -> None:
         print_json(found)
 
 
-def _set(client: Client, job: str, wanted: dict[str, str]) -> Job:
+def change(client: Client, job: str, wanted: dict[str, str]) -> Job:
+    """Of one job what `parse_changes` has read.
+
+    Raises:
+        TandemError: as `Client.set`.
+    """
     return client.set(
         job,
         priority=wanted.get("priority"),

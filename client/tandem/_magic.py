@@ -1,0 +1,105 @@
+"""`%load_ext tandem`: the line magic `%tandem` of IPython, about the job of its own kernel.
+
+Only what is about that job: other commands are programs, `!tandem ps`, and one of them, `tandem
+run`, takes the place of the process that it is in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from tandem.errors import NotFoundError, TandemError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tandem._client import Client
+
+NAME = "tandem"
+USAGE = (
+    "write %tandem to hear why this notebook runs or waits, %tandem KEY VALUE or %tandem "
+    "KEY=VALUE... to change what it may use, such as %tandem priority latency; all else is a "
+    "program: !tandem ps"
+)
+NO_JOB = (
+    "this notebook is no job of a daemon: start its kernel with one that `tandem kernelspec "
+    "install` has made, or Jupyter under `tandem run`; a job that `tandem env` makes begins with "
+    "its first use of the GPU"
+)
+
+
+class Shell(Protocol):
+    """What is used of IPython's InteractiveShell."""
+
+    def register_magic_function(
+        self, func: Callable[[str], None], magic_kind: str, magic_name: str
+    ) -> None:
+        """Have `%magic_name` call it with the rest of the line."""
+
+
+def load_ipython_extension(ipython: Shell) -> None:
+    """Define `%tandem`; IPython calls this for `%load_ext tandem`."""
+    ipython.register_magic_function(_tandem, "line", NAME)
+
+
+def _tandem(line: str) -> None:
+    """Say why this notebook runs or waits, or change what it may use.
+
+    Keys are those of `tandem set`.
+
+    Examples:
+      %tandem
+      %tandem priority latency
+      %tandem memory=20GiB idle_release=60s
+    """
+    try:
+        for told in say(line.split()):
+            sys.stdout.write(f"{told}\n")
+    except TandemError as error:
+        from IPython.core.error import UsageError as Told  # it is shown without a traceback
+
+        raise Told(str(error)) from None
+
+
+def say(words: list[str]) -> list[str]:
+    """The lines of an answer.
+
+    Raises:
+        UsageError: the words are none that there are.
+        NotFoundError: this process is of no job.
+        TandemError: as `Client.set` and `Client.explain`.
+    """
+    from tandem._client import Client
+    from tandem._text import printable
+    from tandem.cli.explain import lines
+    from tandem.cli.set import change, parse_changes
+
+    wanted = parse_changes(_changes(words)) if words else {}
+    with Client() as client:
+        own = _own_job(client)
+        if not wanted:
+            return [printable(line) for line in lines(client.explain(own))]
+        return [f"warning: {printable(line)}" for line in change(client, own, wanted).warnings]
+
+
+def _changes(words: list[str]) -> tuple[str, ...]:
+    from tandem.cli.set import KEYS
+
+    if len(words) == 2 and words[0] in KEYS:
+        return (f"{words[0]}={words[1]}",)
+    if not all("=" in word for word in words):
+        raise UsageError(USAGE)
+    return tuple(words)
+
+
+def _own_job(client: Client) -> str:
+    """As `tandem run` said it to who started this process, or as the daemon knows the process."""
+    if said := os.environ.get("TANDEM_JOB_ID"):
+        return said
+    own = os.getpid()
+    for job in client.jobs():
+        if any(process.pid == own for process in job.processes):
+            return job.name
+    raise NotFoundError(NO_JOB)
