@@ -32,7 +32,7 @@ from tandemd.core.explain.memory import first_in_line
 from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.explain.space import space_lines
 from tandemd.core.memory.minima import gpus_of, share_bytes
-from tandemd.core.model import Group, Job, JobClass, JobSpec, JobState, Options
+from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import UNSEEN, Outlook, outlook
 from tandemd.core.policy import POLICIES
@@ -334,7 +334,8 @@ class Desk:
         self._check_ceiling(uid, job, spec.job_class)
         if {"memory_bytes", "memory_percent"} & changes.keys():
             self._check_memory(job, spec)
-        self._check_minimum(job, spec)
+        if (_PROMISES | {"memory_bytes", "memory_percent"}) & changes.keys():
+            self._check_minimum(job, spec)
         self._check_space(job, spec)
         if {"sm_percent", "sm_count"} & changes.keys():
             self._check_sm_is_live(job)
@@ -628,7 +629,8 @@ class Desk:
         """Nobody is let have more than his user, whom a limit of all his jobs would stop anyway."""
         ceilings = self._loop.scheduler.memory.line.ceilings
         clipped = ceilings.clip(job.uid, spec, gpus_of(job))
-        if clipped.memory_bytes < spec.memory_bytes:
+        is_less = spec.memory_bytes <= job.spec.memory_bytes < NO_LIMIT
+        if clipped.memory_bytes < spec.memory_bytes and not is_less:
             asked, most = sizes_apart(spec.memory_bytes, clipped.memory_bytes)
             raise AccessError(
                 f"{asked} is more than the {most} of a gpu that all jobs of uid {job.uid} may have "

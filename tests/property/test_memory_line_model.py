@@ -43,6 +43,7 @@ class Worker:
     came: int = 0  # among all requests, in order
     ticket: int = 0
     tried: int = 0
+    said_quota: bool = False  # when it tried last
     told: SetMemoryPlace | None = None
 
     @property
@@ -68,12 +69,12 @@ class Waiting(RuleBasedStateMachine):
         self.core.check_invariants()
 
     def sample(self, worker):
-        wait = None
+        wait, worker.said_quota = None, not self.fits_limits(worker, worker.wants)
         if worker.waits:
             wait = MemoryWait(
                 ticket=worker.ticket,
                 size_bytes=worker.wants,
-                is_quota=not self.fits_limits(worker, worker.wants),
+                is_quota=worker.said_quota,
                 is_alone=True,
                 tried_round=worker.tried,
             )
@@ -109,9 +110,18 @@ class Waiting(RuleBasedStateMachine):
         for _ in range(1000):
             able = [w for w in self.workers.values() if w.waits and self.has_news(w)]
             if not able:
+                self.check_rest()
                 return
             self.act(able[0])
         raise AssertionError("it never comes to rest")
+
+    def check_rest(self):
+        """Who could be served waits for somebody before it: on its GPU, or of its job."""
+        waiting = [w for w in self.workers.values() if w.waits]
+        for worker in waiting:
+            before = [w for w in waiting if w.came < worker.came]
+            near = [w for w in before if w.gpu == worker.gpu or w.job_id == worker.job_id]
+            assert near or not self.fits(worker, worker.wants), "it waits for nobody"
 
     def has_news(self, worker):
         told = worker.told
@@ -131,9 +141,12 @@ class Waiting(RuleBasedStateMachine):
         self.sample(worker)
 
     def check_turn(self, worker):
-        """The first on its GPU is overtaken only if those who wait have what it needs."""
+        """The first on its GPU is overtaken only if those who wait have what it needs.
+
+        Who said that a limit is in its way is in nobody's.
+        """
         kept = sum(w.holds for w in self.on(worker.gpu) if w.waits)
-        waiting = [w for w in self.on(worker.gpu) if w.waits and self.fits_limits(w, w.wants)]
+        waiting = [w for w in self.on(worker.gpu) if w.waits and not w.said_quota]
         first = min(waiting, key=lambda w: w.came, default=worker)
         if first is not worker and first.came < worker.came:
             assert CAPACITY - kept < first.wants, "overtaken without need"

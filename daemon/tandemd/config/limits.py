@@ -63,10 +63,11 @@ class Limits:
 
     def _named(self, uid: int) -> list[Limit]:
         """What is said of him, by any name."""
-        if (who := self.identities.known(uid)) is None:
-            return []
-        named = [self.users[k] for k in (who.user, str(uid)) if k in self.users]
-        return named + [limit for group, limit in self.groups.items() if group in who.groups]
+        who = self.identities.known(uid)
+        names = {str(uid)} if who is None else {who.user, str(uid)}
+        groups = frozenset[str]() if who is None else who.groups
+        named = [limit for name, limit in self.users.items() if name in names]
+        return named + [limit for group, limit in self.groups.items() if group in groups]
 
     def clamp(self, uid: int, asked: JobClass) -> JobClass:
         """The class the uid gets when it asks for one."""

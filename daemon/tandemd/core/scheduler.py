@@ -84,7 +84,7 @@ from tandemd.core.model import (
 )
 from tandemd.core.planner.divisions import Divisions, Ring, rings_of
 from tandemd.core.policy import policy_named
-from tandemd.core.settings import Settings, Views, settings_for
+from tandemd.core.settings import Settings, Views, memory_limit, settings_for
 from tandemd.core.space.asked import said, unfit, weigh
 from tandemd.core.space.mps_clients import take_clients, tell_of_mps
 from tandemd.core.space.probes import Probes
@@ -116,7 +116,7 @@ class Scheduler:
         self.islands: dict[frozenset[int], list[Group]] = {}
         self.rings: dict[Ring, list[Group]] = {}  # who takes turns: an island's, if none is divided
         self.turns: dict[Ring, Turns] = {}
-        self.memory = MemoryPlaces(self.processes, self.jobs)
+        self.memory = MemoryPlaces(self.processes, self.jobs, self.groups)
         self.residency = Residency(self.memory.line)
         self.checkpoints, self.cancels = Checkpoints(), Cancels()
         self.shifts = Shifts(self.processes, self.jobs)
@@ -278,6 +278,8 @@ class Scheduler:
         """Go on with other settings, the policy included (a re-read configuration)."""
         has_other_splits = options.splits != self.options.splits
         self.options = options
+        self.memory.note_change()  # the size of a GPU may be known now that was not
+        self._keep_minima(now_ns)
         for job in self.jobs.values() if has_other_splits else ():
             if said(job.spec) and not gpus_of(job) & self.divisions.planned_gpus:
                 self._ask_for_groups(job)
@@ -377,14 +379,18 @@ class Scheduler:
         }
         whole = equal_parts(capacity_bytes)
         of_lanes = {gpu: whole[gpu] for gpu in meant}
-        if self.policy.by_lanes and (told := lane_places.objection([spec], of_lanes)):
+        ceilings = self.memory.line.ceilings
+        if self.policy.by_lanes and (
+            told := lane_places.objection([spec], of_lanes)
+            or lane_places.objection_for_user(spec, ceilings.on(uid, meant), ceilings.of(uid).key)
+        ):
             return told
         if job and (group := self.group_of(job)):
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
             if told:
                 return told
         bound = (gpus_of(job) if job else gpus) or gpus
-        rooms = self._minima.left(capacity_bytes, self.memory.line.ceilings, uid, job)
+        rooms = self._minima.left(capacity_bytes, ceilings, uid, job)
         return first_objection(spec, rooms, bound, name=self.options.name_of)
 
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:
@@ -561,7 +567,7 @@ class Scheduler:
             self._structure_changed |= self.divisions.take(event, self.islands)
             return
         if isinstance(event, CeilingSet):
-            self.memory.line.ceilings.set(event.uid, event.ceiling)
+            self.memory.line.ceilings.put(event.uid, event.ceiling)
             self.memory.note_change()
             self._keep_minima(event.now_ns)
             self._structure_changed = True
@@ -758,15 +764,21 @@ class Scheduler:
             charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
             key = job.group_key
             served_ns[key] = served_ns.get(key, 0) + max(0, charge_ns)
-            has_siblings = len(job.processes) > 1 or self.memory.line.ceilings.binds(job.uid)
-            if old.device_bytes != usage.device_bytes and has_siblings:
-                self._structure_changed = True  # what is left to them depends on it
+            if old.device_bytes != usage.device_bytes:
+                self._note_left(job)
         for key, charge_ns in served_ns.items():
             self._charge(self.groups[key], charge_ns, event.now_ns)
         for job in jobs.values():
             note_rhythm(job, self.options, event.now_ns)
             self._move(job, _stimulus(job), event.now_ns, actions)
             self._note_where_memory_is(job, event.now_ns, actions)
+
+    def _note_left(self, job: Job) -> None:
+        """What is left to others depends on what it holds."""
+        if len(job.processes) > 1:
+            self._structure_changed = True
+        else:
+            self.memory.line.ceilings.note(job.uid)
 
     def _note_change(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
         """What its requests take from now on is another matter."""
@@ -988,6 +1000,8 @@ class Scheduler:
         whole = self._structure_changed
         if whole:
             self._seat(now_ns)
+        else:
+            self._tell_users(actions)
         verdicts = self._decide(now_ns)
         if not verdicts and not whole:
             return
@@ -1100,8 +1114,25 @@ class Scheduler:
             if learnt and len(gpus) == 1:
                 yield KeepTrials(gpu=min(gpus), trials=learnt)
 
+    def _tell_users(self, actions: list[Action]) -> None:
+        """What jobs of a user leave each other, where nothing else has changed."""
+        ceilings = self.memory.line.ceilings
+        if not (changed := ceilings.take_changed()):
+            return
+        ceilings.look()
+        for job in self.jobs.values():
+            if job.uid not in changed:
+                continue
+            for process_id, process in job.processes.items():
+                old = self._told[process_id]
+                limit_bytes = memory_limit(process, self.groups[job.group_key], ceilings)
+                if limit_bytes != old.memory_limit_bytes:
+                    self._told[process_id] = new = replace(old, memory_limit_bytes=limit_bytes)
+                    actions.extend(new.changes_from(old, process_id))
+
     def _tell_settings(self, actions: list[Action]) -> None:
         ceilings = self.memory.line.ceilings
+        ceilings.take_changed()  # for all are told
         ceilings.look()
         for members in self.rings.values():
             views = Views(members, policy=self.policy, options=self.options, ceilings=ceilings)

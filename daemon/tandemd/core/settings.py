@@ -8,7 +8,7 @@ goes, so they are computed whole and compared with what was told last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tandemd.core.events import (
@@ -20,7 +20,7 @@ from tandemd.core.events import (
     SetPresence,
     SetWindow,
 )
-from tandemd.core.memory.ceilings import Ceilings
+from tandemd.core.memory.ceilings import Ceilings, left_by_own
 from tandemd.core.model import NO_LIMIT, Group, JobClass, Options, Process
 from tandemd.core.policy import Policy
 from tandemd.core.turns.forecast import NARROW, narrowed_by
@@ -118,26 +118,15 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
                 job_class=job_class,
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpus),
-                memory_limit_bytes=_memory_limit(process, group, views.ceilings),
+                memory_limit_bytes=memory_limit(process, group, views.ceilings),
                 memory_wait_ns=group.jobs[process.job_id].patience_ns,
                 linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),
         )
 
 
-def _memory_limit(process: Process, group: Group, ceilings: Ceilings) -> int:
+def memory_limit(process: Process, group: Group, ceilings: Ceilings) -> int:
     """What others leave it of the limits of its job, group and user, for each GPU by itself."""
     job = group.jobs[process.job_id]
-    return min(
-        _left_bytes(process, job.spec.memory_bytes, job.processes),
-        _left_bytes(process, group.memory_limit_bytes, group.processes),
-        ceilings.left_bytes(process, job.uid),
-    )
-
-
-def _left_bytes(process: Process, limit_bytes: int, sharers: Mapping[int, Process]) -> int:
-    """Where on its GPUs another has its memory is not known: it counts whole where they meet."""
-    if limit_bytes >= NO_LIMIT:
-        return NO_LIMIT
-    others = (p for p in sharers.values() if p is not process and p.gpus & process.gpus)
-    return max(0, limit_bytes - sum(p.usage.device_bytes for p in others))
+    own_bytes, of_user = left_by_own(process, job, group), ceilings.tightest(process, job.uid)
+    return own_bytes if of_user is None else min(own_bytes, of_user[1])

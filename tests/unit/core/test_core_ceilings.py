@@ -160,6 +160,94 @@ def test_who_waits_for_it_holds_up_the_jobs_of_that_user_alone(users):
     )
 
 
+def test_who_waits_on_one_gpu_is_in_nobodys_way_on_another(users):
+    for number, gpu in ((1, 0), (2, 0), (3, 1)):
+        users.attach(number, uid=ANN, gpu=gpu, wait_memory_ns=10**12)
+    users.holds(1, 35)
+    users.sample(2, memory_wait=wait(10))
+    users.sample(3, memory_wait=replace(wait(10), is_quota=False))
+
+    waiters = users.core.memory.line.waiters
+    assert (waiters[2].may_try, waiters[3].may_try, waiters[3].ahead) == (True, True, [])
+
+
+def test_what_runs_on_another_gpu_helps_nobody_who_waits_on_this_one(users):
+    for number, gpu, gib in ((1, 0, 20), (2, 0, 20), (3, 1, 30)):
+        users.attach(number, uid=ANN, gpu=gpu, wait_memory_ns=10**12)
+        users.holds(number, gib)
+    for number in (1, 2):
+        users.sample(number, memory_wait=wait(10))
+    waiters = users.core.memory.line.waiters
+    for number in (1, 2):
+        tried = replace(wait(10), tried_round=users.core.memory._round)
+        users.sample(number, memory_wait=tried)
+
+    assert [waiters[number].is_refused for number in (1, 2)] == [False, True]
+
+
+def test_one_that_is_lent_less_for_now_waits_for_that(users):
+    users.attach(1, uid=ANN, wait_memory_ns=10**12)
+    users.attach(2, uid=ANN)
+    users.holds(1, 10)
+    users.core.processes[1].lease_bytes = 12 * GIB  # as shifts.py does
+    users.sample(1, memory_wait=wait(5))
+
+    waiter = users.core.memory.line.waiters[1]
+    assert (waiter.is_leased, waiter.is_of_user) == (True, False)
+    assert "waits for 5 GiB beyond the 12 GiB lent to it" in users.explains(1)
+
+
+def test_instances_of_one_memory_are_one_gpu_to_it(users):
+    users.core.memory.line.capacity_bytes = {128: 40 * GIB, 129: 40 * GIB}  # of MIG
+    users.attach(1, uid=ANN, gpu=128)
+    users.attach(2, uid=ANN, gpu=129)
+    users.holds(1, 15)
+
+    assert users.lefts(1, 2) == [20, 5]
+
+
+def test_news_of_memory_alone_changes_limits_alone(users):
+    users.attach(1, uid=ANN)
+    users.attach(2, uid=ANN)
+
+    users.holds(1, 5)
+
+    assert [type(action) for action in users.actions] == [SetMemoryLimit]
+    assert users.lefts(2) == [35]
+
+
+def test_once_the_size_of_a_gpu_is_known_promises_are_looked_at_again(users):
+    users.core.memory.line.capacity_bytes = {}
+    users.attach(1, uid=ANN, memory_min_bytes=50 * GIB)
+    assert users.core.jobs[1].is_minimum_kept
+    users.core.memory.line.capacity_bytes = {0: 80 * GIB}
+
+    actions = users.core.change_options(users.core.options, now_ns=users.now_ns)
+
+    users.core.check_invariants()
+    assert not users.core.jobs[1].is_minimum_kept
+    assert SetMemoryLimit(process_id=1, limit_bytes=40 * GIB) in actions
+
+
+def test_a_minimum_above_what_the_user_may_have_is_told_so_whatever_its_limit(users):
+    spec = JobSpec(memory_min_bytes=50 * GIB, memory_bytes=40 * GIB)  # a limit that was clipped
+
+    assert f"its user may have 40 GiB of gpu 0 ({KEY})" in users.core.objection_to(
+        spec, ANN, gpus=frozenset({0})
+    )
+
+
+def test_lanes_promise_no_job_more_than_its_user_may_have(users):
+    users.policy("lanes")
+    spec = JobSpec(persistent_bytes=40 * GIB, ephemeral_bytes=GIB)
+
+    assert users.core.objection_to(spec, BOB) is None
+    assert users.core.objection_to(spec, ANN) == (
+        f"it may use 41 GiB, and all jobs of its user 40 GiB of a gpu ({KEY}); lower --persistent "
+        "or --ephemeral"
+    )
+
+
 def test_who_asks_for_more_than_the_user_may_ever_have_does_not_wait(users):
     users.attach(1, uid=ANN, wait_memory_ns=10**12)
     users.sample(1, memory_wait=wait(41))

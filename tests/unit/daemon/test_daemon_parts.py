@@ -84,17 +84,15 @@ max_memory = "20GiB"
 max_memory = "none"
 """,
     )
-    ann, bob, stranger, root = (some.memory_ceiling(uid) for uid in (7, 8, 9, 0))
+    ann, bob, nine, stranger, root = (some.memory_ceiling(uid) for uid in (7, 8, 9, 10, 0))
 
     assert [ann.of(gib << 30) >> 30 for gib in (40, 80)] == [20, 32]
-    assert ann.key == "limits.group.serving.max_memory, limits.group.staff.max_memory"
+    assert ann.key == "limits.group.staff.max_memory, limits.group.serving.max_memory"
     assert [bob.of(gib << 30) >> 30 for gib in (40, 80)] == [20, 20]
     assert bob.key == "limits.group.staff.max_memory"
-    assert (stranger.percent, stranger.key) == (10, "limits.default.max_memory")  # nobody met 9
-    assert root == NONE
-    some.meet(9)
-    assert some.memory_ceiling(9) == NONE
-    assert (some.ceiling(7), some.ceiling(8), some.ceiling(9)) == (LATENCY, LATENCY, NORMAL)
+    assert (stranger.percent, stranger.key) == (10, "limits.default.max_memory")
+    assert nine == root == NONE  # of whom nobody has asked the user database
+    assert (some.ceiling(7), some.ceiling(8)) == (LATENCY, LATENCY)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,8 @@ def serving(path):
             found.settimeout(SOON_S)
             found.connect(str(path))
             if greets:
-                found.sendall(GREETING)
+                with suppress(BrokenPipeError):  # it was hung up on before
+                    found.sendall(GREETING)
             return found
 
         yield connect

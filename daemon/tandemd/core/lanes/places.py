@@ -536,6 +536,18 @@ def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> st
     )
 
 
+def objection_for_user(spec: JobSpec, most_bytes: Mapping[int, int], key: str) -> str | None:
+    """The same of what all jobs of its user may have; `key`: of the configuration that says so."""
+    promised = spec.persistent_bytes + spec.ephemeral_bytes
+    most = max(most_bytes.values(), default=promised)
+    if promised <= most:
+        return None
+    return (
+        f"it may use {size_of(promised)}, and all jobs of its user {size_of(most)} of a gpu "
+        f"({key}); lower --persistent or --ephemeral"
+    )
+
+
 def _promised(group: Group) -> Need | None:
     return _sum([job.spec for job in group.jobs.values()])
 

@@ -6,11 +6,11 @@ As the limits of jobs and groups it is kept by telling each process what the oth
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tandemd.core.model import NO_LIMIT, Job, JobSpec, Process
+from tandemd.core.memory.memories import memory_of
+from tandemd.core.model import NO_LIMIT, Group, Job, JobSpec, Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,12 @@ class Ceiling:
         """That of who is named by all of them, at least one."""
         if NONE in named:
             return NONE
-        return Ceiling(
-            size_bytes=max(one.size_bytes for one in named),
-            percent=max(one.percent for one in named),
-            key=", ".join(one.key for one in named),
+        size = max(named, key=lambda one: one.size_bytes)
+        share = max(named, key=lambda one: one.percent)
+        keys = dict.fromkeys(
+            one.key for one, said in ((size, size.size_bytes), (share, share.percent)) if said
         )
+        return Ceiling(size_bytes=size.size_bytes, percent=share.percent, key=", ".join(keys))
 
 
 NONE = Ceiling()
@@ -51,13 +52,16 @@ class Ceilings:
         self._jobs = jobs
         self._capacity_bytes = capacity_bytes  # by GPU; one that is missing is not known
         self._by_uid: dict[int, Ceiling] = {}
-        self._held: dict[tuple[int, int], int] = {}  # uid, GPU
+        # By uid and memory, at the last look.
+        self._there: dict[tuple[int, int], dict[int, Process]] = {}
+        self._held: dict[tuple[int, int], int] = {}
+        self._changed: set[int] = set()
 
     def of(self, uid: int) -> Ceiling:
         """What is so now."""
         return self._by_uid.get(uid, NONE)
 
-    def set(self, uid: int, ceiling: Ceiling) -> None:
+    def put(self, uid: int, ceiling: Ceiling) -> None:
         """For what he has, and for what comes."""
         if ceiling == NONE:
             self._by_uid.pop(uid, None)
@@ -88,29 +92,71 @@ class Ceilings:
             size_bytes = min(size_bytes, max(map(ceiling.of, sizes)))
         return replace(spec, memory_bytes=size_bytes, memory_percent=percent)
 
-    def processes(self, uid: int) -> dict[int, Process]:
-        """All of his, by number."""
-        jobs = (job for job in self._jobs.values() if job.uid == uid)
-        return {number: process for job in jobs for number, process in job.processes.items()}
+    def note(self, uid: int) -> None:
+        """One of his processes holds more or less than before."""
+        if uid in self._by_uid:
+            self._changed.add(uid)
 
-    def held_bytes(self, uid: int, gpu: int) -> int:
-        """What they hold there. Of one on several GPUs it is not known where: it counts on each."""
-        processes = self.processes(uid).values()
-        return sum(process.usage.device_bytes for process in processes if gpu in process.gpus)
+    def take_changed(self) -> set[int]:
+        """Of which users; they have been told once this was asked."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def look(self) -> None:
-        """Take in what everybody holds now, for `left_bytes`: once for many."""
-        held: dict[tuple[int, int], int] = defaultdict(int)
-        bound = (job for job in self._jobs.values() if job.uid in self._by_uid)
-        for job in bound if self._by_uid else ():
-            for process in job.processes.values():
-                for gpu in process.gpus:
-                    held[job.uid, gpu] += process.usage.device_bytes
-        self._held = dict(held)
+        """Take in what everybody holds now, once for many questions."""
+        self._there = {}
+        if not self._by_uid:
+            return
+        for job in self._jobs.values():
+            if job.uid not in self._by_uid:
+                continue
+            for number, process in job.processes.items():
+                for memory in process.memories:
+                    self._there.setdefault((job.uid, memory), {})[number] = process
+        self._held = {
+            key: sum(process.usage.device_bytes for process in there.values())
+            for key, there in self._there.items()
+        }
 
-    def left_bytes(self, process: Process, uid: int) -> int:
-        """What the others of the user left the process, at the last look, where least is left."""
-        ceilings = self.on(uid, process.gpus).items()
+    def sharers(self, uid: int, gpu: int) -> Mapping[int, Process]:
+        """His processes with the memory of that GPU, at the last look, by number."""
+        return self._there.get((uid, memory_of(gpu)), {})
+
+    def held_bytes(self, uid: int, gpu: int) -> int:
+        """What they hold, now. Of one on several GPUs it is not known where: it counts on each."""
+        memory = memory_of(gpu)
+        processes = (
+            p for job in self._jobs.values() if job.uid == uid for p in job.processes.values()
+        )
+        return sum(p.usage.device_bytes for p in processes if memory in p.memories)
+
+    def tightest(self, process: Process, uid: int) -> tuple[int, int] | None:
+        """Of its GPUs that where least was left to it at the last look, and what; None: all."""
         own_bytes = process.usage.device_bytes
-        lefts = (most - self._held.get((uid, gpu), 0) + own_bytes for gpu, most in ceilings)
-        return max(0, min(lefts, default=NO_LIMIT))
+        lefts = [
+            (max(0, most - self._held.get((uid, memory_of(gpu)), 0) + own_bytes), gpu)
+            for gpu, most in self.on(uid, process.gpus).items()
+        ]
+        if not lefts:
+            return None
+        left_bytes, gpu = min(lefts)
+        return gpu, left_bytes
+
+
+def left_bytes(process: Process, limit_bytes: int, sharers: Mapping[int, Process]) -> int:
+    """What these leave the process of a limit, which holds for each GPU by itself.
+
+    Where on its GPUs another has its memory is not known: it counts whole where they meet.
+    """
+    if limit_bytes >= NO_LIMIT:
+        return NO_LIMIT
+    others = (p for p in sharers.values() if p is not process and p.gpus & process.gpus)
+    return max(0, limit_bytes - sum(p.usage.device_bytes for p in others))
+
+
+def left_by_own(process: Process, job: Job, group: Group) -> int:
+    """What is left to it of the limits of its job and its group."""
+    return min(
+        left_bytes(process, job.spec.memory_bytes, job.processes),
+        left_bytes(process, group.memory_limit_bytes, group.processes),
+    )

@@ -3,7 +3,7 @@
 Rules
 1. One line, by arrival. A request is behind an earlier one if both are for memory of the same GPU,
    or, where the earlier one waits for its job's quota, if both are of that job; where it waits for
-   what all jobs of its user may have, if both are of that user.
+   what all jobs of its user may have of a GPU, if both are of that user, and on that GPU.
 2. Who is first may try, again and again, until the memory is there. Who is behind may not, so that
    small requests do not starve a big one; except where all those ahead wait for memory of jobs
    that wait themselves: then jobs that hold some may.
@@ -22,9 +22,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tandemd.core.memory.ceilings import Ceilings
+from tandemd.core.memory.ceilings import Ceilings, left_by_own
 from tandemd.core.memory.memories import has_own_memory, memory_of
-from tandemd.core.model import NO_LIMIT, Group, Job, MemoryWait, Options, Process, Usage
+from tandemd.core.model import (
+    NO_LIMIT,
+    Group,
+    GroupKey,
+    Job,
+    MemoryWait,
+    Options,
+    Process,
+    Usage,
+)
 
 DEADLINE_SLACK_NS = 2_000_000_000  # for a request to leave by itself
 
@@ -78,13 +87,17 @@ class Waiter:
 class MemoryLine:
     """The line of all GPUs. Belongs to the scheduler, whose processes and jobs it reads."""
 
-    def __init__(self, processes: Mapping[int, Process], jobs: Mapping[int, Job]) -> None:
+    def __init__(
+        self,
+        processes: Mapping[int, Process],
+        jobs: Mapping[int, Job],
+        groups: Mapping[GroupKey, Group],
+    ) -> None:
         self.capacity_bytes: dict[int, int] = {}  # by GPU; one that is missing is not known
         self.ceilings = Ceilings(jobs, lambda: self.capacity_bytes)
         self.waiters: dict[int, Waiter] = {}  # by process; refused ones until they have left
         self.refusals = 0  # so far
-        self._processes = processes
-        self._jobs = jobs
+        self._processes, self._jobs, self._groups = processes, jobs, groups
         self._asleep: set[int] = set()  # processes
         self._helped: set[int] = set()
         self._arrivals = 0
@@ -138,6 +151,7 @@ class MemoryLine:
             since_ns=now_ns,
             quiet_since_ns=now_ns,
         )
+        self.ceilings.look()
         self._find_limit(waiter)
 
     def _find_limit(self, waiter: Waiter) -> None:
@@ -145,15 +159,13 @@ class MemoryLine:
         job, process = waiter.job, waiter.process
         waiter.limit_bytes, waiter.sharers = job.spec.memory_bytes, job.processes
         waiter.is_of_user = False
-        if not self.ceilings.binds(job.uid):
+        if (found := self.ceilings.tightest(process, job.uid)) is None:
             return
-        siblings = (p for p in job.processes.values() if p.gpus & process.gpus)
-        left_bytes = waiter.limit_bytes - sum(p.usage.device_bytes for p in siblings)
-        for gpu, most_bytes in self.ceilings.on(job.uid, process.gpus).items():
-            gpu_left_bytes = most_bytes - self.ceilings.held_bytes(job.uid, gpu)
-            if gpu_left_bytes < left_bytes:
-                left_bytes, waiter.limit_bytes = gpu_left_bytes, most_bytes
-                waiter.sharers, waiter.is_of_user = self.ceilings.processes(job.uid), True
+        gpu, left_bytes = found
+        own_bytes = left_by_own(process, job, self._groups[job.group_key])
+        if left_bytes < min(own_bytes, process.lease_bytes):
+            waiter.limit_bytes, waiter.is_of_user = self.ceilings.on(job.uid, [gpu])[gpu], True
+            waiter.sharers = self.ceilings.sharers(job.uid, gpu)
 
     @property
     def standing(self) -> list[Waiter]:
@@ -170,6 +182,7 @@ class MemoryLine:
 
     def look(self, now_ns: int) -> list[Waiter]:
         """Refuse what can never be; find out who of the others, which are returned, may try."""
+        self.ceilings.look()
         for waiter in self.standing:
             self._find_limit(waiter)
             if self._is_impossible(waiter) or now_ns >= waiter.deadline_ns:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tandemd.core.events import Action, SetMemoryPlace
 from tandemd.core.memory.line import MemoryLine, Waiter, held_bytes
-from tandemd.core.model import Job, Options, Process, Usage
+from tandemd.core.model import Group, GroupKey, Job, Options, Process, Usage
 
 ROUNDS = 2**32  # as many as the process is told apart
 
@@ -40,8 +40,13 @@ class Place:
 class MemoryPlaces:
     """The line and what was told of it. Belongs to the scheduler."""
 
-    def __init__(self, processes: Mapping[int, Process], jobs: Mapping[int, Job]) -> None:
-        self.line = MemoryLine(processes, jobs)
+    def __init__(
+        self,
+        processes: Mapping[int, Process],
+        jobs: Mapping[int, Job],
+        groups: Mapping[GroupKey, Group],
+    ) -> None:
+        self.line = MemoryLine(processes, jobs, groups)
         self.wake_at_ns: int | None = None
         self._processes = processes
         self._jobs = jobs

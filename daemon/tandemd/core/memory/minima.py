@@ -101,7 +101,7 @@ def objection(
     `name`: what people call a GPU.
     """
     minimum, capacity_bytes = spec.memory_min_bytes, room.capacity_bytes
-    if minimum > spec.memory_bytes:
+    if minimum > spec.memory_bytes and not room.key:
         least, most = sizes_apart(minimum, spec.memory_bytes)
         return (
             f"its minimum of {least} is more than its limit of {most}; "
@@ -174,9 +174,9 @@ class Minima:
         """By the promises to all of them but one: of the GPUs, and of what the user may have."""
         kept = [job for job in self._jobs.values() if job is not but and job.is_minimum_kept]
         rooms = [Room(capacity_bytes, kept)]
-        if ceilings.binds(uid):
+        if ceilings.binds(uid):  # first: a limit may have been clipped to that
             own = (job for job in kept if job.uid == uid)
-            rooms.append(Room(ceilings.on(uid), own, ceilings.of(uid).key))
+            rooms.insert(0, Room(ceilings.on(uid), own, ceilings.of(uid).key))
         return rooms
 
     def keep(
