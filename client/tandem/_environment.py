@@ -14,6 +14,7 @@ from tandem.errors import StateError, UsageError
 from tandem.units import exact_bytes, exact_duration, format_bytes
 
 SHOWN = "CUDA_VISIBLE_DEVICES"
+MEMORY = "TANDEM_MEMORY"
 # Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
 _PYTORCH_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _RETURNING = "backend:cudaMallocAsync"
@@ -86,7 +87,7 @@ def request_environment(request: Request) -> dict[str, str]:
     slo = _time(request.slo_p99_ns)
     said = {
         "TANDEM_PRIORITY": request.priority,
-        "TANDEM_MEMORY": memory_share or _size(request.memory_bytes),
+        MEMORY: memory_share or _size(request.memory_bytes),
         "TANDEM_MEMORY_MIN": _size(request.memory_min_bytes),
         "TANDEM_PERSISTENT": _size(request.persistent_bytes),
         "TANDEM_EPHEMERAL": _size(request.ephemeral_bytes),
@@ -133,11 +134,12 @@ def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]
     """What of a daemon's word about a job's environment goes into it.
 
     What MPS is told, and which GPU is meant, has to be there when the driver starts. The job's own
-    word about MPS stands; about the GPU the daemon only says what --gpu means.
+    word about MPS stands; about the GPU the daemon only says what --gpu means, and about memory
+    that the user may have no more, which the shim shows from its start.
     """
     taken = {}
     for name, value in said.items():
-        if name == SHOWN:
+        if name in (SHOWN, MEMORY):
             taken[name] = value
             continue
         if not name.startswith("CUDA_MPS_"):

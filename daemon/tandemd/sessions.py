@@ -19,6 +19,7 @@ from typing import Protocol, assert_never
 import structlog
 
 from tandem import _native
+from tandem.units import exact_bytes
 from tandemd.config.limits import Limits
 from tandemd.core.effects import without_effect_from_the_start
 from tandemd.core.events import (
@@ -194,7 +195,7 @@ class Sessions:
                 )
             )
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
-        environment = self._environment(uid, spec, packet.gpu)
+        environment = self._environment(uid, spec, packet)
         answer = _native.encode_registered(
             job_id=job_id, job_class=spec.job_class, environment=environment, told="\n".join(told)
         )
@@ -247,10 +248,14 @@ class Sessions:
             objection = self._scheduler.line_before(spec, uid, gpus)
         return None if objection is None else (REFUSED_NO_ROOM, objection)
 
-    def _environment(self, uid: int, spec: JobSpec, gpu: str) -> str:
+    def _environment(self, uid: int, spec: JobSpec, packet: _native.Register) -> str:
         """Of a job that is about to start, a line for each variable."""
-        gpus, options = self._gpu_index.named(gpu), self._scheduler.options
+        gpu, options = packet.gpu, self._scheduler.options
+        gpus = self._gpu_index.named(gpu)
         said = variables(spec, gpus, options) | self.surroundings(uid, gpus)
+        if self._less_memory(uid, packet, spec):
+            share = f"{spec.memory_percent}%" if spec.memory_percent else ""
+            said["TANDEM_MEMORY"] = share or exact_bytes(spec.memory_bytes)
         if (instance := self._gpu_index.instance(gpu)) is not None:
             said["CUDA_VISIBLE_DEVICES"] = instance.uuid_text  # CUDA knows it by no other name
         elif gpu and options.overlaps(gpus or options.sm_counts):

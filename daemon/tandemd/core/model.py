@@ -373,6 +373,8 @@ class Job:
     retired_launches: int = 0
     retired_steps: int = 0
     retired_wait_ns: tuple[int, ...] = (0, 0, 0, 0, 0)
+    pauses_ns: int = 0  # that its threads waited while somebody had paused it, but for this pause,
+    gate_at_pause_ns: int = 0  # before which they had waited so long for their gates
     retired_refused_by: tuple[int, ...] = (0, 0, 0)
     retired_moved_bytes: tuple[int, int] = (0, 0)
     retired_moved_ns: tuple[int, int] = (0, 0)
@@ -479,9 +481,27 @@ class Job:
         return totals([self.retired_refused_by, *rows])
 
     def waited_ns(self, now_ns: int) -> tuple[int, ...]:
-        """Time its threads waited, by WaitReason."""
+        """Time its threads waited, by WaitReason; not for who had paused it."""
+        waited = list(self._all_waits_ns(now_ns))
+        here_ns = max(0, waited[WaitReason.GATE] - self.gate_at_pause_ns) if self.paused else 0
+        waited[WaitReason.GATE] = max(0, waited[WaitReason.GATE] - self.pauses_ns - here_ns)
+        return tuple(waited)
+
+    def _all_waits_ns(self, now_ns: int) -> tuple[int, ...]:
         rows = [p.usage.waited_ns(now_ns) for p in self.processes.values()]
         return totals([self.retired_wait_ns, *rows])
+
+    def pause(self, now_ns: int) -> None:
+        """Its gates are closed from now on."""
+        if not self.paused:
+            self.gate_at_pause_ns = self._all_waits_ns(now_ns)[WaitReason.GATE]
+        self.paused = True
+
+    def resume(self, now_ns: int) -> None:
+        """They open when it is its turn."""
+        waited_ns = self._all_waits_ns(now_ns)[WaitReason.GATE]
+        self.pauses_ns += max(0, waited_ns - self.gate_at_pause_ns)
+        self.paused = False
 
     def tell(self, now_ns: int, line: str) -> None:
         """Add a line to the story."""

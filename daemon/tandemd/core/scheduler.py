@@ -537,7 +537,7 @@ class Scheduler:
     ) -> None:
         match event:
             case JobPaused():
-                job.paused = True
+                job.pause(event.now_ns)
                 self._move(job, Stimulus.PAUSED, event.now_ns, actions)
             case JobResumed():
                 self._resume(job, event.now_ns, actions)
@@ -552,7 +552,7 @@ class Scheduler:
     def _resume(self, job: Job, now_ns: int, actions: list[Action]) -> None:
         if not job.paused:
             return
-        job.paused = False
+        job.resume(now_ns)
         stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
         self._move(job, stimulus, now_ns, actions)
 
@@ -708,7 +708,7 @@ class Scheduler:
         job.retired_shared_ns += usage.shared_ns
         job.retired_launches += usage.launches
         job.retired_steps += usage.steps
-        columns = zip(job.retired_wait_ns, usage.wait_total_ns, strict=True)
+        columns = zip(job.retired_wait_ns, usage.waited_ns(event.now_ns), strict=True)
         job.retired_wait_ns = tuple(map(sum, columns))
         refusals = zip(job.retired_refused_by, usage.refused_by, strict=True)
         job.retired_refused_by = tuple(map(sum, refusals))

@@ -55,6 +55,8 @@ def test_who_asks_for_more_gets_as_much_as_there_is_and_is_told(limited):
         ]
     told = b"asked for 300 MiB of memory; all jobs of its user may have 100 MiB (limits.default."
     assert (told in answer, b"all jobs" in quiet) == (True, False)
+    # What the job's shim shows before it has attached.
+    assert (b"TANDEM_MEMORY=100MiB" in answer, b"TANDEM_MEMORY" in quiet) == (True, False)
 
 
 def test_nobody_sets_more_until_the_file_says_so(limited):

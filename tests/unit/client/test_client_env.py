@@ -75,6 +75,14 @@ def test_the_daemon_is_asked_and_no_job_comes_of_it(shim, heard):
     assert "TANDEM_JOB_ID" not in said
 
 
+def test_of_memory_what_the_user_may_have_is_said(shim, heard):
+    heard(Registered(job_id=0, environment={"TANDEM_MEMORY": "20GiB", "PATH": "/theirs"}))
+
+    said = json.loads(printed("--json", "-m", "30GiB"))
+
+    assert (said["TANDEM_MEMORY"], "PATH" in said) == ("20GiB", False)
+
+
 def test_an_objection_of_the_daemon_is_a_warning(shim, heard, capsys):
     heard(Refused(code=7, reason="it asks for 9 SMs, and gpu 0 has 8"))
 

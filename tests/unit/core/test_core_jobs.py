@@ -533,3 +533,55 @@ def test_what_watchers_were_told_is_kept_each_kind_once():
         (came_ns + 5 * MS, "running", 3),
         (came_ns + 6 * MS, "idle", 4),
     ]
+
+
+def waits_at_its_gate(talk, ended_ms, since_ms=0):
+    talk.sample(
+        1,
+        waiting_threads=1 if since_ms else 0,
+        wait_reason=WaitReason.GATE,
+        wait_since_ns=since_ms * MS,
+        wait_total_ns=(0, ended_ms * MS, 0, 0, 0),
+    )
+
+
+def test_who_waits_while_somebody_has_paused_it_does_not_wait_for_others():
+    talk = Talk(now_ns=100 * MS)
+    talk.attach(1)
+    job = talk.core.jobs[1]
+
+    def waited_ms():
+        return job.waited_ns(talk.now_ns)[WaitReason.GATE] / MS
+
+    waits_at_its_gate(talk, ended_ms=5)
+    talk.pause(1)
+    waits_at_its_gate(talk, ended_ms=5, since_ms=100)
+    talk.now_ns += 60 * MS
+    assert waited_ms() == 5
+    talk.pause(1)  # once more
+    talk.now_ns += 40 * MS
+    assert waited_ms() == 5
+
+    talk.resume(1)
+    talk.now_ns += 10 * MS  # it still waits, for others by now
+    assert waited_ms() == 15
+    waits_at_its_gate(talk, ended_ms=115)
+    assert waited_ms() == 15
+    talk.pause(1)
+    talk.resume(1)
+    assert waited_ms() == 15
+
+
+def test_what_was_waited_does_not_fall_when_the_waiting_process_ends():
+    talk = Talk(now_ns=100 * MS)
+    talk.register(1)
+    talk.attach(1)
+    waits_at_its_gate(talk, ended_ms=5, since_ms=100)
+    talk.now_ns += 20 * MS
+    job = talk.core.jobs[1]
+    assert job.waited_ns(talk.now_ns)[WaitReason.GATE] == 25 * MS
+
+    talk.leave(1)
+    talk.now_ns += 20 * MS
+
+    assert job.waited_ns(talk.now_ns)[WaitReason.GATE] == 25 * MS
