@@ -621,8 +621,8 @@ class Desk:
         ceiling = self.limits.ceiling(job.uid)
         if asked < job.spec.job_class and asked < ceiling and not self.limits.is_admin(uid):
             raise AccessError(
-                f"uid {job.uid} may not exceed class '{ceiling.name.lower()}' ([limits]); "
-                "ask an admin"
+                f"uid {job.uid} may not exceed class '{ceiling.name.lower()}' "
+                f"({self.limits.why_class(job.uid)}); ask an admin"
             )
 
     def _check_memory(self, job: Job, spec: JobSpec) -> None:

@@ -175,6 +175,7 @@ class Sessions:
             return
         told = list(without_effect_from_the_start(self._scheduler, spec, gpus))
         told += self._less_memory(uid, packet, spec)
+        lower = self._lower_class(uid, packet, spec)  # which its answer says in a field
         job_id = 0 if packet.only_asks else self._new_job_id()
         if job_id:
             if before is not None:
@@ -190,7 +191,7 @@ class Sessions:
                     spec=spec,
                     meant_gpus=gpus or frozenset(self._scheduler.options.sm_counts),
                     told="; ".join(
-                        filter(None, (_less(packet, spec), *told, self.unserved(uid, gpus)))
+                        filter(None, (*lower, *told, self.unserved(uid, gpus))),
                     ),
                 )
             )
@@ -484,6 +485,15 @@ class Sessions:
         known = job or self.remembered.claim_of(job_id)
         return None if known is None else known.uid
 
+    def _lower_class(self, uid: int, asked: _native.Register, granted: JobSpec) -> list[str]:
+        """What of the class it asked for its user may not have."""
+        wanted = asked.request.job_class
+        if wanted == 0 or wanted >= granted.job_class:
+            return []
+        name, got = JobClass(wanted).name.lower(), granted.job_class.name.lower()
+        why = self.limits.why_class(uid)
+        return [f"it asked for class {name}; its user may have no more than {got} ({why})"]
+
     def _less_memory(self, uid: int, asked: _native.Register, granted: JobSpec) -> list[str]:
         """What of the memory it asked for its user may not have."""
         request, key = asked.request, self._scheduler.memory.line.ceilings.of(uid).key
@@ -532,15 +542,6 @@ class Sessions:
 
 def _target(connection: Connection) -> Target:
     return Target(pid=connection.peer.pid, pidfd=connection.pidfd)
-
-
-def _less(asked: _native.Register, granted: JobSpec) -> str:
-    """What of a class it asked for its user may not have; empty: nothing."""
-    wanted = asked.request.job_class
-    if wanted == 0 or wanted >= granted.job_class:
-        return ""
-    name, got = JobClass(wanted).name.lower(), granted.job_class.name.lower()
-    return f"it asked for class {name}; its user may have no more than {got} ([limits])"
 
 
 def _said(value: int, otherwise: int) -> int:

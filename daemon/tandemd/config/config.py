@@ -198,7 +198,7 @@ class LimitTable(_Table):
         """What it says; `key`: of the table."""
         job_class = None if self.max_class is None else _job_class(self.max_class)
         memory = None if self.max_memory is None else _ceiling(self.max_memory, key)
-        return Limit(job_class=job_class, memory=memory)
+        return Limit(key=key, job_class=job_class, memory=memory)
 
 
 def _ceiling(text: str, key: str = "") -> Ceiling:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from tandemd.core.memory.ceilings import NONE, Ceiling
 from tandemd.core.model import JobClass
@@ -15,6 +16,7 @@ from tandemd.identities import Identities
 class Limit:
     """What is said of somebody; None: nothing."""
 
+    key: str = "limits.default"  # where it is said
     job_class: JobClass | None = None
     memory: Ceiling | None = None
 
@@ -49,10 +51,18 @@ class Limits:
         """The most urgent class the uid may have."""
         if uid in self.trusted_uids:
             return JobClass.LATENCY
+        return JobClass.BATCH if self.identities.known(uid) is None else self._class_of(uid)[0]
+
+    def why_class(self, uid: int) -> str:
+        """The key of the configuration that says it; or else why it is so."""
         if self.identities.known(uid) is None:
-            return JobClass.BATCH
-        named = [one.job_class for one in self._named(uid) if one.job_class is not None]
-        return min(named, default=self.default.job_class or JobClass.NORMAL)
+            return "who that is the user database has not said yet"
+        return f"{self._class_of(uid)[1]}.max_class"
+
+    def _class_of(self, uid: int) -> tuple[JobClass, str]:
+        said = ((one.job_class, one.key) for one in self._named(uid) if one.job_class is not None)
+        default = self.default.job_class or JobClass.NORMAL, self.default.key
+        return min(said, key=itemgetter(0), default=default)
 
     def memory_ceiling(self, uid: int) -> Ceiling:
         """What all jobs of the uid may hold together."""

@@ -351,7 +351,10 @@ def test_a_lower_class_than_asked_for_is_answered_and_told(daemon):
     assert struct.unpack_from("=QI", answer)[1] == NORMAL
     with daemon.rpc() as rpc:
         story = rpc.call(rpc.job_service.ExplainJob, pb.JobName(name="server")).story
-    assert any("asked for class latency; its user may have no more than normal" in s for s in story)
+    told = (
+        "asked for class latency; its user may have no more than normal (limits.default.max_class)"
+    )
+    assert any(told in line for line in story)
 
 
 def test_two_hundred_processes_attach_at_once(daemon):

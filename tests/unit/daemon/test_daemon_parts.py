@@ -93,6 +93,8 @@ max_memory = "none"
     assert (stranger.percent, stranger.key) == (10, "limits.default.max_memory")
     assert nine == root == NONE  # of whom nobody has asked the user database
     assert (some.ceiling(7), some.ceiling(8)) == (LATENCY, LATENCY)
+    assert some.why_class(7) == "limits.group.staff.max_class"
+    assert "has not said yet" in some.why_class(9)
 
 
 @pytest.mark.parametrize(
