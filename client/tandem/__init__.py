@@ -22,11 +22,23 @@ from tandem.errors import (
 if TYPE_CHECKING:
     from tandem._async_client import AsyncClient
     from tandem._client import Client
+    from tandem._magic import load_ipython_extension
     from tandem._pressure import MemoryWatch, on_memory_pressure
-    from tandem._results import Explanation, Gpu, Job, JobEvent, Policy, Process, Status, Wait
+    from tandem._results import (
+        Allowance,
+        Explanation,
+        Gpu,
+        Job,
+        JobEvent,
+        Policy,
+        Process,
+        Status,
+        Wait,
+    )
 
 __all__ = [
     "AccessError",
+    "Allowance",
     "AsyncClient",
     "BugError",
     "CapacityError",
@@ -48,6 +60,7 @@ __all__ = [
     "Wait",
     "critical",
     "is_managed",
+    "load_ipython_extension",
     "on_memory_pressure",
     "phase",
     "slo",
@@ -55,6 +68,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "Allowance": "tandem._results",
     "AsyncClient": "tandem._async_client",
     "Client": "tandem._client",
     "Explanation": "tandem._results",

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from tandem._attach import MAX_WAIT_NS, NEVER_IDLE_NS
 from tandem._results import (
+    Allowance,
     Explanation,
     Finding,
     Gpu,
@@ -210,6 +211,18 @@ def status(message: pb.DaemonStatus) -> Status:
         runtime_dir=message.runtime_dir,
         clock=message.clock,
         gpus=tuple(gpu(g) for g in message.gpus),
+        allowance=allowance(message.allowance) if message.HasField("allowance") else None,
+    )
+
+
+def allowance(message: pb.Allowance) -> Allowance:
+    """What somebody may have."""
+    return Allowance(
+        max_class=class_word(message.max_class),
+        max_class_key=message.max_class_key or None,
+        max_memory_bytes=message.max_memory_bytes or None,
+        max_memory_percent=message.max_memory_percent or None,
+        max_memory_key=message.max_memory_key or None,
     )
 
 

@@ -305,6 +305,17 @@ class MemoryHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What the jobs of who asks may have, and the keys of the configuration that say so."""
+
+    max_class: str  # latency, normal, batch
+    max_class_key: str | None  # None: there is no limit
+    max_memory_bytes: int | None  # of each GPU, all jobs together; with the next what is more,
+    max_memory_percent: int | None  # and None and None where there is no limit
+    max_memory_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The daemon itself."""
 
@@ -317,6 +328,7 @@ class Status:
     runtime_dir: str
     clock: str  # monotonic, softgpu-virtual
     gpus: tuple[Gpu, ...]
+    allowance: Allowance | None = None  # None: an older daemon does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

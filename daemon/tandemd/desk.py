@@ -54,6 +54,7 @@ from tandemd.observers.windows import record
 from tandemd.places import Places
 from tandemd.sessions import Sessions
 from tandemd.views import (
+    AllowanceView,
     CurveView,
     CutView,
     Event,
@@ -546,8 +547,14 @@ class Desk:
             gpus=tuple(self.gpus()),
         )
 
-    def status(self) -> StatusView:
-        """The daemon itself."""
+    def status(self, uid: int) -> StatusView:
+        """The daemon itself, and what it lets the caller have."""
+        self.limits.meet(uid)
+        allowance = AllowanceView(
+            max_class=self.limits.ceiling(uid),
+            class_key="" if uid in self.limits.trusted_uids else self.limits.why_class(uid),
+            memory=self.limits.memory_ceiling(uid),
+        )
 
         def answer() -> StatusView:
             core, clock = self._loop.scheduler, self._loop.clock
@@ -557,6 +564,7 @@ class Desk:
                 jobs=len(core.jobs),
                 processes=len(core.processes),
                 clock="softgpu-virtual" if clock.is_virtual else "monotonic",
+                allowance=allowance,
             )
 
         return self._loop.ask(answer)

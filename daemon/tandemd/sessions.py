@@ -242,7 +242,8 @@ class Sessions:
             return REFUSED_UNFIT, why
         objection = self._scheduler.objection_to(spec, uid, before, gpus)
         line = self._scheduler.memory.line
-        most_bytes = line.capacity_bytes | line.ceilings.on(uid)
+        of_user = line.ceilings.on(uid)
+        most_bytes = {gpu: min(n, of_user.get(gpu, n)) for gpu, n in line.capacity_bytes.items()}
         if objection and minima.never_fits(spec, gpus, most_bytes):
             return REFUSED_UNFIT, objection
         if objection is None and packet.no_wait:

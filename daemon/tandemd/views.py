@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass, field, replace
 
 from tandem import _native
-from tandemd.core.model import JobSpec, JobState, Split
+from tandemd.core.memory.ceilings import Ceiling
+from tandemd.core.model import JobClass, JobSpec, JobState, Split
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import Outlook
 from tandemd.core.planner.plans import Valued
@@ -189,6 +190,16 @@ class StatusView:
     jobs: int
     processes: int
     clock: str
+    allowance: AllowanceView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowanceView:
+    """What the jobs of the caller may have, and the keys that say so."""
+
+    max_class: JobClass
+    class_key: str  # empty: there is no limit
+    memory: Ceiling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1529,6 +1529,7 @@ class DaemonStatus(google.protobuf.message.Message):
     RUNTIME_DIR_FIELD_NUMBER: builtins.int
     CLOCK_FIELD_NUMBER: builtins.int
     GPUS_FIELD_NUMBER: builtins.int
+    ALLOWANCE_FIELD_NUMBER: builtins.int
     version: builtins.str
     pid: builtins.int
     policy: builtins.str
@@ -1541,6 +1542,10 @@ class DaemonStatus(google.protobuf.message.Message):
     def uptime(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
     def gpus(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Gpu]: ...
+    @property
+    def allowance(self) -> global___Allowance:
+        """unset: of an older daemon"""
+
     def __init__(
         self,
         *,
@@ -1553,11 +1558,44 @@ class DaemonStatus(google.protobuf.message.Message):
         runtime_dir: builtins.str = ...,
         clock: builtins.str = ...,
         gpus: collections.abc.Iterable[global___Gpu] | None = ...,
+        allowance: global___Allowance | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["uptime", b"uptime"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["clock", b"clock", "gpus", b"gpus", "jobs", b"jobs", "pid", b"pid", "policy", b"policy", "processes", b"processes", "runtime_dir", b"runtime_dir", "uptime", b"uptime", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["allowance", b"allowance", "uptime", b"uptime"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["allowance", b"allowance", "clock", b"clock", "gpus", b"gpus", "jobs", b"jobs", "pid", b"pid", "policy", b"policy", "processes", b"processes", "runtime_dir", b"runtime_dir", "uptime", b"uptime", "version", b"version"]) -> None: ...
 
 global___DaemonStatus = DaemonStatus
+
+@typing.final
+class Allowance(google.protobuf.message.Message):
+    """What the caller's jobs may have; the keys are of the configuration that says so."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAX_CLASS_FIELD_NUMBER: builtins.int
+    MAX_CLASS_KEY_FIELD_NUMBER: builtins.int
+    MAX_MEMORY_BYTES_FIELD_NUMBER: builtins.int
+    MAX_MEMORY_PERCENT_FIELD_NUMBER: builtins.int
+    MAX_MEMORY_KEY_FIELD_NUMBER: builtins.int
+    max_class: global___Class.ValueType
+    max_class_key: builtins.str
+    """empty: nothing is said, for the caller is root, or the daemon's uid"""
+    max_memory_bytes: builtins.int
+    """of each GPU, all jobs together; with the next the more of both,"""
+    max_memory_percent: builtins.int
+    """and 0 and 0 = no limit"""
+    max_memory_key: builtins.str
+    def __init__(
+        self,
+        *,
+        max_class: global___Class.ValueType = ...,
+        max_class_key: builtins.str = ...,
+        max_memory_bytes: builtins.int = ...,
+        max_memory_percent: builtins.int = ...,
+        max_memory_key: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["max_class", b"max_class", "max_class_key", b"max_class_key", "max_memory_bytes", b"max_memory_bytes", "max_memory_key", b"max_memory_key", "max_memory_percent", b"max_memory_percent"]) -> None: ...
+
+global___Allowance = Allowance
 
 @typing.final
 class GetMetricsRequest(google.protobuf.message.Message):

@@ -2,15 +2,16 @@
 
 import click
 
+from tandem._results import Allowance
 from tandem.cli import gpus
 from tandem.cli._output import json_option, open_client, print_json
-from tandem.units import format_duration
+from tandem.units import format_bytes, format_duration
 
 
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show the daemon: its version, policy, jobs and GPUs.
+    """Show the daemon: its version, policy, jobs and GPUs, and what your own jobs may have.
 
     \b
     Examples:
@@ -27,5 +28,21 @@ def status(as_json: bool) -> None:
     click.echo(f"jobs     {found.jobs} with {found.processes} processes")
     click.echo(f"runtime  {found.runtime_dir}")
     click.echo(f"clock    {found.clock}")
+    if found.allowance is not None:
+        click.echo(f"for you  {_said(found.allowance)}")
     click.echo()
     gpus.show(found.gpus)
+
+
+def _said(allowance: Allowance) -> str:
+    """`classes up to normal (limits.default.max_class), ...`."""
+    classes = "any class"
+    if allowance.max_class_key is not None:
+        classes = f"classes up to {allowance.max_class} ({allowance.max_class_key})"
+    size, percent = allowance.max_memory_bytes, allowance.max_memory_percent
+    sizes = [format_bytes(size)] if size else []
+    sizes += [f"{percent}%"] if percent else []
+    if not sizes:
+        return f"{classes}, no limit of memory"
+    most = " or, where that is more, ".join(sizes)
+    return f"{classes}, {most} of each gpu's memory for all jobs ({allowance.max_memory_key})"

@@ -16,6 +16,7 @@ from tandemd.core.spec_ranges import MOST_NS, MOST_WAIT_NS
 from tandemd.core.sums import MOST
 from tandemd.failures import Failures
 from tandemd.views import (
+    AllowanceView,
     Event,
     ExplanationView,
     FindingView,
@@ -228,6 +229,17 @@ def gpu_message(view: GpuView) -> pb.Gpu:
         sets=_set_proof(view),
         not_had=view.not_had,
         unmanaged_processes=view.strangers,
+    )
+
+
+def allowance_message(view: AllowanceView) -> pb.Allowance:
+    """What somebody's jobs may have."""
+    return pb.Allowance(
+        max_class=pb.Class.Value(f"CLASS_{view.max_class.name}"),
+        max_class_key=view.class_key,
+        max_memory_bytes=int64(view.memory.size_bytes),
+        max_memory_percent=view.memory.percent,
+        max_memory_key=view.memory.key,
     )
 
 

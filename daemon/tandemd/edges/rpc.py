@@ -27,6 +27,7 @@ from tandemd import __version__
 from tandemd.core.space.layouts import Part
 from tandemd.desk import Desk, Whom
 from tandemd.edges.messages import (
+    allowance_message,
     cancel_of,
     changes_of,
     event_message,
@@ -221,7 +222,7 @@ class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
         """The daemon itself."""
         del request
         with _errors_to(context):
-            view = self._desk.status()
+            view = self._desk.status(self._uid(context))
             status = pb.DaemonStatus(
                 version=__version__,
                 pid=os.getpid(),
@@ -230,6 +231,7 @@ class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
                 processes=view.processes,
                 runtime_dir=str(self._desk.runtime_dir),
                 clock=view.clock,
+                allowance=allowance_message(view.allowance),
                 gpus=[gpu_message(gpu) for gpu in self._desk.gpus()],
             )
             status.uptime.FromNanoseconds(view.uptime_ns)

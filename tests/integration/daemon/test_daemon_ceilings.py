@@ -78,6 +78,27 @@ def test_nobody_sets_more_until_the_file_says_so(limited):
         assert set_memory(rpc, "job", 101 * MIB) == 101 * MIB
 
 
+def test_everybody_hears_what_he_may_have(limited):
+    def allowance():
+        with limited.rpc() as rpc:
+            return rpc.call(rpc.daemon_service.GetStatus, pb.GetStatusRequest()).allowance
+
+    root = allowance()
+    os.seteuid(NOBODY)
+    try:
+        nobody = allowance()
+    finally:
+        os.seteuid(0)
+
+    assert (nobody.max_class, nobody.max_class_key) == (
+        pb.CLASS_NORMAL,
+        "limits.default.max_class",
+    )
+    assert (nobody.max_memory_bytes, nobody.max_memory_percent) == (100 * MIB, 0)
+    assert nobody.max_memory_key == "limits.default.max_memory"
+    assert root == pb.Allowance(max_class=pb.CLASS_LATENCY)
+
+
 def test_root_has_none(limited):
     with limited.rpc() as rpc:
         launcher = limited.connect()
