@@ -26,7 +26,7 @@ class Limits:
     """Ceilings by user and group; the most generous of those that name somebody holds.
 
     Decided by what the user database said when the uid was met, so at once; one who was not has the
-    lowest class, as much memory as anybody, and is no admin.
+    lowest class, the memory of all or of his number, and is no admin.
     """
 
     identities: Identities
