@@ -334,7 +334,7 @@ class Desk:
             spec = replace(spec, memory_bytes=size_bytes, memory_percent=0)
         self._check_ceiling(uid, job, spec.job_class)
         if {"memory_bytes", "memory_percent"} & changes.keys():
-            self._check_memory(job, spec)
+            self._check_memory(uid, job, spec)
         if (_PROMISES | {"memory_bytes", "memory_percent"}) & changes.keys():
             self._check_minimum(job, spec)
         self._check_space(job, spec)
@@ -633,16 +633,20 @@ class Desk:
                 f"({self.limits.why_class(job.uid)}); ask an admin"
             )
 
-    def _check_memory(self, job: Job, spec: JobSpec) -> None:
+    def _check_memory(self, uid: int, job: Job, spec: JobSpec) -> None:
         """Nobody is let have more than his user, whom a limit of all his jobs would stop anyway."""
         ceilings = self._loop.scheduler.memory.line.ceilings
         clipped = ceilings.clip(job.uid, spec, gpus_of(job))
         is_less = spec.memory_bytes <= job.spec.memory_bytes < NO_LIMIT
         if clipped.memory_bytes < spec.memory_bytes and not is_less:
             asked, most = sizes_apart(spec.memory_bytes, clipped.memory_bytes)
+            key = ceilings.of(job.uid).key
+            remedy = (
+                "raise that first" if self.limits.is_admin(uid) else "ask an admin to raise that"
+            )
             raise AccessError(
                 f"{asked} is more than the {most} of a gpu that all jobs of uid {job.uid} may have "
-                f"({ceilings.of(job.uid).key}); ask an admin to raise that"
+                f"({key}); {remedy}"
             )
 
     def _check_minimum(self, job: Job, spec: JobSpec) -> None:

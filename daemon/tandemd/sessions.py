@@ -241,10 +241,10 @@ class Sessions:
         if why:
             return REFUSED_UNFIT, why
         objection = self._scheduler.objection_to(spec, uid, before, gpus)
-        line = self._scheduler.memory.line
-        of_user = line.ceilings.on(uid)
-        most_bytes = {gpu: min(n, of_user.get(gpu, n)) for gpu, n in line.capacity_bytes.items()}
-        if objection and minima.never_fits(spec, gpus, most_bytes):
+        # Beyond what its user may have it is not to run without limits either.
+        if told := self._scheduler.objection_for_user(spec, uid, before, gpus):
+            return REFUSED_UNFIT, told
+        if objection and minima.never_fits(spec, gpus, self._scheduler.memory.line.capacity_bytes):
             return REFUSED_UNFIT, objection
         if objection is None and packet.no_wait:
             objection = self._scheduler.line_before(spec, uid, gpus)
@@ -504,7 +504,7 @@ class Sessions:
             wanted, most = sizes_apart(request.memory_bytes, granted.memory_bytes)
         else:
             return []
-        return [f"it asked for {wanted} of memory; all jobs of its user may have {most} ({key})"]
+        return [f"it asked for {wanted} of memory and gets {most}, as all jobs of its user ({key})"]
 
     def _spec(
         self, uid: int, packet: _native.Hello | _native.Register, gpus: Collection[int]

@@ -136,7 +136,7 @@ Place::~Place() {
 
 bool Place::wait() {
   if (!ticket_ || is_last_) {
-    memory::count_refused(shm::Refusal::kLine);
+    memory::count_refused(is_not_to_wait_ ? g_thread.refused_by : shm::Refusal::kLine);
     return false;
   }
   if (was_let_go_) {
@@ -150,6 +150,12 @@ bool Place::wait() {
     if (is_over()) return try_last();
     if (is_first() && told.line_ticket.load(std::memory_order_acquire) == ticket_) {
       if (told.line.load(std::memory_order_acquire) & shm::kLineRefused) {
+        // It lined up because others wait, and is not to: what there is it may have.
+        if (!trying_ && g_thread.refused_by == shm::Refusal::kLine) {
+          g_thread.refused_by = shm::Refusal::kDevice;  // unless the limit says no
+          is_not_to_wait_ = true;
+          return try_last();
+        }
         // At once, as what can never be met is: by whoever said no before the line.
         memory::count_refused(trying_ ? shm::Refusal::kLine : g_thread.refused_by);
         return false;

@@ -75,6 +75,7 @@ class Place {
   uint32_t trying_ = 0;         // the round of the try that was let go last; 0 = none
   bool was_let_go_ = false;
   bool is_last_ = false;
+  bool is_not_to_wait_ = false;  // the line refused it before anybody else was asked
 };
 
 // Runs `attempt`, which says CUDA_ERROR_OUT_OF_MEMORY where the limit or the driver refuses, as often

@@ -183,7 +183,7 @@ class LimitTable(_Table):
     """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
 
     max_class: ClassName | None = None
-    max_memory: str | None = None
+    max_memory: str | None = Field(default=None, examples=["50%"])
 
     @field_validator("max_memory")
     @classmethod
@@ -207,7 +207,11 @@ def _ceiling(text: str, key: str = "") -> Ceiling:
     what, key = "max_memory", f"{key}.max_memory"
     if text.strip().endswith("%"):
         return Ceiling(percent=parse_percent(text, what=what), key=key)
-    if (size_bytes := parse_device_bytes(text, what=what)) == 0:
+    try:
+        size_bytes = parse_device_bytes(text, what=what)
+    except UsageError as error:
+        raise UsageError(f'{error}; or write a share such as "50%", or "none"') from error
+    if size_bytes == 0:
         raise UsageError(f'{what} {text!r} would leave no memory; for no limit say "none"')
     return Ceiling(size_bytes=size_bytes, key=key)
 
@@ -216,7 +220,7 @@ class DefaultLimitTable(LimitTable):
     """`[limits.default]`."""
 
     max_class: ClassName = "normal"
-    max_memory: str = "none"
+    max_memory: str = Field(default="none", examples=["50%"])
 
 
 class LimitsTable(_Table):

@@ -47,7 +47,8 @@ def _meant(key: str, table: type[BaseModel] | None) -> str:
 
 def _example(key: str, table: type[BaseModel] | None) -> str:
     """Of a text that is to be in quotes: what is built in."""
-    default = table.model_fields[key].default if table and key in table.model_fields else None
+    field = table.model_fields.get(key) if table else None
+    default = None if field is None else next(iter(field.examples or ()), field.default)
     return f'; write it in quotes, such as {key} = "{default}"' if isinstance(default, str) else ""
 
 

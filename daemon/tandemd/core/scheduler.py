@@ -67,7 +67,7 @@ from tandemd.core.memory.audit import take_audit
 from tandemd.core.memory.checkpoints import Checkpoints
 from tandemd.core.memory.line_places import MemoryPlaces
 from tandemd.core.memory.memories import equal_parts, sharing
-from tandemd.core.memory.minima import Minima, first_objection, gpus_of
+from tandemd.core.memory.minima import Minima, gpus_of, objection
 from tandemd.core.memory.refusals import refusals_since
 from tandemd.core.memory.residency import Residency
 from tandemd.core.model import (
@@ -373,25 +373,36 @@ class Scheduler:
         `gpus`: that a new job is bound to; none: any will do. One that takes the place of `job`,
         which has no process, has its promise too.
         """
+        if told := self.objection_for_user(spec, uid, job, gpus):
+            return told
         capacity_bytes = self.memory.line.capacity_bytes
-        meant = {
-            gpu: capacity_bytes[gpu] for gpu in gpus or capacity_bytes if gpu in capacity_bytes
-        }
         whole = equal_parts(capacity_bytes)
-        of_lanes = {gpu: whole[gpu] for gpu in meant}
-        ceilings = self.memory.line.ceilings
-        if self.policy.by_lanes and (
-            told := lane_places.objection([spec], of_lanes)
-            or lane_places.objection_for_user(spec, ceilings.on(uid, meant), ceilings.of(uid).key)
-        ):
+        meant = {gpu: whole[gpu] for gpu in gpus or capacity_bytes if gpu in capacity_bytes}
+        if self.policy.by_lanes and (told := lane_places.objection([spec], meant)):
             return told
         if job and (group := self.group_of(job)):
             told = lane_places.growth_objection(self.lanes.of(group), job, spec)
             if told:
                 return told
         bound = (gpus_of(job) if job else gpus) or gpus
-        rooms = self._minima.left(capacity_bytes, ceilings, uid, job)
-        return first_objection(spec, rooms, bound, name=self.options.name_of)
+        room = self._minima.left(capacity_bytes, job)
+        return objection(spec, room, bound, name=self.options.name_of)
+
+    def objection_for_user(
+        self, spec: JobSpec, uid: int, job: Job | None = None, gpus: frozenset[int] = frozenset()
+    ) -> str | None:
+        """The same, where it is more than all jobs of its user may have."""
+        ceilings = self.memory.line.ceilings
+        if not ceilings.binds(uid):
+            return None
+        key, known = ceilings.of(uid).key, self.memory.line.capacity_bytes.keys()
+        if self.policy.by_lanes and (
+            told := lane_places.objection_for_user(spec, ceilings.on(uid, gpus & known), key)
+        ):
+            return told
+        bound = (gpus_of(job) if job else gpus) or gpus
+        room = self._minima.left(ceilings.on(uid), job, uid=uid, key=key)
+        return objection(spec, room, bound, name=self.options.name_of)
 
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:
         """Why a new job would have to stand in line on each of `gpus`; None: it would not.

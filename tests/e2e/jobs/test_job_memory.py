@@ -263,6 +263,25 @@ def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
     assert holder.do(f"free({held})") == "CUDA_SUCCESS"
 
 
+@pytest.mark.parametrize("option", ["--memory-min=10MiB", "--swappable"])
+def test_who_need_not_wait_takes_what_is_free_whoever_waits(place, option):
+    holder = place.job("holder")
+    held = holder.do(f"int(alloc({700 * MIB}))")
+    waiter = place.job("waiter", "--wait-memory")
+    waiter.start(f"int(alloc({700 * MIB}))")
+    until(lambda: "1st in line" in place.tandem("explain", "waiter"), what="it waits")
+
+    other = place.job("other", option)
+    taken = [other.do(f"alloc({MIB}).__str__()") for _ in range(3)]
+    too_much = other.do(f"alloc({900 * MIB}).__str__()")
+
+    assert OUT_OF_MEMORY not in taken
+    assert too_much == OUT_OF_MEMORY
+    assert "1 by the driver" in place.tandem("explain", "other")
+    holder.do(f"free({held})")
+    assert waiter.result() > 0
+
+
 def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
     job = place.job("limited", "-m", "20MiB", "--wait-memory=1h")
     second = place.joining(job)

@@ -53,7 +53,7 @@ def test_who_asks_for_more_gets_as_much_as_there_is_and_is_told(limited):
             100 * MIB,
             50 * MIB,
         ]
-    told = b"asked for 300 MiB of memory; all jobs of its user may have 100 MiB (limits.default."
+    told = b"asked for 300 MiB of memory and gets 100 MiB, as all jobs of its user (limits.default."
     assert (told in answer, b"all jobs" in quiet) == (True, False)
     # What the job's shim shows before it has attached.
     assert (b"TANDEM_MEMORY=100MiB" in answer, b"TANDEM_MEMORY" in quiet) == (True, False)
@@ -68,7 +68,7 @@ def test_nobody_sets_more_until_the_file_says_so(limited):
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         assert refused.value.details() == (
             "101 MiB is more than the 100 MiB of a gpu that all jobs of uid 65534 may have "
-            "(limits.default.max_memory); ask an admin to raise that"
+            "(limits.default.max_memory); raise that first"
         )
 
         (limited.base / "config.toml").write_text('[limits.default]\nmax_memory = "200MiB"\n')

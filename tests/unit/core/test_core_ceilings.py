@@ -129,6 +129,9 @@ def test_no_more_is_promised_to_a_user_than_he_may_have(users):
     assert f"its user may have 40 GiB of gpu 0 ({KEY}), 30 GiB of it promised to others of" in why
     assert "or try again later" in why
     assert "try again" not in objection(41, ANN)
+    too_much = JobSpec(memory_min_bytes=51 * GIB)
+    assert users.core.objection_for_user(too_much, ANN, gpus=frozenset({0}))
+    assert not users.core.objection_for_user(too_much, BOB, gpus=frozenset({0}))
     assert objection(50, BOB) is None
     assert "gpu 0 has 80 GiB" in objection(51, BOB)
 

@@ -70,6 +70,8 @@ def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
         lines.append(f"its limit of memory limits nothing: {why}")
     if spec.memory_min_bytes:
         why_not = "others came first" if job.processes else "it has no process"
+        if job.processes and (key := scheduler.memory.line.ceilings.of(job.uid).key):
+            why_not += f", or its user may not have as much ({key})"
         kept = "is promised" if job.is_minimum_kept else f"is not promised: {why_not}"
         lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:

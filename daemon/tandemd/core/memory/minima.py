@@ -117,21 +117,13 @@ def objection(
     promised = capacity_bytes[gpu] - left
     later = ", or try again later" if minimum <= capacity_bytes[gpu] else ""
     most = size_of(capacity_bytes[gpu])
-    whole = f"gpu {name(gpu)} has {most}"
+    whole, whom = f"gpu {name(gpu)} has {most}", "others"
     if room.key:
         whole = f"its user may have {most} of gpu {name(gpu)} ({room.key})"
-    return (
-        f"its minimum of {size_of(minimum)} does not fit: {whole}, {size_of(promised)} of it "
-        f"promised to others{' of his jobs' if room.key else ''}; lower the minimum{later}"
-    )
-
-
-def first_objection(
-    spec: JobSpec, rooms: Iterable[Room], gpus: frozenset[int], *, name: Callable[[int], str]
-) -> str | None:
-    """As `objection`, of the first of these that has not the room."""
-    told = (objection(spec, room, gpus, name=name) for room in rooms)
-    return next(filter(None, told), None)
+        whom = "others of his jobs"
+    if promised or not room.key:
+        whole += f", {size_of(promised)} of it promised to {whom}"
+    return f"its minimum of {size_of(minimum)} does not fit: {whole}; lower the minimum{later}"
 
 
 class Minima:
@@ -169,15 +161,20 @@ class Minima:
         return gone
 
     def left(
-        self, capacity_bytes: Mapping[int, int], ceilings: Ceilings, uid: int, but: Job | None
-    ) -> list[Room]:
-        """By the promises to all of them but one: of the GPUs, and of what the user may have."""
-        kept = [job for job in self._jobs.values() if job is not but and job.is_minimum_kept]
-        rooms = [Room(capacity_bytes, kept)]
-        if ceilings.binds(uid):  # first: a limit may have been clipped to that
-            own = (job for job in kept if job.uid == uid)
-            rooms.insert(0, Room(ceilings.on(uid), own, ceilings.of(uid).key))
-        return rooms
+        self,
+        capacity_bytes: Mapping[int, int],
+        but: Job | None,
+        *,
+        uid: int | None = None,
+        key: str = "",
+    ) -> Room:
+        """By the promises to all of them but one; or to those of a user, `key` as in Room."""
+        jobs = (
+            job
+            for job in self._jobs.values()
+            if job is not but and job.is_minimum_kept and uid in (None, job.uid)
+        )
+        return Room(capacity_bytes, jobs, key)
 
     def keep(
         self, capacity_bytes: Mapping[int, int], ceilings: Ceilings, name: Callable[[int], str]
@@ -188,7 +185,8 @@ class Minima:
             uid, rooms = job.uid, [room]
             if ceilings.binds(uid):
                 rooms.append(own.setdefault(uid, Room(ceilings.on(uid), (), ceilings.of(uid).key)))
-            why_not = first_objection(job.spec, rooms, gpus_of(job), name=name)
+            told = (objection(job.spec, one, gpus_of(job), name=name) for one in rooms)
+            why_not = next(filter(None, told), None)
             was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None
             if why_not is None:
                 for one in rooms:
