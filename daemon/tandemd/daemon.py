@@ -31,7 +31,7 @@ from tandem.errors import StateError, UsageError
 from tandemd import selftest
 from tandemd.awaited_gpus import AwaitedGpus
 from tandemd.config.config import Config, unknown_gpus, unknown_names
-from tandemd.config.restarts import keys_for_restart
+from tandemd.config.restarts import keys_changed, keys_for_restart
 from tandemd.core.events import (
     CheckpointProcess,
     MpsClientsListed,
@@ -231,6 +231,7 @@ class Daemon:
         self._warn_of_unknown(config)
         options = self._options(config)
         self._host.use(config.memory.directory)
+        changed = ", ".join(keys_changed(self._config, config)) or "nothing"
         self._config = config
         self._proofs.want(self._asking_for_sets(), again=True)
         self._warn_of_restart(config)
@@ -246,7 +247,8 @@ class Daemon:
                 self._loop.perform(action)
             for uid in {job.uid for job in self._loop.scheduler.jobs.values()}:
                 self._sessions.regard(uid, now_ns)
-            log.info("configuration read again", policy=config.scheduler.policy)
+            policy = config.scheduler.policy
+            log.info("configuration read again", changed=changed, policy=policy)
 
         self._loop.post(apply)
 

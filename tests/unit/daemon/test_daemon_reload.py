@@ -73,6 +73,25 @@ def test_it_is_read_again_once_it_is_applied_and_not_before(read):
     assert (logs[1]["event"], logs[1]["policy"]) == ("configuration read again", "fair")
 
 
+def test_the_log_says_which_keys_are_others_now(read):
+    first = read("[limits.user.ann]\nmax_memory = '50%'\n[scheduler]\nquantum_ms = 5")
+    then = read("[limits.user.bob]\nmax_memory = '50%'\n[class.batch]\nweight = 2")
+
+    def told(before, after):
+        errands = []
+        daemon = running(before, errands)
+        with structlog.testing.capture_logs() as logs:
+            daemon.reconfigure(after)
+            errands[0]()
+        return logs[-1]["changed"]
+
+    assert told(first, then) == (
+        "class.batch.memory_swap, class.batch.weight, limits.user.ann.max_memory, "
+        "limits.user.bob.max_memory, scheduler.quantum_ms"
+    )
+    assert told(first, first) == "nothing"
+
+
 def test_what_fails_half_way_is_not_said_to_be_read_and_rights_are_the_new_ones(read):
     def fail(*_, **__):
         raise ValueError("nobody thought of this")
