@@ -210,7 +210,11 @@ class _Holder:
 
 def _prove(holders: Sequence[_Holder], control: _mps.Control | None) -> Found:
     splits, pids = [holder.hear() for holder in holders], {holder.pid for holder in holders}
-    clients = _clients(control) if control else pids
+
+    def found_there() -> set[int]:
+        return _clients(control) if control else pids
+
+    clients = found_there()
     if not pids <= clients:
         gone = "mps did not have the processes as clients; it came or went"
         raise _NotProvedError(gone, is_answer=False)
@@ -220,7 +224,7 @@ def _prove(holders: Sequence[_Holder], control: _mps.Control | None) -> Found:
     found = Found(splits[0]["groups"], splits[0]["group_sms"])
     for sets in _divisions(found.groups):
         problem = _apart(holders, sets)
-        if problem == SHARED and pids != clients | (_clients(control) if control else pids):
+        if problem == SHARED and pids != clients | found_there():
             raise _NotProvedError(CROWDED, is_answer=False)
         if problem:
             raise _NotProvedError(problem, is_answer=problem == SHARED)

@@ -82,6 +82,7 @@ WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
 
 log = structlog.get_logger("tandemd")
 _PROMISES = {"memory_min_bytes", "persistent_bytes", "ephemeral_bytes"}
+_LIMIT = {"memory_bytes", "memory_percent"}
 _INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_count": "sm_percent"}
 
 
@@ -333,9 +334,9 @@ class Desk:
             size_bytes = self._share_bytes(job, spec.memory_percent)
             spec = replace(spec, memory_bytes=size_bytes, memory_percent=0)
         self._check_ceiling(uid, job, spec.job_class)
-        if {"memory_bytes", "memory_percent"} & changes.keys():
+        if _LIMIT & changes.keys():
             self._check_memory(uid, job, spec)
-        if (_PROMISES | {"memory_bytes", "memory_percent"}) & changes.keys():
+        if (_PROMISES | _LIMIT) & changes.keys():
             self._check_minimum(job, spec)
         self._check_space(job, spec)
         if {"sm_percent", "sm_count"} & changes.keys():
@@ -552,7 +553,7 @@ class Desk:
         self.limits.meet(uid)
         allowance = AllowanceView(
             max_class=self.limits.ceiling(uid),
-            class_key="" if uid in self.limits.trusted_uids else self.limits.why_class(uid),
+            class_key=self.limits.why_class(uid),
             memory=self.limits.memory_ceiling(uid),
         )
 
@@ -650,7 +651,9 @@ class Desk:
             )
 
     def _check_minimum(self, job: Job, spec: JobSpec) -> None:
-        if (objection := self._loop.scheduler.objection_to(spec, job.uid, job)) is not None:
+        core = self._loop.scheduler
+        objection = core.objection_for_user(spec, job.uid, job) or core.objection_to(spec, job)
+        if objection is not None:
             raise CapacityError(f"{job.display_name}: {objection}")
 
     def _check_space(self, job: Job, spec: JobSpec) -> None:

@@ -174,7 +174,8 @@ class Sessions:
                 self.attach.refuse(connection, code=code, reason=reason)
             return
         told = list(without_effect_from_the_start(self._scheduler, spec, gpus))
-        told += self._less_memory(uid, packet, spec)
+        less = self._less_memory(uid, packet, spec)
+        told += less
         lower = self._lower_class(uid, packet, spec)  # which its answer says in a field
         job_id = 0 if packet.only_asks else self._new_job_id()
         if job_id:
@@ -196,7 +197,7 @@ class Sessions:
                 )
             )
             log.info("job registered", job=f"j-{job_id:x}", uid=uid, pid=connection.peer.pid)
-        environment = self._environment(uid, spec, packet)
+        environment = self._environment(uid, spec, packet.gpu, says_memory=bool(less))
         answer = _native.encode_registered(
             job_id=job_id, job_class=spec.job_class, environment=environment, told="\n".join(told)
         )
@@ -240,22 +241,21 @@ class Sessions:
             why = f"it asks for isolation {spec.isolation}, but {unserved}"
         if why:
             return REFUSED_UNFIT, why
-        objection = self._scheduler.objection_to(spec, uid, before, gpus)
         # Beyond what its user may have it is not to run without limits either.
         if told := self._scheduler.objection_for_user(spec, uid, before, gpus):
             return REFUSED_UNFIT, told
+        objection = self._scheduler.objection_to(spec, before, gpus)
         if objection and minima.never_fits(spec, gpus, self._scheduler.memory.line.capacity_bytes):
             return REFUSED_UNFIT, objection
         if objection is None and packet.no_wait:
             objection = self._scheduler.line_before(spec, uid, gpus)
         return None if objection is None else (REFUSED_NO_ROOM, objection)
 
-    def _environment(self, uid: int, spec: JobSpec, packet: _native.Register) -> str:
+    def _environment(self, uid: int, spec: JobSpec, gpu: str, *, says_memory: bool) -> str:
         """Of a job that is about to start, a line for each variable."""
-        gpu, options = packet.gpu, self._scheduler.options
-        gpus = self._gpu_index.named(gpu)
+        gpus, options = self._gpu_index.named(gpu), self._scheduler.options
         said = variables(spec, gpus, options) | self.surroundings(uid, gpus)
-        if self._less_memory(uid, packet, spec):
+        if says_memory:
             share = f"{spec.memory_percent}%" if spec.memory_percent else ""
             said["TANDEM_MEMORY"] = share or exact_bytes(spec.memory_bytes)
         if (instance := self._gpu_index.instance(gpu)) is not None:

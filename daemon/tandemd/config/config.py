@@ -10,7 +10,7 @@ import os
 import pwd
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -40,6 +40,19 @@ Privacy = Literal["open", "hide-cmdline", "own-only"]
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _understood_by(parse: Callable[[str], object]) -> AfterValidator:
+    """A text stays one, but has to be such that it can be read."""
+
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+    return AfterValidator(check)
 
 
 class DaemonTable(_Table):
@@ -135,37 +148,22 @@ def _idle_release_ns(text: str) -> int:
     return 0 if text in ("never", "none") else parse_duration(text, what="idle_release")
 
 
+Size = Annotated[str, _understood_by(parse_bytes)]
+
+
 class MemoryTable(_Table):
     """`[memory]`."""
 
-    host_limit: str = "64GiB"
+    host_limit: Size = "64GiB"
     swap_dir: str = "host"
-    swap_dir_limit: str = "256GiB"
-    idle_release: str = "never"
-
-    @field_validator("idle_release")
-    @classmethod
-    def _is_duration(cls, text: str) -> str:
-        try:
-            _idle_release_ns(text)
-        except UsageError as error:
-            raise ValueError(str(error)) from error
-        return text
+    swap_dir_limit: Size = "256GiB"
+    idle_release: Annotated[str, _understood_by(_idle_release_ns)] = "never"
 
     @field_validator("swap_dir")
     @classmethod
     def _is_place(cls, text: str) -> str:
         if text != "host" and not Path(text).is_absolute():
             raise ValueError(f"'{text}' is neither \"host\" nor the whole path of a directory")
-        return text
-
-    @field_validator("host_limit", "swap_dir_limit")
-    @classmethod
-    def _is_size(cls, text: str) -> str:
-        try:
-            parse_bytes(text)
-        except UsageError as error:
-            raise ValueError(str(error)) from error
         return text
 
     @property
@@ -177,28 +175,6 @@ class MemoryTable(_Table):
     def file_limit_bytes(self) -> int:
         """Of all those files together."""
         return 0 if self.directory is None else parse_bytes(self.swap_dir_limit)
-
-
-class LimitTable(_Table):
-    """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
-
-    max_class: ClassName | None = None
-    max_memory: str | None = Field(default=None, examples=["50%"])
-
-    @field_validator("max_memory")
-    @classmethod
-    def _is_memory(cls, text: str) -> str:
-        try:
-            _ceiling(text)
-        except UsageError as error:
-            raise ValueError(str(error)) from error
-        return text
-
-    def limit(self, key: str) -> Limit:
-        """What it says; `key`: of the table."""
-        job_class = None if self.max_class is None else _job_class(self.max_class)
-        memory = None if self.max_memory is None else _ceiling(self.max_memory, key)
-        return Limit(key=key, job_class=job_class, memory=memory)
 
 
 def _ceiling(text: str, key: str = "") -> Ceiling:
@@ -216,11 +192,27 @@ def _ceiling(text: str, key: str = "") -> Ceiling:
     return Ceiling(size_bytes=size_bytes, key=key)
 
 
+CeilingText = Annotated[str, _understood_by(_ceiling)]
+
+
+class LimitTable(_Table):
+    """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
+
+    max_class: ClassName | None = None
+    max_memory: CeilingText | None = Field(default=None, examples=["50%"])
+
+    def limit(self, key: str) -> Limit:
+        """What it says; `key`: of the table."""
+        job_class = None if self.max_class is None else _job_class(self.max_class)
+        memory = None if self.max_memory is None else _ceiling(self.max_memory, key)
+        return Limit(key=key, job_class=job_class, memory=memory)
+
+
 class DefaultLimitTable(LimitTable):
     """`[limits.default]`."""
 
     max_class: ClassName = "normal"
-    max_memory: str = Field(default="none", examples=["50%"])
+    max_memory: CeilingText = Field(default="none", examples=["50%"])
 
 
 class LimitsTable(_Table):

@@ -46,7 +46,7 @@ def _meant(key: str, table: type[BaseModel] | None) -> str:
 
 
 def _example(key: str, table: type[BaseModel] | None) -> str:
-    """Of a text that is to be in quotes: what is built in."""
+    """Of a text that is to be in quotes: the example of its field, or else what is built in."""
     field = table.model_fields.get(key) if table else None
     default = None if field is None else next(iter(field.examples or ()), field.default)
     return f'; write it in quotes, such as {key} = "{default}"' if isinstance(default, str) else ""

@@ -65,6 +65,7 @@ from tandemd.core.lanes import places as lane_places
 from tandemd.core.lanes.places import LanePlaces
 from tandemd.core.memory.audit import take_audit
 from tandemd.core.memory.checkpoints import Checkpoints
+from tandemd.core.memory.line import MemoryLine
 from tandemd.core.memory.line_places import MemoryPlaces
 from tandemd.core.memory.memories import equal_parts, sharing
 from tandemd.core.memory.minima import Minima, gpus_of, objection
@@ -116,7 +117,9 @@ class Scheduler:
         self.islands: dict[frozenset[int], list[Group]] = {}
         self.rings: dict[Ring, list[Group]] = {}  # who takes turns: an island's, if none is divided
         self.turns: dict[Ring, Turns] = {}
-        self.memory = MemoryPlaces(self.processes, self.jobs, self.groups)
+        self.memory = MemoryPlaces(
+            MemoryLine(self.processes, self.jobs, self.groups), self.processes
+        )
         self.residency = Residency(self.memory.line)
         self.checkpoints, self.cancels = Checkpoints(), Cancels()
         self.shifts = Shifts(self.processes, self.jobs)
@@ -366,15 +369,14 @@ class Scheduler:
         )
 
     def objection_to(
-        self, spec: JobSpec, uid: int, job: Job | None = None, gpus: frozenset[int] = frozenset()
+        self, spec: JobSpec, job: Job | None = None, gpus: frozenset[int] = frozenset()
     ) -> str | None:
         """Why the minimum of a new job, or another one of a living job, cannot be promised.
 
-        `gpus`: that a new job is bound to; none: any will do. One that takes the place of `job`,
-        which has no process, has its promise too.
+        Whatever its user may have, for which see `objection_for_user`. `gpus`: that a new job is
+        bound to; none: any will do. One that takes the place of `job`, which has no process, has
+        its promise too.
         """
-        if told := self.objection_for_user(spec, uid, job, gpus):
-            return told
         capacity_bytes = self.memory.line.capacity_bytes
         whole = equal_parts(capacity_bytes)
         meant = {gpu: whole[gpu] for gpu in gpus or capacity_bytes if gpu in capacity_bytes}

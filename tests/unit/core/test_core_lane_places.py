@@ -294,7 +294,7 @@ def test_another_policy_lets_everybody_go_on(talk):
 def test_more_than_the_gpu_has_is_refused_at_the_start(talk):
     talk.register(1, persistent_bytes=TOTAL, ephemeral_bytes=1)
 
-    objection = talk.core.objection_to(talk.core.jobs[1].spec, 1000)
+    objection = talk.core.objection_to(talk.core.jobs[1].spec)
 
     assert objection.startswith("it may use 1 GiB, 1 B more than the largest gpu has; lower")
 
@@ -347,8 +347,8 @@ def test_a_promise_for_which_there_is_no_room_is_refused(talk):
     job = talk.core.jobs[1]
     spec = replace(job.spec, **promise(400, 300))
 
-    assert "no room beside the jobs on its gpu" in talk.core.objection_to(spec, 1000, job)
-    assert talk.core.objection_to(replace(job.spec, **promise(200, 300)), 1000, job) is None
+    assert "no room beside the jobs on its gpu" in talk.core.objection_to(spec, job)
+    assert talk.core.objection_to(replace(job.spec, **promise(200, 300)), job) is None
 
 
 def test_a_smaller_promise_counts_from_the_end_of_the_iteration_on(talk):
@@ -501,8 +501,8 @@ def test_a_promise_of_one_of_several_in_a_group_counts_with_the_others(talk):
     job = talk.core.jobs[1]
 
     refused = replace(job.spec, **promise(200, 300))  # 100 and 200 more
-    assert "no room beside the jobs on its gpu" in talk.core.objection_to(refused, 1000, job)
-    assert talk.core.objection_to(replace(job.spec, **promise(200, 200)), 1000, job) is None
+    assert "no room beside the jobs on its gpu" in talk.core.objection_to(refused, job)
+    assert talk.core.objection_to(replace(job.spec, **promise(200, 200)), job) is None
 
 
 def line_before(talk, persistent, ephemeral, uid=1000, gpus=(), **spec):

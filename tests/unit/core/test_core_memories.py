@@ -25,7 +25,7 @@ def talk():
 
 def objection(talk, gib, *gpus):
     spec = JobSpec(memory_min_bytes=gib * GIB)
-    return talk.core.objection_to(spec, 1000, gpus=frozenset(gpus))
+    return talk.core.objection_to(spec, gpus=frozenset(gpus))
 
 
 def test_who_has_one_memory_is_told_by_the_index():

@@ -19,7 +19,7 @@ def talk():
 
 
 def objection(talk, gib, job=None, **spec):
-    return talk.core.objection_to(JobSpec(memory_min_bytes=gib * GIB, **spec), 1000, job)
+    return talk.core.objection_to(JobSpec(memory_min_bytes=gib * GIB, **spec), job)
 
 
 def test_no_more_is_promised_than_the_gpu_has(talk):

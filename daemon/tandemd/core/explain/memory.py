@@ -84,6 +84,7 @@ def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
 def _of_user(scheduler: Scheduler, job: Job) -> Iterator[str]:
     """What all jobs of its user may hold where it is, and do."""
     ceilings = scheduler.memory.line.ceilings
+    ceilings.look()
     for gpu, most_bytes in sorted(ceilings.on(job.uid, gpus_of(job)).items()):
         held_bytes = ceilings.held_bytes(job.uid, gpu)
         over = ": they keep what they have and get no more" if held_bytes > most_bytes else ""

@@ -123,24 +123,29 @@ class Ceilings:
         return self._there.get((uid, memory_of(gpu)), {})
 
     def held_bytes(self, uid: int, gpu: int) -> int:
-        """What they hold, now. Of one on several GPUs it is not known where: it counts on each."""
-        memory = memory_of(gpu)
-        processes = (
-            p for job in self._jobs.values() if job.uid == uid for p in job.processes.values()
-        )
-        return sum(p.usage.device_bytes for p in processes if memory in p.memories)
+        """What they hold there. Of one on several GPUs it is not known where: it counts on each."""
+        return self._held.get((uid, memory_of(gpu)), 0)
 
     def tightest(self, process: Process, uid: int) -> tuple[int, int] | None:
         """Of its GPUs that where least was left to it at the last look, and what; None: all."""
         own_bytes = process.usage.device_bytes
         lefts = [
-            (max(0, most - self._held.get((uid, memory_of(gpu)), 0) + own_bytes), gpu)
+            (max(0, most - self.held_bytes(uid, gpu) + own_bytes), gpu)
             for gpu, most in self.on(uid, process.gpus).items()
         ]
         if not lefts:
             return None
         left_bytes, gpu = min(lefts)
         return gpu, left_bytes
+
+    def in_the_way(self, process: Process, job: Job, group: Group) -> tuple[int, int] | None:
+        """Of its GPUs one where the user's leaves it less than all other limits, and the user's."""
+        if (found := self.tightest(process, job.uid)) is None:
+            return None
+        gpu, least_bytes = found
+        if least_bytes >= min(left_by_own(process, job, group), process.lease_bytes):
+            return None
+        return gpu, self.on(job.uid, [gpu])[gpu]
 
 
 def left_bytes(process: Process, limit_bytes: int, sharers: Mapping[int, Process]) -> int:

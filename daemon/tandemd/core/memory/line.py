@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tandemd.core.memory.ceilings import Ceilings, left_by_own
+from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.memory.memories import has_own_memory, memory_of
 from tandemd.core.model import (
     NO_LIMIT,
@@ -143,7 +143,7 @@ class MemoryLine:
 
     def _add(self, process: Process, wait: MemoryWait, now_ns: int) -> None:
         self._arrivals += 1
-        waiter = self.waiters[process.process_id] = Waiter(
+        self.waiters[process.process_id] = Waiter(
             process=process,
             job=self._jobs[process.job_id],
             wait=wait,
@@ -151,20 +151,15 @@ class MemoryLine:
             since_ns=now_ns,
             quiet_since_ns=now_ns,
         )
-        self.ceilings.look()
-        self._find_limit(waiter)
 
     def _find_limit(self, waiter: Waiter) -> None:
         """Which one is in its way: the one of which less is left."""
         job, process = waiter.job, waiter.process
         waiter.limit_bytes, waiter.sharers = job.spec.memory_bytes, job.processes
-        waiter.is_of_user = False
-        if (found := self.ceilings.tightest(process, job.uid)) is None:
-            return
-        gpu, left_bytes = found
-        own_bytes = left_by_own(process, job, self._groups[job.group_key])
-        if left_bytes < min(own_bytes, process.lease_bytes):
-            waiter.limit_bytes, waiter.is_of_user = self.ceilings.on(job.uid, [gpu])[gpu], True
+        of_user = self.ceilings.in_the_way(process, job, self._groups[job.group_key])
+        waiter.is_of_user = of_user is not None
+        if of_user is not None:
+            gpu, waiter.limit_bytes = of_user
             waiter.sharers = self.ceilings.sharers(job.uid, gpu)
 
     @property

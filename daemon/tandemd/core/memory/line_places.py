@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tandemd.core.events import Action, SetMemoryPlace
 from tandemd.core.memory.line import MemoryLine, Waiter, held_bytes
-from tandemd.core.model import Group, GroupKey, Job, Options, Process, Usage
+from tandemd.core.model import Options, Process, Usage
 
 ROUNDS = 2**32  # as many as the process is told apart
 
@@ -40,16 +40,10 @@ class Place:
 class MemoryPlaces:
     """The line and what was told of it. Belongs to the scheduler."""
 
-    def __init__(
-        self,
-        processes: Mapping[int, Process],
-        jobs: Mapping[int, Job],
-        groups: Mapping[GroupKey, Group],
-    ) -> None:
-        self.line = MemoryLine(processes, jobs, groups)
+    def __init__(self, line: MemoryLine, processes: Mapping[int, Process]) -> None:
+        self.line = line
         self.wake_at_ns: int | None = None
         self._processes = processes
-        self._jobs = jobs
         self._told: dict[int, Place] = {}
         self._round = 1
         self._is_news = False

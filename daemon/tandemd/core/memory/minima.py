@@ -184,7 +184,9 @@ class Minima:
         for job in self._jobs.values():
             uid, rooms = job.uid, [room]
             if ceilings.binds(uid):
-                rooms.append(own.setdefault(uid, Room(ceilings.on(uid), (), ceilings.of(uid).key)))
+                if uid not in own:
+                    own[uid] = Room(ceilings.on(uid), key=ceilings.of(uid).key)
+                rooms.append(own[uid])
             told = (objection(job.spec, one, gpus_of(job), name=name) for one in rooms)
             why_not = next(filter(None, told), None)
             was_kept, job.is_minimum_kept = job.is_minimum_kept, why_not is None

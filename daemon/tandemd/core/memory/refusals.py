@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandemd.core.memory.ceilings import Ceilings, left_by_own
+from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.model import NO_LIMIT, Group, Job, Process, Refusal, Usage
 from tandemd.core.words import size_of
 
@@ -39,9 +39,6 @@ def refusals(job: Job) -> list[str]:
 def _limit(process: Process, job: Job, group: Group, ceilings: Ceilings) -> str:
     least = min(job.spec.memory_bytes, group.memory_limit_bytes, process.lease_bytes)
     ceilings.look()
-    if of_user := ceilings.tightest(process, job.uid):
-        gpu, left_bytes = of_user
-        if left_bytes < min(left_by_own(process, job, group), process.lease_bytes):
-            most = size_of(ceilings.on(job.uid, [gpu])[gpu])
-            return f"the limit of {most} of all jobs of its user"
+    if (of_user := ceilings.in_the_way(process, job, group)) is not None:
+        return f"the limit of {size_of(of_user[1])} of all jobs of its user"
     return f"its limit of {size_of(least)}" if least < NO_LIMIT else "its limit"
