@@ -57,7 +57,7 @@ GAPS_NS = {"brief": MS // 8, "long": 5 * MS}  # that others may expect
 CLAIMS = st.lists(
     st.tuples(
         st.integers(0, 7),  # which of the living
-        st.sampled_from(["busy", "busy", "waits", "rests", "steps", "brief", "long"]),
+        st.sampled_from(["busy", "busy", "waits", "rests", "steps", "wishes", "brief", "long"]),
         st.sampled_from([1, 1, 3, 30]),  # milliseconds before
     ),
     min_size=4,
@@ -83,6 +83,9 @@ class Twins(RuleBasedStateMachine):
             quantum_ns=5 * MS,
             max_hold_ns=max_hold_ms * MS,
             drain_ns=20 * MS,
+            critical_ns=4 * MS,
+            nonpreemptible_ns=25 * MS,
+            nonpreemptible_classes=frozenset({JobClass.BATCH}),
             share_period_ns=100 * MS,
             mps_gpus=frozenset(mps_gpus),
         )
@@ -93,7 +96,7 @@ class Twins(RuleBasedStateMachine):
         self.living: dict[int, Usage] = {}
         for number in range(several):
             job_class = JobClass.NORMAL if alike else JobClass(1 + number % 3)
-            self.attach(job_class=job_class, group="", gpu=0)
+            self.attach(job_class=job_class, group="", gpu=0, preemptible=None)
             self.classify(which=number, bound=Bound(1 + number % 4))
 
     def tell(self, event):
@@ -138,12 +141,13 @@ class Twins(RuleBasedStateMachine):
         job_class=st.sampled_from(JobClass),
         group=st.sampled_from(["", "", "ranks"]),
         gpu=st.sampled_from([0, 0, 1]),
+        preemptible=st.sampled_from([None, None, True, False]),
     )
-    def attach(self, job_class, group, gpu):
+    def attach(self, job_class, group, gpu, preemptible):
         self.numbers += 1
         number = self.numbers
         self.living[number] = Usage(process_id=number)
-        spec = JobSpec(job_class=job_class, group=group)
+        spec = JobSpec(job_class=job_class, group=group, preemptible=preemptible)
         self.tell(
             ProcessAttached(
                 now_ns=self.now_ns, process_id=number, job_id=number, uid=1, gpu=gpu, spec=spec
@@ -167,7 +171,9 @@ class Twins(RuleBasedStateMachine):
                 return
             process = list(self.living)[which % len(self.living)]
             self.now_ns += after_ms * MS
-            self.living[process] = usage = claimed(self.living[process], what, after_ms)
+            self.living[process] = usage = claimed(
+                self.living[process], what, after_ms, self.now_ns
+            )
             self.tell(UsageSampled(now_ns=self.now_ns, samples=(usage,)))
             self.tell(Ticked(now_ns=self.now_ns))
 
@@ -197,14 +203,15 @@ class Twins(RuleBasedStateMachine):
             self.tell(Ticked(now_ns=self.now_ns))
 
 
-def claimed(old: Usage, what: str, after_ms: int) -> Usage:
+def claimed(old: Usage, what: str, after_ms: int, now_ns: int) -> Usage:
     """What the process says next."""
     return Usage(
         process_id=old.process_id,
-        busy=what in ("busy", "steps"),
+        busy=what in ("busy", "steps", "wishes"),
         waiting_threads=int(what == "waits"),
         wait_reason=WaitReason.GATE if what == "waits" else WaitReason.NONE,
         exclusive_ns=old.exclusive_ns + (after_ms * MS if old.busy else 0),
+        critical_until_ns=now_ns + 3 * MS if what == "wishes" else old.critical_until_ns,
         steps=old.steps + (what == "steps"),
         gap_p50_ns=GAPS_NS.get(what, old.gap_p50_ns),
     )

@@ -49,6 +49,8 @@ class WholeTurns:
     turn_served_ns: int = 0  # the holder's served time when its turn began
     breath: bool = False  # a turn given by rule 4: whole, whatever the policy says
     breath_until_ns: int = 0
+    kept_since_ns: int | None = None  # by rule 10, although its equals were to have the turn
+    kept_until_ns: int | None = None
     debts: dict[int, Debt] = field(default_factory=dict)
     looked_ns: int | None = None
     served_before_ns: dict[GroupKey, int] = field(default_factory=dict)
@@ -135,6 +137,9 @@ class WholeTurns:
     ) -> Group | None:
         holder = takers.get(self.holder) if self.holder is not None else None
         wanting = [g for g in takers.values() if g.wants and g is not holder]
+        self.kept_until_ns = None
+        if not wanting:
+            self.kept_since_ns = None
         if holder is not None and not self._is_idle(holder, options, now_ns):
             if self.breath and not self._breathed(holder, options, now_ns):
                 return holder
@@ -143,6 +148,10 @@ class WholeTurns:
                 return starved
             challenger = self._first(wanting, policy)
             if challenger is None or not self._passes_on(holder, challenger, policy, options):
+                return holder
+            if self.is_as_urgent(holder, challenger, policy) and self._keeps(
+                holder, options, now_ns
+            ):
                 return holder
             return challenger
         return self._first(wanting, policy)
@@ -184,6 +193,20 @@ class WholeTurns:
             return False
         return policy.order(challenger) <= policy.order(holder)
 
+    def is_as_urgent(self, holder: Group, challenger: Group, policy: Policy) -> bool:
+        ranks = [(not self.overdue(policy.tier(g)), policy.tier(g)) for g in (holder, challenger)]
+        return ranks[0] <= ranks[1]
+
+    def _keeps(self, holder: Group, options: Options, now_ns: int) -> bool:
+        since_ns = now_ns if self.kept_since_ns is None else self.kept_since_ns
+        until_ns = min(holder.critical_until_ns, since_ns + options.critical_ns)
+        if not holder.preemptible and holder.served_ns > holder.step_served_ns:
+            until_ns = max(until_ns, since_ns + options.nonpreemptible_ns)
+        if until_ns <= now_ns:
+            return False
+        self.kept_since_ns, self.kept_until_ns = since_ns, until_ns
+        return True
+
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
         served_ns = holder.served_ns - self.turn_served_ns
         return served_ns >= options.quantum_ns or now_ns >= self.breath_until_ns
@@ -203,6 +226,7 @@ class WholeTurns:
         if key == self.holder:
             return
         self.holder = key
+        self.kept_since_ns = self.kept_until_ns = None
         self.breath = False
         if holder is None:
             return
@@ -233,6 +257,8 @@ class WholeTurns:
         for member in (g for g in pair if not g.wants):
             verdict.wake(member.last_wanted_ns + options.idle_grace_ns)
         waiting = [g for g in claimants.values() if g.wants and g is not holder]
+        if self.kept_until_ns is not None:
+            verdict.wake(max(self.kept_until_ns, now_ns + LOOK_AGAIN_NS))
         if holder is not None and waiting:
             for since_ns in (g.unused_since_ns for g in pair if g.unused_since_ns is not None):
                 verdict.wake(max(since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))

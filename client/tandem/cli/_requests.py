@@ -108,7 +108,9 @@ _OPTIONS = (
         "--preemptible/--no-preemptible",
         default=None,
         envvar="TANDEM_PREEMPTIBLE",
-        help="Whether the job may be held for others: kept, and no policy looks at it so far.",
+        help="Whether the end of its turn may cut an iteration of the job, or its equals wait until"
+        " the iteration ends, for as long as scheduler.nonpreemptible_ms allows. Not said: as its "
+        "class has it, which is yes unless configured. A more urgent class never waits for it.",
     ),
     click.option(
         "--swappable/--no-swappable",

@@ -85,6 +85,7 @@ class SchedulerTable(_Table):
     drain_ms: float = Field(default=250, gt=0, le=10_000)
     max_hold_s: float = Field(default=20, gt=0, le=3600)
     critical_ms: float = Field(default=10, ge=0, le=1000)
+    nonpreemptible_ms: float = Field(default=1000, ge=0, le=10_000)
     min_share: float = Field(default=0.05, ge=0, le=0.5)
     presence_across_users: bool = True
     find_iterations: bool = True
@@ -142,6 +143,7 @@ class ClassTable(_Table):
 
     weight: int | None = Field(default=None, ge=1, le=1000)
     memory_swap: bool = False
+    preemptible: bool = True
 
 
 def _idle_release_ns(text: str) -> int:
@@ -294,6 +296,7 @@ class Config(_Table):
             drain_ns=int(table.drain_ms * 1e6),
             max_hold_ns=int(table.max_hold_s * 1e9),
             critical_ns=int(table.critical_ms * 1e6),
+            nonpreemptible_ns=int(table.nonpreemptible_ms * 1e6),
             min_share=table.min_share,
             presence_across_users=table.presence_across_users,
             find_iterations=table.find_iterations,
@@ -313,6 +316,9 @@ class Config(_Table):
             idle_release_ns=_idle_release_ns(self.memory.idle_release),
             weights=tuple(weights.items()),
             swappable_classes=frozenset(of for of, entry in classes.items() if entry.memory_swap),
+            nonpreemptible_classes=frozenset(
+                of for of, entry in classes.items() if not entry.preemptible
+            ),
         )
 
     def overridden(self, scheduler: dict[str, Any]) -> Config:

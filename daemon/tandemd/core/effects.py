@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tandemd.core.explain.sets import why_no_set
 from tandemd.core.memory.minima import gpus_of, most_held_bytes, no_limit
-from tandemd.core.model import Job, JobSpec
+from tandemd.core.model import Job, JobSpec, Options
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import said, why_no_share
 from tandemd.core.substrate import divides_space
@@ -22,10 +22,10 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
         yield why
     if "memory_bytes" in changed:
         yield from filter(None, (_no_memory_limit(job.spec, gpus_of(job), scheduler), _over(job)))
-    if "preemptible" in changed and (why := _held_anyway(job.spec)):
+    options = scheduler.options
+    if "preemptible" in changed and (why := _cut_anyway(job.spec, options)):
         yield why
     group = scheduler.group_of(job)
-    options = scheduler.options
     if _asks_for_sms(job, changed) and group:
         # Where it is a set, it changes that, whether or not jobs take turns besides.
         why_not = (
@@ -45,16 +45,18 @@ def without_effect_from_the_start(
     scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]
 ) -> Iterator[str]:
     """The same of a job that is about to start on these GPUs, or on any, if none is named."""
-    told = (no_release(spec), _no_memory_limit(spec, gpus, scheduler), _held_anyway(spec))
+    told = (
+        no_release(spec),
+        _no_memory_limit(spec, gpus, scheduler),
+        _cut_anyway(spec, scheduler.options),
+    )
     yield from filter(None, told)
 
 
-def _held_anyway(spec: JobSpec) -> str:
-    if spec.preemptible is not False:
+def _cut_anyway(spec: JobSpec, options: Options) -> str:
+    if spec.preemptible is not False or options.nonpreemptible_ns:
         return ""
-    return (
-        "preemptible=no has no effect: no policy looks at it; the class says who is held for whom"
-    )
+    return "preemptible=no has no effect: scheduler.nonpreemptible_ms is 0"
 
 
 def _no_memory_limit(spec: JobSpec, gpus: frozenset[int], scheduler: Scheduler) -> str:

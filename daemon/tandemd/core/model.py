@@ -296,6 +296,7 @@ class Process:
     mps_misses: int = 0  # how often in a row MPS named its clients, and it was none
     usage: Usage
     moved: Usage = field(init=False)  # as it was when it came to the SMs that it is on
+    ends: int = 0  # of iterations: those it marks, or until it marks its first those found
     audited_bytes: int = 0  # by the driver's count, when last looked
     unseen_bytes: int = 0  # of these, what it does not count itself: contexts and code above all
     unseen_looks: tuple[int, ...] = ()  # the same by each of the last three looks
@@ -315,6 +316,14 @@ class Process:
     def __post_init__(self) -> None:
         self.gpus |= {self.gpu}
         self.moved = self.usage
+
+    def count_ends(self, old: Usage, *, finds: bool) -> None:
+        """Take in which iterations have ended since `old`; from its first mark only marks count."""
+        new = self.usage
+        if new.steps:
+            self.ends += max(0, new.steps - old.steps)
+        elif finds:
+            self.ends += max(0, new.iterations - old.iterations)
 
     @property
     def is_beside_mps(self) -> bool:
@@ -529,6 +538,7 @@ class Group:
     stall_ns: int = 0  # passing the turn on from it to the next takes so long: memory has to move
     turn_ns: int = 0  # GPU time that its turn lasts at least, because of that
     critical_until_ns: int = 0  # one of its processes asks not to lose the GPU until then
+    preemptible: bool = True  # its equals may have the turn in the middle of an iteration of it
     steps: int = 0  # ends of iterations: marked, or else found
     step_served_ns: int = 0  # `served_ns` at the newest of them
     step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
@@ -609,6 +619,8 @@ class Options:
     drain_tries: int = 3
     max_hold_ns: int = 20_000_000_000
     critical_ns: int = 10_000_000  # a wish not to lose the GPU lengthens a turn so far; 0 = never
+    nonpreemptible_ns: int = 1_000_000_000  # and iterations that are not to be cut; 0 = never
+    nonpreemptible_classes: frozenset[JobClass] = frozenset()  # where a job does not say it itself
     lane_order: str = "fifo"  # of lanes.ORDERS: who comes next under the policy `lanes`
     min_share: float = 0.05  # of a waiting tier, over `share_period_ns`
     share_period_ns: int = 1_000_000_000
@@ -650,6 +662,12 @@ class Options:
         """Idle for so long a job gives its memory up; 0 = never."""
         own_ns = spec.idle_release_ns or self.idle_release_ns
         return own_ns if own_ns < NEVER_IDLE_NS else 0
+
+    def may_preempt(self, spec: JobSpec) -> bool:
+        """Whether the job's iterations may be cut at the end of a turn."""
+        if spec.preemptible is not None:
+            return spec.preemptible
+        return spec.job_class not in self.nonpreemptible_classes
 
     def mode_of(self, gpus: Iterable[int]) -> str:
         """What all of these GPUs are in: a key of `substrate.SUBSTRATES`."""

@@ -768,6 +768,7 @@ class Scheduler:
             job = self.jobs[process.job_id]
             usage = self.memory.line.plausible(process, told)
             old, process.usage = process.usage, usage
+            process.count_ends(old, finds=self.options.find_iterations)
             if usage.swapped_bytes or process.away_since_ns or usage.refused_by != old.refused_by:
                 self._note_memory(process, old, job, event.now_ns)
             self.memory.take(process, old, event.now_ns)
@@ -1054,6 +1055,9 @@ class Scheduler:
         self.tuning.seat(self.islands, self.options, now_ns)
         for ring, members in self.rings.items():
             weigh(members, self.policy, self.options)
+            for group in members:
+                specs = [job.spec for job in group.jobs.values()]
+                group.preemptible = all(map(self.options.may_preempt, specs))
             self.turns[ring].foresight.model = self.tuning.model_of(ring[0])
             self.turns[ring].seat(members, self.policy)
 
@@ -1226,7 +1230,7 @@ def _processes_of(groups: list[Group]) -> Iterator[int]:
 
 def _refresh(group: Group, now_ns: int, options: Options) -> None:
     """Take the group's facts from its processes."""
-    wanted, found = group.wants, options.find_iterations
+    wanted = group.wants
     busy = asks = calls = False
     steps, gap_ns, critical_until_ns = 0, 0, 0
     for process in group.processes.values():
@@ -1235,7 +1239,7 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
         busy = busy or usage.busy
         asks = asks or usage.wants_gpu
         calls = calls or usage.waits_for_memory
-        steps += max(usage.steps, usage.iterations) if found else usage.steps
+        steps += process.ends
         if usage.gap_p50_ns and (not gap_ns or usage.gap_p50_ns < gap_ns):
             gap_ns = usage.gap_p50_ns
     group.busy, group.steps, group.gap_p50_ns = busy, steps, gap_ns

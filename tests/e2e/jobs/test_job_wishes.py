@@ -1,4 +1,4 @@
-"""A job that asks not to lose the GPU for a moment, with the real daemon."""
+"""A job that asks not to lose the GPU for a moment, or in an iteration, with the real daemon."""
 
 import pytest
 
@@ -8,6 +8,15 @@ import tandem
 def inside():
     with tandem.critical(max_ms=10_000):
         for _ in range({KERNELS}): waiting.short(gpu)
+"""
+STEPS = 4
+ITERATIONS = f"""
+import tandem
+def iterate():
+    tandem.step()  # from the first mark on no others count
+    for _ in range({STEPS}):
+        for _ in range({KERNELS}): waiting.short(gpu)
+        tandem.step()
 """
 
 
@@ -22,6 +31,27 @@ def test_its_block_is_cut_only_where_the_daemon_hears_no_wishes(fresh_place, cri
     job.do("inside()")
 
     mine = place.ran(job.pid)[-KERNELS:]
+    assert bool(between(mine, place.ran(rival.pid))) is is_cut
+
+
+@pytest.mark.parametrize(("said", "is_cut"), [("--no-preemptible", False), ("--preemptible", True)])
+def test_its_iterations_are_cut_only_where_it_lets_them(fresh_place, said, is_cut):
+    place = fresh_place
+    place.start_daemon(*place.configured(nonpreemptible_ms=10_000, policy='"fair"'))
+    rival, job = place.job("rival", "-p", "batch"), place.job("whole", "-p", "batch", said)
+    job.do(f"exec({ITERATIONS!r}, globals())")
+    rival.go_on("lambda: waiting.short(gpu)")
+
+    job.do("iterate()")
+
+    theirs, mine = place.ran(rival.pid), place.ran(job.pid)[-STEPS * KERNELS :]
+    # What follows an end before the daemon hears of it may still be cut: so not the first kernels.
+    iterations = [mine[n + 5 : n + KERNELS] for n in range(0, len(mine), KERNELS)]
+    assert any(between(one, theirs) for one in iterations) is is_cut
+    assert between(mine, theirs)  # it did take turns
+
+
+def between(mine, theirs):
+    """What of theirs began between the first and the last of mine."""
     begun_ns, ended_ns = mine[0]["t_start_ns"], mine[-1]["t_end_ns"]
-    between = [one for one in place.ran(rival.pid) if begun_ns < one["t_start_ns"] < ended_ns]
-    assert bool(between) is is_cut
+    return [one for one in theirs if begun_ns < one["t_start_ns"] < ended_ns]

@@ -62,9 +62,9 @@ def test_what_the_notebook_may_use_is_changed(shell, monkeypatch, job, client, c
 def test_what_has_no_effect_is_said(shell, monkeypatch, job, capsys):
     monkeypatch.setenv("TANDEM_JOB_ID", job)
 
-    shell.magic("preemptible no")
+    shell.magic("idle_release 60s")
 
-    assert capsys.readouterr().out.startswith("warning: preemptible=no has no effect")
+    assert capsys.readouterr().out.startswith("warning: idle_release has no effect")
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,12 @@ def test_idle_release_needs_memory_that_can_be_moved(swappable, warned):
     assert not lines or "started with --swappable" in lines[0]
 
 
-@pytest.mark.parametrize(("preemptible", "warned"), [(None, False), (True, False), (False, True)])
-def test_who_is_not_to_be_held_is_told_that_the_class_decides(preemptible, warned):
-    talk = Talk()
+@pytest.mark.parametrize(
+    ("preemptible", "most_ms", "warned"),
+    [(None, 0, False), (True, 0, False), (False, 0, True), (False, 1, False)],
+)
+def test_whose_iterations_are_cut_anyway_is_told_so(preemptible, most_ms, warned):
+    talk = Talk(Options(nonpreemptible_ns=most_ms * MS))
     talk.attach(1, preemptible=preemptible)
     spec = talk.core.job(1).spec
 
@@ -62,7 +65,7 @@ def test_who_is_not_to_be_held_is_told_that_the_class_decides(preemptible, warne
 
     assert lines == list(without_effect_from_the_start(talk.core, spec, frozenset()))
     assert bool(lines) is warned
-    assert not lines or "no policy looks at it" in lines[0]
+    assert not lines or "scheduler.nonpreemptible_ms is 0" in lines[0]
 
 
 @pytest.mark.parametrize(("policy", "warned"), [("lanes", False), ("fair", True)])

@@ -86,8 +86,8 @@ def test_the_log_says_which_keys_are_others_now(read):
         return logs[-1]["changed"]
 
     assert told(first, then) == (
-        "class.batch.memory_swap, class.batch.weight, limits.user.ann.max_memory, "
-        "limits.user.bob.max_memory, scheduler.quantum_ms"
+        "class.batch.memory_swap, class.batch.preemptible, class.batch.weight, "
+        "limits.user.ann.max_memory, limits.user.bob.max_memory, scheduler.quantum_ms"
     )
     assert told(first, first) == "nothing"
 

@@ -28,6 +28,7 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.turns.forecast import NARROW, narrowed_by
 from tandemd.core.turns.turns import Turns
+from tandemd.core.words import span_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,12 @@ def _facts(
             f"{_ms(group.step_cost_ns)} of gpu time each"
         )
     others = [g for g in island if g is not group]
+    if others and not group.preemptible and not scheduler.policy.always_open(group):
+        most = span_of(options.nonpreemptible_ns)
+        lines.append(
+            f"its equals do not cut its iterations (preemptible=no): its turn goes on for up to "
+            f"{most} until one ends"
+        )
     if others:
         names = ", ".join(f"{g.title} ({g.job_class.name.lower()})" for g in others)
         lines.append(f"shares the gpu with {names}")

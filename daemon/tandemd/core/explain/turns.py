@@ -6,8 +6,14 @@ from tandemd.core.explain.memory import first_in_line, ordinal, swapped_bytes
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns.quantum import STALLS
+from tandemd.core.turns.reprieve import Reason
 from tandemd.core.turns.turns import Turns
 from tandemd.core.words import size_of, span_of
+
+_KEEPS = {
+    Reason.CRITICAL: "and asked not to lose it now",
+    Reason.ITERATION: "until its iteration ends",
+}
 
 
 def explain_held(
@@ -24,9 +30,9 @@ def explain_held(
         return f"waiting {span_of(held_ns)}: {why}; {most}"
     has = "have" if len(holder.jobs) > 1 else "has"
     who = f"{holder.title} (class {holder.job_class.name.lower()}) {has} the gpu"
-    if turns.wished_until_ns is not None:
-        wished_ns = max(0, turns.wished_until_ns - now_ns)
-        who += f" and asked not to lose it now (critical: for {span_of(wished_ns)} more at most)"
+    if turns.reprieve.until_ns is not None:
+        longer, reason = span_of(max(0, turns.reprieve.until_ns - now_ns)), turns.reprieve.reason
+        who += f" {_KEEPS[reason]} ({reason.value}: for {longer} more at most)"
     memory = _comes_with_turn(scheduler, job, group)
     if not memory:
         return f"waiting {span_of(held_ns)}: {who}; {most}"
@@ -126,7 +132,7 @@ def _bound_ns(
     quantum_ns, tier = policy.quantum_ns(options), policy.tier(group)
     if quantum_ns is None or turns.overdue(tier):
         return bound_ns
-    rounds, wishes = 0, False
+    rounds, longer_ns = 0, 0
     for rival in (g for g in island if g.wants):  # once each: there may be a thousand
         if policy.always_open(rival):
             return bound_ns
@@ -136,8 +142,10 @@ def _bound_ns(
             return bound_ns
         rounds += max(1, int(rival.weight / group.weight))
         quantum_ns = max(quantum_ns, rival.turn_ns)  # passing it on may cost much
-        wishes = wishes or bool(rival.critical_until_ns)
+        if rival.critical_until_ns:
+            longer_ns = max(longer_ns, options.critical_ns)
+        if not rival.preemptible:
+            longer_ns = max(longer_ns, options.nonpreemptible_ns)
     # A part of the time is charged to each who holds the turn, too.
     quantum_ns *= 1 + sum(key is not None for key in (turns.companion, turns.third))
-    turn_ns = quantum_ns + (options.critical_ns if wishes else 0)
-    return min(bound_ns, rounds * (turn_ns + options.drain_ns))
+    return min(bound_ns, rounds * (quantum_ns + longer_ns + options.drain_ns))

@@ -18,12 +18,17 @@ def is_over(holder: Group, *, served_ns: int, quantum_ns: int) -> bool:
     slack_ns = quantum_ns // _SLACK
     if not holder.step_cost_ns:
         return served_ns >= quantum_ns
-    since_ns = holder.served_ns - holder.step_served_ns
-    if since_ns == 0:  # an iteration has just ended
+    if is_between_iterations(holder):
         return served_ns >= quantum_ns - slack_ns
+    since_ns = holder.served_ns - holder.step_served_ns
     left_ns = holder.step_cost_ns - since_ns
     is_near = 0 < left_ns <= quantum_ns + slack_ns - served_ns
     return served_ns >= quantum_ns and not is_near
+
+
+def is_between_iterations(holder: Group) -> bool:
+    """One has just ended; also where none is known to have begun."""
+    return holder.step_served_ns == holder.served_ns
 
 
 def turn_ns(stall_ns: int, *, waiting: int, max_hold_ns: int) -> int:

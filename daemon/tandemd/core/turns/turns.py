@@ -23,8 +23,9 @@ Rules
    measured so says who of a line goes first, and who had better not: foresight.py.
 9. A third holds the turn beside the two if it may beside each of them, and what was measured lets
    expect that the three get more done than the two. Without measurements there is no third.
-10. A holder that wishes not to lose the GPU now keeps the turn a little longer than rule 6 gives
-   it, but for who preempts it or is owed his share (wish.py).
+10. A holder that asks not to lose the GPU now, or whose iterations are not to be cut, keeps the
+   turn a little longer than its equals would let it, but for who is of a more urgent tier or owed
+   his share (reprieve.py).
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -43,9 +44,9 @@ from tandemd.core.roster import Roster
 from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.foresight import Foresight
 from tandemd.core.turns.quantum import is_over, left_ns
+from tandemd.core.turns.reprieve import Reprieve
 from tandemd.core.turns.shares import Debt
 from tandemd.core.turns.trials import Trials
-from tandemd.core.turns.wish import Wish
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
 UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
@@ -92,7 +93,7 @@ class Turns:
         self._reached_ns = 0.0  # virtual time of the newest holder
         self._breath = False  # a turn given by rule 4: whole, whatever the policy says
         self._breath_until_ns = 0
-        self._wish = Wish()  # of the holder
+        self.reprieve = Reprieve()  # of the holder
         self._debts: dict[int, Debt] = {}
         self._looked_ns: int | None = None
         self._roster = Roster()
@@ -145,11 +146,6 @@ class Turns:
             return None
         served_ns = holder.served_ns - self._turn_served_ns
         return max(0, left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns))
-
-    @property
-    def wished_until_ns(self) -> int | None:
-        """The holder would have lost the turn, and keeps it so long because it asked to."""
-        return self._wish.heard_until_ns
 
     def queue(self) -> list[Group]:
         """Who has work and may claim the turn, the first to get it first."""
@@ -242,12 +238,12 @@ class Turns:
 
     def _choose(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
         holder = self._holder
-        self._wish.heard_until_ns = None
+        self.reprieve.until_ns = None
         if holder is not None and (holder.misfit_bytes or not self._roster.takes_turns(holder)):
             holder = None
         challenger = self._first(but=holder)
         if challenger is None:
-            self._wish.forget()  # it keeps nobody waiting
+            self.reprieve.forget()  # it keeps nobody waiting
         if holder is None or self._is_idle(holder, options, now_ns):
             return challenger
         if self._breath and not self._breathed(holder, options, now_ns):
@@ -279,7 +275,8 @@ class Turns:
         if theirs != ours:
             return theirs
         if policy.preempts(challenger, holder):
-            return True
+            is_urgent = policy.tier(challenger) < policy.tier(holder)
+            return is_urgent or not self.reprieve.is_given(holder, options, now_ns)
         if policy.preempts(holder, challenger):
             return False
         served_ns = holder.served_ns - self._turn_served_ns
@@ -288,7 +285,7 @@ class Turns:
             return False
         if policy.order(challenger) > policy.order(holder):
             return False
-        return not self._wish.is_heard(holder, options, now_ns)
+        return not self.reprieve.is_given(holder, options, now_ns)
 
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
         served_ns = holder.served_ns - self._turn_served_ns
@@ -304,7 +301,7 @@ class Turns:
         if key == self.holder:
             return
         self.holder = key
-        self._wish.forget()
+        self.reprieve.forget()
         self._breath = False
         if holder is None:
             return
@@ -504,18 +501,25 @@ class Turns:
             unused = [m.unused_since_ns for m in on_turn if m.unused_since_ns is not None]
             for since_ns in unused:
                 verdict.wake(max(since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
-            quantum_ns = _quantum_ns(holder, policy, options) or options.max_hold_ns
-            served_ns = holder.served_ns - self._turn_served_ns
-            rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
-            verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
-            starved = roster.held.first(but=holder)
-            held_ns = 0 if starved is None else _held_ns(starved, now_ns)
-            verdict.wake(now_ns + max(options.max_hold_ns - held_ns, LOOK_AGAIN_NS))
+            self._plan_to_pass_on(holder, policy, options, now_ns, verdict)
         for group in roster.reopened:
             verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))
         for tier, debt in self._debts.items():
             if roster.wants(tier) and (due_ns := debt.due_in_ns(options)):
                 verdict.wake(now_ns + max(due_ns, LOOK_AGAIN_NS))
+
+    def _plan_to_pass_on(
+        self, holder: Group, policy: Policy, options: Options, now_ns: int, verdict: Verdict
+    ) -> None:
+        quantum_ns = _quantum_ns(holder, policy, options) or options.max_hold_ns
+        served_ns = holder.served_ns - self._turn_served_ns
+        rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
+        verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
+        if self.reprieve.until_ns is not None:
+            verdict.wake(max(self.reprieve.until_ns, now_ns + LOOK_AGAIN_NS))
+        starved = self._roster.held.first(but=holder)
+        held_ns = 0 if starved is None else _held_ns(starved, now_ns)
+        verdict.wake(now_ns + max(options.max_hold_ns - held_ns, LOOK_AGAIN_NS))
 
 
 def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
