@@ -85,7 +85,7 @@ from tandemd.core.model import (
 )
 from tandemd.core.planner.divisions import Divisions, Ring, rings_of
 from tandemd.core.policy import policy_named
-from tandemd.core.settings import Settings, Views, memory_limit, settings_for
+from tandemd.core.settings import Settings, Views, has_siblings, memory_limit, settings_for
 from tandemd.core.space.asked import said, unfit, weigh
 from tandemd.core.space.mps_clients import take_clients, tell_of_mps
 from tandemd.core.space.probes import Probes
@@ -143,11 +143,11 @@ class Scheduler:
         self._gates: dict[int, bool] = {}  # process -> open
         self._home: dict[GroupKey, Ring] = {}
         self._touched: set[Ring] = set()  # of which a fact changed
+        self._left_otherwise: set[GroupKey] = set()  # whose processes leave each other more or less
         self._wakes: dict[Ring, int | None] = {}  # when each wants to decide again
         self._overdue: set[tuple[Ring, int]] = set()  # ring, tier
         self._bold: set[int] = set()  # processes told not to honour presence
-        self._arrivals = 0
-        self._group_numbers = 0
+        self._arrivals = self._group_numbers = 0
         self._structure_changed = True
         self._wake_at_ns: int | None = None
 
@@ -789,10 +789,9 @@ class Scheduler:
 
     def _note_left(self, job: Job) -> None:
         """What is left to others depends on what it holds."""
-        if len(job.processes) > 1:
-            self._structure_changed = True
-        else:
-            self.memory.line.ceilings.note(job.uid)
+        self.memory.line.ceilings.note(job.uid)
+        if has_siblings(self.groups[job.group_key]):
+            self._left_otherwise.add(job.group_key)
 
     def _note_change(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
         """What its requests take from now on is another matter."""
@@ -1015,7 +1014,7 @@ class Scheduler:
         if whole:
             self._seat(now_ns)
         else:
-            self._tell_users(actions)
+            self._tell_limits(actions)
         verdicts = self._decide(now_ns)
         if not verdicts and not whole:
             return
@@ -1131,25 +1130,27 @@ class Scheduler:
             if learnt and len(gpus) == 1:
                 yield KeepTrials(gpu=min(gpus), trials=learnt)
 
-    def _tell_users(self, actions: list[Action]) -> None:
-        """What jobs of a user leave each other, where nothing else has changed."""
+    def _tell_limits(self, actions: list[Action]) -> None:
+        """What processes of a user, group or job leave each other, where nothing else changed."""
         ceilings = self.memory.line.ceilings
-        if not (changed := ceilings.take_changed()):
+        changed, self._left_otherwise = self._left_otherwise, set()
+        if uids := ceilings.take_changed():
+            ceilings.look()
+            changed |= {job.group_key for job in self.jobs.values() if job.uid in uids}
+        if not changed:
             return
-        ceilings.look()
-        for job in self.jobs.values():
-            if job.uid not in changed:
-                continue
-            for process_id, process in job.processes.items():
+        for group in (group for key, group in self.groups.items() if key in changed):
+            for process_id, process in group.processes.items():
                 old = self._told[process_id]
-                limit_bytes = memory_limit(process, self.groups[job.group_key], ceilings)
+                limit_bytes = memory_limit(process, group, ceilings)
                 if limit_bytes != old.memory_limit_bytes:
                     self._told[process_id] = new = replace(old, memory_limit_bytes=limit_bytes)
                     actions.extend(new.changes_from(old, process_id))
 
     def _tell_settings(self, actions: list[Action]) -> None:
         ceilings = self.memory.line.ceilings
-        ceilings.take_changed()  # for all are told
+        self._left_otherwise.clear()  # for all are told
+        ceilings.take_changed()
         ceilings.look()
         for members in self.rings.values():
             views = Views(members, policy=self.policy, options=self.options, ceilings=ceilings)

@@ -125,6 +125,14 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
         )
 
 
+def has_siblings(group: Group) -> bool:
+    """What one of its processes holds is left to others no more."""
+    if len(group.processes) < 2:
+        return False
+    limits = (job.spec.memory_bytes for job in group.jobs.values())
+    return min(group.memory_limit_bytes, *limits) < NO_LIMIT
+
+
 def memory_limit(process: Process, group: Group, ceilings: Ceilings) -> int:
     """What others leave it of the limits of its job, group and user, for each GPU by itself."""
     job = group.jobs[process.job_id]

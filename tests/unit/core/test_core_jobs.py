@@ -243,6 +243,19 @@ def test_processes_of_a_job_share_its_quota():
     assert talk.of(SetMemoryLimit) == [SetMemoryLimit(process_id=2, limit_bytes=700)]
 
 
+@pytest.mark.parametrize("limits", [{}, {"memory_bytes": 1000}])
+def test_news_of_memory_of_one_process_of_several_seats_nobody_anew(limits):
+    talk = Talk()
+    talk.attach(1, **limits)
+    talk.attach(2, job_id=1)
+    seats = talk.core.islands
+
+    talk.sample(1, device_bytes=300)
+
+    assert talk.core.islands is seats
+    assert [type(told) for told in talk.actions] == [SetMemoryLimit] * len(limits)
+
+
 def test_its_quota_holds_for_each_gpu_by_itself():
     talk = Talk()
     talk.attach(1, memory_bytes=1000, gpu=0)

@@ -106,6 +106,16 @@ def test_what_was_promised_is_the_limit(talk):
     assert [told.limit_bytes for told in talk.of(SetMemoryLimit)] == [600 * MIB]
 
 
+def test_what_a_job_of_a_group_takes_is_left_to_the_others_at_once(talk):
+    for number in (1, 2):
+        come(talk, number, 100, 200, group="ranks")
+    limit = group(talk, 1).memory_limit_bytes
+
+    run(talk, 1, 150)
+
+    assert [told.limit_bytes for told in talk.of(SetMemoryLimit, 2)] == [limit - 150 * MIB]
+
+
 def test_who_waits_in_line_sees_what_it_promised_and_not_the_device(talk):
     come(talk, 1, 100, 500)
     talk.attach(2, **promise(600, 1))
