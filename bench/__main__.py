@@ -16,6 +16,7 @@ from bench.stage import FAILURES, OutOfTimeError
 # name -> what it measures
 BENCHES = {
     "launch": "what the shim adds to a launch, in nanoseconds",
+    "cold": "the same of a launch behind much other code",
     "attach": "how long a crowd of processes needs to attach",
     "gate": "from an opened gate to the next launch, and from a busy server to the last one",
     "idle": "what the daemon costs with 100 attached processes that do nothing",
