@@ -78,6 +78,8 @@ def _move(moves: _Moves) -> Iterator[tuple[str, tuple[int, float, float]]]:
     yield "out", moves.of({first: "pause"})[first]
     yield "in", moves.of({first: "resume"})[first]
     yield "out_again", moves.of({first: "pause"})[first]
+    moves.of({second: "pause"})  # once, or the other would be back before it begins to go
+    moves.of({second: "resume"})
     both = moves.of({first: "resume", second: "pause"})
     yield "in_both", both[first]
     yield "out_both", both[second]

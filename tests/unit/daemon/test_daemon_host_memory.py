@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import mmap
 import os
 import platform
 import stat
@@ -55,6 +56,33 @@ def test_all_of_it_is_there_and_can_neither_shrink_nor_grow(count, asked, tmp_pa
     seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     assert seals == fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
     os.close(fd)
+
+
+@pytest.mark.parametrize(("fillers", "is_filled"), [(1, False), (2, True), (8, True)])
+def test_where_several_threads_may_it_is_filled_and_not_only_allocated(
+    fillers, is_filled, tmp_path, monkeypatch
+):
+    enabled = tmp_path / "shmem_enabled"
+    enabled.write_text("always advise [never]")
+    monkeypatch.setattr(host_memory, "_SHMEM_ENABLED", enabled)
+    count = 36 * MIB + 4096
+
+    fd = make_memory(count, node=None, fillers=fillers)
+
+    if os.fstat(fd).st_blksize == 4096:  # else it is of huge pages, whatever was said
+        with mmap.mmap(fd, count) as pages:
+            assert (set(filled(pages)) == {1}) is is_filled
+    os.close(fd)
+
+
+def filled(pages):
+    """Of each page whether the kernel has what is in it: mincore(2)."""
+    there = (ctypes.c_ubyte * (len(pages) // 4096))()
+    first = ctypes.c_char.from_buffer(pages)
+    size = ctypes.c_size_t(len(pages))
+    assert ctypes.CDLL(None).mincore(ctypes.byref(first), size, there) == 0
+    del first
+    return [one & 1 for one in there]
 
 
 def test_where_the_kernel_does_not_say_what_can_be_had_it_is_what_nobody_uses():
