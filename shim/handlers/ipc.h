@@ -79,14 +79,34 @@ CUresult share_memory(CUipcMemHandle* handle, CUdeviceptr address) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// For drivers of other devices, which go on with the memory that is there now.
-template <class Call, class Type>
-CUresult share_range(void* out, CUdeviceptr address, size_t bytes, Type type, unsigned long long flags) {
+// For who goes on with the memory that is there now.
+template <class Real>
+CUresult in_place(CUdeviceptr address, Real real) {
   managed_channel();
   CUipcMemHandle handle;  // nobody gets it
   const swap::Use use;
   if (swap::offer(address, &handle) == CUDA_ERROR_NOT_SUPPORTED) return CUDA_ERROR_NOT_SUPPORTED;
-  return Call::real(out, address, bytes, type, flags);
+  return real();
+}
+
+// Drivers of other devices.
+template <class Call, class Type>
+CUresult share_range(void* out, CUdeviceptr address, size_t bytes, Type type, unsigned long long flags) {
+  return in_place(address, [&] { return Call::real(out, address, bytes, type, flags); });
+}
+
+// GPUs that write to all of it at once. Memory that the program has made itself, and binds by its handle, never
+// moves.
+template <class Call>
+CUresult bind_range(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address, size_t bytes,
+                    unsigned long long flags) {
+  return in_place(address, [&] { return Call::real(object, offset, address, bytes, flags); });
+}
+
+template <class Call>
+CUresult bind_range(CUmemGenericAllocationHandle object, CUdevice device, size_t offset, CUdeviceptr address,
+                    size_t bytes, unsigned long long flags) {
+  return in_place(address, [&] { return Call::real(object, device, offset, address, bytes, flags); });
 }
 
 template <class Call>

@@ -704,6 +704,17 @@ def given_to_a_network_card(folder):
     return {"out": out, "stays": stays, "back": daemon.move(EVERYTHING)}
 
 
+def bound_for_several_gpus(folder):
+    """What was bound by its address stays, whatever the driver says to it; the rest goes."""
+    daemon = Daemon(folder)
+    bound, other = ok(cu.cuMemAlloc(4 * MIB)), ok(cu.cuMemAlloc(6 * MIB))
+    daemon.job.give_pool(10 * MIB)
+    said = cu.cuMulticastBindAddr(cu.CUmemGenericAllocationHandle(), 0, bound, 4 * MIB, 0)[0]
+    out = daemon.move(0)
+    stays = [cu.cuMemGetAccess(here(), each)[0].name for each in (bound, other)]
+    return {"answer": said.name, "out": out, "stays": stays, "back": daemon.move(EVERYTHING)}
+
+
 def here():
     """The device, as a place of memory."""
     place = cu.CUmemLocation()

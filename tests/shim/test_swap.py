@@ -305,6 +305,15 @@ def test_memory_that_a_network_card_was_told_of_stays(case):
     assert seen["back"] == ["reached", 0]
 
 
+def test_memory_that_is_bound_for_several_gpus_stays(case):
+    seen = case("bound_for_several_gpus")
+
+    assert seen["answer"] == "CUDA_ERROR_NOT_SUPPORTED"  # by the software GPU
+    assert seen["out"] == ["reached", 6 << 20]
+    assert seen["stays"] == ["CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"]
+    assert seen["back"] == ["reached", 0]
+
+
 def test_small_memory_begins_where_textures_may(case):
     assert case("small_memory")["begin_at"] == [0, 0, 0]
 

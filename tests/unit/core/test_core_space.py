@@ -215,12 +215,16 @@ def test_under_mps_a_share_is_of_the_sms_and_no_share_of_time():
     assert lines(talk, 1).startswith("sm 75%, as `tandem run` set it when the job")
 
 
+BEHIND = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
+
+
 @pytest.mark.parametrize(
     ("spec", "gpus", "said"),
     [
-        ({"sm_percent": 30}, {1}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"}),
-        ({"sm_count": 3}, {1}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "37.5"}),
-        ({"job_class": BATCH}, {1}, {"CUDA_MPS_CLIENT_PRIORITY": "1"}),
+        ({"sm_percent": 30}, {1}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "30"} | BEHIND),
+        ({"sm_count": 3}, {1}, {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "37.5"} | BEHIND),
+        ({"job_class": NORMAL}, {1}, BEHIND),
+        ({"job_class": BATCH}, {1}, BEHIND),
         ({"job_class": LATENCY}, {1}, {}),
         ({"job_class": BATCH, "sm_percent": 30}, {0}, {}),
         ({"sm_percent": 30}, (), {}),  # one of them is in mode time

@@ -20,12 +20,15 @@ class Mps:
     is_live = False
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
-        """The part of the SMs, and that work of class batch comes behind other work."""
+        """The part of the SMs, and that the GPU takes work of latency jobs before that of others.
+
+        There are two priorities. Who of the others goes first, turns decide.
+        """
         said = {}
         if spec.sm_count and sm_count:
             said["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{100 * spec.sm_count / sm_count:.4g}"
         elif spec.sm_percent:
             said["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{spec.sm_percent}"
-        if spec.job_class is JobClass.BATCH:
+        if spec.job_class is not JobClass.LATENCY:
             said["CUDA_MPS_CLIENT_PRIORITY"] = BELOW_NORMAL
         return said
