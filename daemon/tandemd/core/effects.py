@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from tandemd.core.explain.sets import why_no_set
 from tandemd.core.memory.minima import gpus_of, most_held_bytes, no_limit
-from tandemd.core.model import Job, JobSpec, Options
+from tandemd.core.model import Job, JobClass, JobSpec, Options
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import said, why_no_share
 from tandemd.core.substrate import divides_space
+from tandemd.core.turns.companions import Pace
 from tandemd.core.words import size_of
 
 PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
@@ -18,20 +19,17 @@ PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Iterator[str]:
     """A line for each of the fields of its JobSpec, just set, that changes nothing."""
     changed = set(fields)
-    if "idle_release_ns" in changed and (why := no_release(job.spec)):
-        yield why
-    if "memory_bytes" in changed:
-        yield from filter(None, (_no_memory_limit(job.spec, gpus_of(job), scheduler), _over(job)))
-    options = scheduler.options
-    if "preemptible" in changed and (why := _cut_anyway(job.spec, options)):
-        yield why
+    whys = _whys(scheduler, job.spec, gpus_of(job))
+    yield from (why for field, why in whys.items() if field in changed and why)
+    if "memory_bytes" in changed and (what := _over(job)):
+        yield what
     group = scheduler.group_of(job)
     if _asks_for_sms(job, changed) and group:
         # Where it is a set, it changes that, whether or not jobs take turns besides.
         why_not = (
-            why_no_set(job, options)
-            if divides_space(group.gpus, options)
-            else why_no_share(group, scheduler.policy, options)
+            why_no_set(job, scheduler.options)
+            if divides_space(group.gpus, scheduler.options)
+            else why_no_share(group, scheduler.policy, scheduler.options)
         )
         if why_not:
             yield f"sm has no effect: {why_not}"
@@ -45,18 +43,35 @@ def without_effect_from_the_start(
     scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]
 ) -> Iterator[str]:
     """The same of a job that is about to start on these GPUs, or on any, if none is named."""
-    told = (
-        no_release(spec),
-        _no_memory_limit(spec, gpus, scheduler),
-        _cut_anyway(spec, scheduler.options),
-    )
-    yield from filter(None, told)
+    yield from filter(None, _whys(scheduler, spec, gpus).values())
+
+
+def _whys(scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]) -> dict[str, str]:
+    """Of fields, why each has no effect on these GPUs, or on any, if none is named; else ""."""
+    return {
+        "idle_release_ns": no_release(spec),
+        "memory_bytes": _no_memory_limit(spec, gpus, scheduler),
+        "preemptible": _cut_anyway(spec, scheduler.options),
+        "slo_p99_ns": _only_measured(scheduler, spec, gpus),
+    }
 
 
 def _cut_anyway(spec: JobSpec, options: Options) -> str:
     if spec.preemptible is not False or options.nonpreemptible_ns:
         return ""
     return "preemptible=no has no effect: scheduler.nonpreemptible_ms is 0"
+
+
+def _only_measured(scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]) -> str:
+    # What class latency can have it has by its class, where nothing else follows objectives.
+    if not spec.slo_p99_ns or spec.job_class is JobClass.LATENCY:
+        return ""
+    options, companions = scheduler.options, scheduler.policy.companions
+    by_trials = companions is not None and companions.pace is Pace.FREE
+    sets = options.splits.keys() | options.may_have_sets  # are as large as objectives call for
+    if options.tuner or options.planner or by_trials or sets & (gpus or sets):
+        return ""
+    return "slo is measured and reported, and nothing follows it: partition.tuner is off"
 
 
 def _no_memory_limit(spec: JobSpec, gpus: frozenset[int], scheduler: Scheduler) -> str:

@@ -68,6 +68,32 @@ def test_whose_iterations_are_cut_anyway_is_told_so(preemptible, most_ms, warned
     assert not lines or "scheduler.nonpreemptible_ms is 0" in lines[0]
 
 
+@pytest.mark.parametrize(
+    ("job_class", "options", "warned"),
+    [
+        (NORMAL, {}, True),
+        (BATCH, {"policy": "fair"}, True),
+        (LATENCY, {}, False),  # whom nobody holds
+        (NORMAL, {"tuner": True}, False),
+        (NORMAL, {"planner": True}, False),
+        (NORMAL, {"policy": "phases"}, True),
+        (NORMAL, {"policy": "pair"}, False),  # whom a companion would slow down has none
+        (NORMAL, {"splits": {0: Split(groups=8, group_sms=16)}}, False),
+        (NORMAL, {"splits": {1: Split(groups=8, group_sms=16)}}, True),
+    ],
+)
+def test_who_says_an_objective_that_nothing_follows_is_told_so(job_class, options, warned):
+    talk = Talk(Options(**options))
+    talk.attach(1, job_class, slo_p99_ns=50 * MS)
+    spec = talk.core.job(1).spec
+
+    lines = told(talk, "slo_p99_ns")
+
+    assert lines == list(without_effect_from_the_start(talk.core, spec, frozenset({0})))
+    assert bool(lines) is warned
+    assert not lines or "nothing follows it: partition.tuner is off" in lines[0]
+
+
 @pytest.mark.parametrize(("policy", "warned"), [("lanes", False), ("fair", True)])
 def test_promises_of_memory_need_lanes(policy, warned):
     talk = Talk(Options(policy=policy))
