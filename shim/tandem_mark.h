@@ -1,4 +1,4 @@
-/* What a job may tell Tandem about itself. Both functions exist only under the preload library: look
+/* What a job may tell Tandem about itself. The functions exist only under the preload library: look
  * them up with dlsym(RTLD_DEFAULT, ...) and do without when they are missing. */
 #ifndef TANDEM_MARK_H_
 #define TANDEM_MARK_H_
@@ -34,6 +34,14 @@ int tandem_is_managed_v1(void);
 /* 1 while another job waits for memory of a device that this process uses. Cheap enough to be asked
  * again and again. */
 int tandem_memory_is_wanted_v1(void);
+
+/* For a program that wants to do something before somebody pauses its job. The number of the pause that is
+ * about to come, or has; 0 = there is none, or nobody is there to hold the program. `ready`: of the newest
+ * for which it has done so, which need not be waited for any longer; at first 0. Ask again and again, in
+ * each process by itself: who does not ask is not waited for. */
+uint32_t tandem_pause_v1(uint32_t ready);
+/* The program wants that no longer. */
+void tandem_pause_end_v1(void);
 
 #ifdef __cplusplus
 }

@@ -22,6 +22,7 @@ from tandem.errors import (
 if TYPE_CHECKING:
     from tandem._async_client import AsyncClient
     from tandem._client import Client
+    from tandem._job import job
     from tandem._magic import load_ipython_extension
     from tandem._pressure import MemoryWatch, on_memory_pressure
     from tandem._results import (
@@ -60,6 +61,7 @@ __all__ = [
     "Wait",
     "critical",
     "is_managed",
+    "job",
     "load_ipython_extension",
     "on_memory_pressure",
     "phase",
@@ -80,6 +82,7 @@ _LATER = {
     "Process": "tandem._results",
     "Status": "tandem._results",
     "Wait": "tandem._results",
+    "job": "tandem._job",
     "load_ipython_extension": "tandem._magic",  # looked for by `%load_ext tandem`
     "on_memory_pressure": "tandem._pressure",
 }

@@ -42,6 +42,8 @@ from tandem.errors import (
 )
 
 DEADLINE_S = 5.0
+PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
+LONGEST_PAUSE_S = 3600.0
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
 
@@ -220,9 +222,15 @@ class Client:
         request = _convert.update_request(_text(name, "name"), changes)
         return _convert.job(self._call(self._jobs.UpdateJob, request, deadline_s))
 
-    def pause(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
-        """Hold a job, for as long as it takes, until `resume`."""
-        request = pb.JobName(name=_text(name, "name"))
+    def pause(
+        self, name: str, *, grace_s: float = PAUSE_GRACE_S, deadline_s: float = DEADLINE_S
+    ) -> Job:
+        """Hold a job, for as long as it takes, until `resume`.
+
+        Returns at once. Where a program of it listens (`tandem.job`), it is held once that is
+        ready, or after `grace_s` seconds, at most an hour; the `pause_in_ns` of the job says so.
+        """
+        request = _pause_request(_text(name, "name"), grace_s)
         return _convert.job(self._call(self._jobs.PauseJob, request, deadline_s))
 
     def resume(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
@@ -260,9 +268,12 @@ class Client:
         """The jobs of a group: those that live, or else those that have ended; oldest first."""
         return self._change_group(pb.ChangeGroupRequest(group=_text(group, "group")), deadline_s)
 
-    def pause_group(self, group: str, *, deadline_s: float = DEADLINE_S) -> list[Job]:
-        """Hold all jobs of a group until `resume_group`."""
-        request = pb.ChangeGroupRequest(group=_text(group, "group"), pause=pb.JobName())
+    def pause_group(
+        self, group: str, *, grace_s: float = PAUSE_GRACE_S, deadline_s: float = DEADLINE_S
+    ) -> list[Job]:
+        """Hold all jobs of a group until `resume_group`, each as `pause` does."""
+        pause = _pause_request("", grace_s)
+        request = pb.ChangeGroupRequest(group=_text(group, "group"), pause=pause)
         return self._change_group(request, deadline_s)
 
     def resume_group(self, group: str, *, deadline_s: float = DEADLINE_S) -> list[Job]:
@@ -507,12 +518,23 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def _cancel_request(name: str, signal: str, grace_s: float) -> pb.CancelJobRequest:
+def _pause_request(name: str, grace_s: float) -> pb.PauseJobRequest:
+    request = pb.PauseJobRequest(name=name)
+    request.grace.FromNanoseconds(_grace_ns(grace_s, LONGEST_PAUSE_S))
+    return request
+
+
+def _grace_ns(grace_s: float, longest_s: float) -> int:
     _check_number(grace_s, "grace_s")
-    if not 0 <= grace_s <= LONGEST_S:
-        raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 to {LONGEST_S:.0f}")
+    if not 0 <= grace_s <= longest_s:
+        raise UsageError(f"grace_s is {grace_s}, not a number of seconds from 0 to {longest_s:.0f}")
+    return round(grace_s * 1e9)
+
+
+def _cancel_request(name: str, signal: str, grace_s: float) -> pb.CancelJobRequest:
+    grace_ns = _grace_ns(grace_s, LONGEST_S)
     request = pb.CancelJobRequest(name=name, signal=_text(signal, "signal"))
-    request.grace.FromNanoseconds(round(grace_s * 1e9))
+    request.grace.FromNanoseconds(grace_ns)
     return request
 
 

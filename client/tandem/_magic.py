@@ -6,7 +6,6 @@ run`, takes the place of the process that it is in.
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
@@ -95,11 +94,9 @@ def _changes(words: list[str]) -> tuple[str, ...]:
 
 
 def _own_job(client: Client) -> str:
-    """As `tandem run` said it to who started this process, or as the daemon knows the process."""
-    if said := os.environ.get("TANDEM_JOB_ID"):
-        return said
-    own = os.getpid()
-    for job in client.jobs():
-        if any(process.pid == own for process in job.processes):
-            return job.name
-    raise NotFoundError(NO_JOB)
+    from tandem._job import own_job
+
+    try:
+        return own_job(client)
+    except NotFoundError:
+        raise NotFoundError(NO_JOB) from None

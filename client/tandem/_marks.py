@@ -21,6 +21,7 @@ _NS_PER_MS = 1_000_000
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
+_PAUSE = "tandem_pause_v1"
 _requests = count(1)  # next() of it is atomic
 
 
@@ -28,6 +29,8 @@ class _Shim(Protocol):
     def tandem_mark_v1(self, kind: int, id_: int, value: int, /) -> int: ...
     def tandem_is_managed_v1(self) -> int: ...
     def tandem_memory_is_wanted_v1(self) -> int: ...
+    def tandem_pause_v1(self, ready: int, /) -> int: ...
+    def tandem_pause_end_v1(self) -> None: ...
 
 
 def is_managed() -> bool:
@@ -36,10 +39,32 @@ def is_managed() -> bool:
     return shim is not None and shim.tandem_is_managed_v1() == 1
 
 
+def is_loaded() -> bool:
+    """Whether this process runs under the shim, attached or not."""
+    return _shim() is not None
+
+
 def memory_is_wanted() -> bool:
     """Whether another job waits for memory of a GPU of this process; False outside the shim."""
     shim = _shim()
     return shim is not None and shim.tandem_memory_is_wanted_v1() == 1
+
+
+def pause_number(ready: int) -> int:
+    """Listen for pauses of the job: the number of the one that comes or is; 0 = there is none.
+
+    `ready`: of the newest for which this process has done what it wanted to. Outside the shim, and
+    under one that is older than this, there is never one.
+    """
+    shim = _shim()
+    return shim.tandem_pause_v1(ready) if shim is not None and hasattr(shim, _PAUSE) else 0
+
+
+def listen_no_more() -> None:
+    """Be held at once again."""
+    shim = _shim()
+    if shim is not None and hasattr(shim, _PAUSE):
+        shim.tandem_pause_end_v1()
 
 
 def step(number: int = 0) -> None:
@@ -233,4 +258,9 @@ def _shim() -> _Shim | None:
         return None
     mark.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
     managed.argtypes = wanted.argtypes = []
+    if hasattr(process, _PAUSE):  # else the shim is older
+        process.tandem_pause_v1.argtypes = [ctypes.c_uint32]
+        process.tandem_pause_v1.restype = ctypes.c_uint32
+        process.tandem_pause_end_v1.argtypes = []
+        process.tandem_pause_end_v1.restype = None
     return cast("_Shim", process)

@@ -163,6 +163,8 @@ class Snapshot:
     last_step_ns: int
     phase_hash: int
     critical_until_ns: int
+    listens: bool
+    pause_ready: int
     iteration_peak_bytes: int  # by the job's marks: most held since the first,
     iteration_end_bytes: int  # and at one
     stopped: int  # after how many steps a limit of marks stopped it last; 0 = never
@@ -247,6 +249,8 @@ class Process:
     def set_gate(self, *, hold: bool) -> int:
         """Open or close the gate, waking waiters; return the new gate word. No-op if unchanged."""
 
+    def set_pause(self, *, number: int) -> None:
+        """Tell a program that listens of the pause of that number; 0: there is none."""
     def set_mark_limit(self, *, phases: bool, number: int) -> None:
         """Stop the process at its so manyth end of a step, or beginning of a phase; 0 = never."""
 

@@ -76,6 +76,7 @@ class Job:
     ephemeral_bytes: int | None = None
     swappable: bool = False  # its memory may be moved to the host
     checkpoint: bool = False  # likewise as a whole, while it is paused
+    pause_in_ns: int | None = None  # its programs were told; it is held then at the latest
     warnings: tuple[str, ...] = ()  # of a `set`: what has no effect, and why
 
 
@@ -84,7 +85,8 @@ class JobEvent:
     """One change of a job."""
 
     time_ns: int  # since 1970
-    kind: str  # a state, or registered, attached, updated, cancelled, finding, finding-over
+    # A state, or registered, attached, updated, pausing, cancelled, finding, finding-over.
+    kind: str
     job: Job
     times: int = 1  # of what is past: so often so far, and this was the last
     rule: str = ""  # of finding and finding-over: which of the watchdog's

@@ -283,6 +283,8 @@ void add_snapshot(py::module_& module) {
       .def_readonly("last_step_ns", &Snapshot::last_step_ns)
       .def_readonly("phase_hash", &Snapshot::phase_hash)
       .def_readonly("critical_until_ns", &Snapshot::critical_until_ns)
+      .def_readonly("listens", &Snapshot::listens)
+      .def_readonly("pause_ready", &Snapshot::pause_ready)
       .def_readonly("iteration_peak_bytes", &Snapshot::iteration_peak_bytes)
       .def_readonly("iteration_end_bytes", &Snapshot::iteration_end_bytes)
       .def_property_readonly("stopped", [](const Snapshot& s) { return s.stopped[0]; })

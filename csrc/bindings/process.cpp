@@ -87,6 +87,9 @@ void add_process(py::module_& module) {
              p.channel().set_mark_limit(kind, number);
            },
            py::kw_only(), arg("phases"), arg("number"))
+      .def("set_pause",
+           [](const Process& p, uint32_t number) { p.channel().set_pause(number); },
+           py::kw_only(), arg("number"))
       .def("set_window",
            [](const Process& p, uint32_t segments, uint64_t segment_ns) {
              p.channel().set_window(segments, segment_ns);

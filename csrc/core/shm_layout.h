@@ -118,7 +118,7 @@ struct alignas(64) CommandGate {
   std::atomic<uint64_t> presence_mask;    // bit i: look at presence entry i before a launch
   std::atomic<uint64_t> linger_limit_ns;  // the shim may tune linger_ns up to this; 0 = it may not
   std::atomic<uint32_t> sample;           // which kFlagSample asks for; counts from 1. Relaxed
-  uint32_t reserved0;
+  std::atomic<uint32_t> pause;            // number of the pause that comes or is; 0 = none. Relaxed
   // A kind of mark in its topmost bit, below that a number; 0 = none. The mark that makes so many or
   // more of that kind stops the process: submissions and allocations wait, as at a closed
   // gate, while StateIterations::stopped of the kind is not below the number. A limit that comes late
@@ -231,7 +231,8 @@ struct alignas(64) StateMarks {  // tandem_mark_v1
   std::atomic<uint64_t> critical_until_ns;
   std::atomic<uint64_t> launches;       // by rate-limited flush of the helper thread
   std::atomic<uint64_t> begun_phases;   // marks that begin one, so far
-  uint64_t reserved[1];
+  std::atomic<uint32_t> listens;        // 1: the program wants to do something before a pause
+  std::atomic<uint32_t> pause_ready;    // CommandGate::pause of the newest for which it has. Release
 };
 
 // One per stream. `issued` counts markers handed to the driver, `done` is the value of the newest
@@ -433,6 +434,7 @@ static_assert(kRingCount * sizeof(RingHeader) <= 4096);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::is_trivially_copyable_v<Record>);
 static_assert(sizeof(CommandGate) == 64 && offsetof(CommandGate, mark_limit) == 56);
+static_assert(sizeof(StateMarks) == 64 && offsetof(StateMarks, pause_ready) == 60);
 static_assert(sizeof(CommandMemory) == 64 && offsetof(CommandMemory, lease_bytes) == 48);
 static_assert(sizeof(StateMemory) == 64 && offsetof(StateMemory, wait_ticket) == 40);
 static_assert(sizeof(StateSets) == 64 && offsetof(StatePage, sets) == 512);

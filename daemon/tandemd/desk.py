@@ -33,6 +33,7 @@ from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.explain.space import space_lines
 from tandemd.core.memory.minima import gpus_of, share_bytes
 from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, JobSpec, JobState, Options
+from tandemd.core.notices import pause_in_ns
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import UNSEEN, Outlook, outlook
 from tandemd.core.policy import POLICIES
@@ -243,8 +244,10 @@ class Desk:
         """
         return self._ask(uid, lambda: [self._view(uid, j) for j in self._members(uid, group)])
 
-    def set_paused(self, uid: int, whom: Whom, *, paused: bool) -> list[JobView]:
+    def set_paused(self, uid: int, whom: Whom, *, paused: bool, grace_ns: int = 0) -> list[JobView]:
         """Pause or resume a job, or all of a group.
+
+        Programs that listen have the grace before a pause.
 
         Raises:
             NotFoundError: no such job.
@@ -254,10 +257,14 @@ class Desk:
 
         def answer() -> list[JobView]:
             jobs = self._chosen(uid, whom)
-            event = JobPaused if paused else JobResumed
+            now_ns = self._loop.clock.now_ns()
             for job in jobs:
                 log.info("paused" if paused else "resumed", job=job.display_name, uid=uid)
-                self._loop.handle(event(now_ns=self._loop.clock.now_ns(), job_id=job.job_id))
+                if paused:
+                    event = JobPaused(now_ns=now_ns, job_id=job.job_id, grace_ns=grace_ns)
+                    self._loop.handle(event)
+                else:
+                    self._loop.handle(JobResumed(now_ns=now_ns, job_id=job.job_id))
             return [self._view(uid, job) for job in jobs]
 
         return self._ask(uid, answer)
@@ -797,6 +804,7 @@ class Desk:
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,
             waits_ns=job.waited_ns(clock.now_ns()),
+            pause_in_ns=pause_in_ns(job, clock.now_ns()),
             launches=job.launches,
             moved_bytes=job.moved_bytes,
             moved_ns=job.moved_ns,

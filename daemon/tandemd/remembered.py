@@ -97,7 +97,7 @@ class Remembered:
             job_id=job.job_id,
             uid=job.uid,
             spec=msgspec.to_builtins(job.spec),
-            paused=job.paused,
+            paused=job.paused or job.notice is not None,
             command=command,
             cancel=job.cancel,
         )

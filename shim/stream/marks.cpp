@@ -109,6 +109,29 @@ extern "C" __attribute__((visibility("default"))) int tandem_memory_is_wanted_v1
   return (channel->command->memory.line.load(std::memory_order_relaxed) & shm::kLineAhead) != 0;
 }
 
+extern "C" __attribute__((visibility("default"))) uint32_t tandem_pause_v1(uint32_t ready) {
+  using namespace tandem;
+  const shim::Channel* channel = shim::g_channel.load(std::memory_order_acquire);
+  if (!channel) return 0;
+  shm::StateMarks& marks = channel->state->marks;
+  // Each channel begins with neither, so both are said each time; the daemon is woken for news.
+  const bool is_news = marks.pause_ready.load(std::memory_order_relaxed) != ready ||
+                       !marks.listens.load(std::memory_order_relaxed);
+  marks.pause_ready.store(ready, std::memory_order_release);
+  marks.listens.store(1, std::memory_order_release);
+  if (is_news) shim::ring_doorbell(*channel);
+  if (channel->gate.lost() || channel->gate.stale()) return 0;
+  return channel->command->gate.pause.load(std::memory_order_relaxed);
+}
+
+extern "C" __attribute__((visibility("default"))) void tandem_pause_end_v1(void) {
+  using namespace tandem;
+  const shim::Channel* channel = shim::g_channel.load(std::memory_order_acquire);
+  if (!channel) return;
+  channel->state->marks.listens.store(0, std::memory_order_release);
+  shim::ring_doorbell(*channel);
+}
+
 extern "C" __attribute__((visibility("default"))) int tandem_is_managed_v1(void) {
   return tandem::shim::g_channel.load(std::memory_order_acquire) != nullptr;
 }

@@ -260,6 +260,7 @@ class JobStatus(google.protobuf.message.Message):
     SMS_FIELD_NUMBER: builtins.int
     SET_GROUPS_FIELD_NUMBER: builtins.int
     SET_GROUP_SMS_FIELD_NUMBER: builtins.int
+    PAUSE_IN_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -300,6 +301,10 @@ class JobStatus(google.protobuf.message.Message):
     def set_groups(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """of SMs that are its set, by number; none = it has none"""
 
+    @property
+    def pause_in(self) -> google.protobuf.duration_pb2.Duration:
+        """at most, that its programs have before a pause; not there = none comes"""
+
     def __init__(
         self,
         *,
@@ -323,9 +328,10 @@ class JobStatus(google.protobuf.message.Message):
         sms: builtins.int = ...,
         set_groups: collections.abc.Iterable[builtins.int] | None = ...,
         set_group_sms: builtins.int = ...,
+        pause_in: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "pause_in", b"pause_in", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "pause_in", b"pause_in", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 
@@ -524,6 +530,28 @@ class UpdateJobRequest(google.protobuf.message.Message):
 global___UpdateJobRequest = UpdateJobRequest
 
 @typing.final
+class PauseJobRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    GRACE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    @property
+    def grace(self) -> google.protobuf.duration_pb2.Duration:
+        """an hour at most; not there, or 0 = it is held at once"""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        grace: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["grace", b"grace"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["grace", b"grace", "name", b"name"]) -> None: ...
+
+global___PauseJobRequest = PauseJobRequest
+
+@typing.final
 class CancelJobRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -560,7 +588,7 @@ class ChangeGroupRequest(google.protobuf.message.Message):
     UPDATE_FIELD_NUMBER: builtins.int
     group: builtins.str
     @property
-    def pause(self) -> global___JobName: ...
+    def pause(self) -> global___PauseJobRequest: ...
     @property
     def resume(self) -> global___JobName: ...
     @property
@@ -571,7 +599,7 @@ class ChangeGroupRequest(google.protobuf.message.Message):
         self,
         *,
         group: builtins.str = ...,
-        pause: global___JobName | None = ...,
+        pause: global___PauseJobRequest | None = ...,
         resume: global___JobName | None = ...,
         cancel: global___CancelJobRequest | None = ...,
         update: global___UpdateJobRequest | None = ...,
@@ -620,7 +648,7 @@ class JobEvent(google.protobuf.message.Message):
     TIMES_FIELD_NUMBER: builtins.int
     RULE_FIELD_NUMBER: builtins.int
     kind: builtins.str
-    """a state, or registered, attached, updated, cancelled, finding, finding-over"""
+    """A state, or registered, attached, updated, pausing, cancelled, finding, finding-over."""
     times: builtins.int
     """of ListJobEvents: so often so far; 0 = once"""
     rule: builtins.str

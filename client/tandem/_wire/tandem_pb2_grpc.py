@@ -56,7 +56,7 @@ class JobServiceStub(object):
                 _registered_method=True)
         self.PauseJob = channel.unary_unary(
                 '/tandem.v1.JobService/PauseJob',
-                request_serializer=tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.PauseJobRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.Job.FromString,
                 _registered_method=True)
         self.ResumeJob = channel.unary_unary(
@@ -119,7 +119,9 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PauseJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Holds a job until it is resumed. Programs of it that listen may do something before, within the
+        grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -197,7 +199,7 @@ def add_JobServiceServicer_to_server(servicer, server):
             ),
             'PauseJob': grpc.unary_unary_rpc_method_handler(
                     servicer.PauseJob,
-                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.JobName.FromString,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.PauseJobRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.Job.SerializeToString,
             ),
             'ResumeJob': grpc.unary_unary_rpc_method_handler(
@@ -341,7 +343,7 @@ class JobService(object):
             request,
             target,
             '/tandem.v1.JobService/PauseJob',
-            tandem_dot___wire_dot_tandem__pb2.JobName.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.PauseJobRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.Job.FromString,
             options,
             channel_credentials,

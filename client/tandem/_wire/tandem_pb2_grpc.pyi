@@ -41,9 +41,12 @@ class JobServiceStub:
     ]
 
     PauseJob: grpc.UnaryUnaryMultiCallable[
-        tandem._wire.tandem_pb2.JobName,
+        tandem._wire.tandem_pb2.PauseJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
+    """Holds a job until it is resumed. Programs of it that listen may do something before, within the
+    grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+    """
 
     ResumeJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.JobName,
@@ -113,9 +116,12 @@ class JobServiceAsyncStub:
     ]
 
     PauseJob: grpc.aio.UnaryUnaryMultiCallable[
-        tandem._wire.tandem_pb2.JobName,
+        tandem._wire.tandem_pb2.PauseJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
+    """Holds a job until it is resumed. Programs of it that listen may do something before, within the
+    grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+    """
 
     ResumeJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.JobName,
@@ -193,9 +199,12 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
     def PauseJob(
         self,
-        request: tandem._wire.tandem_pb2.JobName,
+        request: tandem._wire.tandem_pb2.PauseJobRequest,
         context: _ServicerContext,
-    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]: ...
+    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
+        """Holds a job until it is resumed. Programs of it that listen may do something before, within the
+        grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+        """
 
     @abc.abstractmethod
     def ResumeJob(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: What a job takes turns for comes and goes many times a second: `running`, `waiting` and `idle`.
 KINDS = (
     *("registered", "attached", "running", "waiting", "idle", "paused", "swapped", "detached"),
-    *("updated", "cancelled", "finding", "finding-over", "exited"),
+    *("updated", "pausing", "cancelled", "finding", "finding-over", "exited"),
 )
 
 
@@ -44,12 +44,12 @@ def events(jobs: tuple[str, ...], follow: bool, kinds: tuple[str, ...], as_json:
     """Show what happened to each JOB, or to all: when it came, what state it was in, and so on.
 
     Kinds of events are the states of `tandem ps`, and registered, attached (a process of it uses
-    the GPU), updated, cancelled, finding and finding-over (of the watchdog, with the rule; what was
-    found of a job is over, too, when that has exited). Of the past each kind is told once for each
-    job, with when that was last and how often, and the job in JSON is as it is now; jobs that ended
-    are known for ten minutes. Following tells of every change, and ends with exit code 7 when the
-    daemon goes away or hangs. A job that takes turns is running, waiting and idle many times a
-    second: --kind leaves that out.
+    the GPU), updated, pausing (its programs were told), cancelled, finding and finding-over (of the
+    watchdog, with the rule; what was found of a job is over, too, when that has exited). Of the
+    past each kind is told once for each job, with when that was last and how often, and the job in
+    JSON is as it is now; jobs that ended are known for ten minutes. Following tells of every
+    change, and ends with exit code 7 when the daemon goes away or hangs. A job that takes turns is
+    running, waiting and idle many times a second: --kind leaves that out.
 
     \b
     Examples:

@@ -8,34 +8,67 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem._results import Job
+from tandem._waits import arrivals
 from tandem.cli._jobs import check_named, jobs_argument
 from tandem.cli._output import json_option, open_client, print_json
+from tandem.cli._parsed import Parsed
+from tandem.cli._progress import progress
+from tandem.units import parse_duration
 
 if TYPE_CHECKING:
     from tandem._client import Client
 
 
+SLACK_S = 5.0  # in which a grace that is over has been heard of
+
+
 @click.command()
 @jobs_argument
+@click.option(
+    "--grace",
+    "grace_ns",
+    type=Parsed("TIME", parse_duration),
+    default="30s",
+    show_default=True,
+    help="What programs that listen have before they are held, an hour at most; 0s: nothing.",
+)
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    show_default=True,
+    help="Whether to wait until all are held.",
+)
 @json_option
-def pause(jobs: tuple[str, ...], group: str | None, as_json: bool) -> None:
+def pause(
+    *, jobs: tuple[str, ...], group: str | None, grace_ns: int, wait: bool, as_json: bool
+) -> None:
     """Hold jobs at their next launch until they are resumed; what the GPU has begun goes on.
 
     Jobs of one group are held together: where one is paused, the others wait with it. With -G all
     are paused, and `tandem resume -G` lets all go on.
 
+    A program may want to do something before, such as write a checkpoint (`on_pause` of
+    `tandem.job` in Python). Then its job is held once it is ready, or when the grace is over; all
+    others are held at once. Ctrl-C ends the waiting and nothing else: `tandem resume` takes the
+    pause back.
+
     \b
     Examples:
       tandem pause j-7f3a
       tandem pause train eval
+      tandem pause --grace 5min train
       tandem pause -G torchrun:29500:none
     """
     check_named(jobs, group)
 
     def change(client: Client) -> Iterator[Job]:
-        yield from map(client.pause, jobs) if group is None else client.pause_group(group)
+        grace_s = grace_ns / 1e9
+        if group is not None:
+            yield from client.pause_group(group, grace_s=grace_s)
+        for name in jobs:
+            yield client.pause(name, grace_s=grace_s)
 
-    _change(change, as_json=as_json)
+    _change(change, then=_held if wait else None, as_json=as_json)
 
 
 @click.command()
@@ -57,15 +90,37 @@ def resume(jobs: tuple[str, ...], group: str | None, as_json: bool) -> None:
     _change(change, as_json=as_json)
 
 
-def _change(change: Callable[[Client], Iterator[Job]], *, as_json: bool) -> None:
+def _held(client: Client, jobs: list[Job]) -> list[Job]:
+    """The jobs once those of them that are about to be paused are."""
+    told = {job.name: job.pause_in_ns for job in jobs if job.pause_in_ns is not None}
+    if not told:
+        return jobs
+    deadline_s = max(told.values()) / 1e9 + SLACK_S
+    with progress(is_long=True) as shown:
+        shown.now(f"waiting for what programs do before the pause: {', '.join(told)}")
+        held = arrivals(client, list(told), until="paused", deadline_s=deadline_s)
+        by_name = {job.name: job for job in held}
+    return [by_name.get(job.name, job) for job in jobs]
+
+
+def _change(
+    change: Callable[[Client], Iterator[Job]],
+    *,
+    then: Callable[[Client, list[Job]], list[Job]] | None = None,
+    as_json: bool,
+) -> None:
     """Change all; what was done is shown, also where a later one cannot be."""
     changed: list[Job] = []
     try:
         with open_client() as client:
             # One after the other: what was done before one fails is in the list.
             changed.extend(change(client))
+            if then is not None:
+                changed = then(client, changed)
     finally:
         if as_json:
             print_json(changed)
         for job in () if as_json else changed:
-            click.echo(f"{job.name} is {job.state}")
+            click.echo(
+                f"{job.name} {job.reason if job.pause_in_ns is not None else f'is {job.state}'}"
+            )

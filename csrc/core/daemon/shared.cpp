@@ -161,6 +161,10 @@ void Channel::set_mark_limit(shm::LimitKind kind, uint64_t number) {
   next_epoch(&gate.gate, gate.gate.load(std::memory_order_relaxed) & shm::kGateHold);
 }
 
+void Channel::set_pause(uint32_t number) {
+  pages_->command().gate.pause.store(number, std::memory_order_relaxed);
+}
+
 void Channel::set_window(uint32_t segments, uint64_t segment_ns) {
   pages_->command().gate.segment_ns.store(segment_ns, std::memory_order_relaxed);
   pages_->command().gate.window_segments.store(segments, std::memory_order_relaxed);

@@ -107,6 +107,8 @@ class Channel {
   uint32_t set_gate(bool hold);
   // The process may go on until it has made so many marks of the kind; 0 = as long as it likes.
   void set_mark_limit(shm::LimitKind kind, uint64_t number);
+  // Tells a program that listens; nothing is held by it. 0 = there is none, or no longer.
+  void set_pause(uint32_t number);
   void set_window(uint32_t segments, uint64_t segment_ns);
   void set_class(shm::JobClass job_class);
   void set_linger(uint64_t linger_ns, uint64_t limit_ns);

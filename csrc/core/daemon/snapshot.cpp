@@ -73,6 +73,8 @@ void look_at_marks(const shm::StateMarks& marks, uint64_t now_ns, Snapshot* snap
   snapshot->last_step_ns = in_the_past(marks.last_step_ns, now_ns);
   snapshot->phase_hash = load(marks.phase_hash);
   snapshot->critical_until_ns = load(marks.critical_until_ns);
+  snapshot->listens = marks.listens.load(std::memory_order_relaxed) != 0;
+  snapshot->pause_ready = marks.pause_ready.load(std::memory_order_acquire);
 }
 
 void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
@@ -206,6 +208,7 @@ bool notable(const Snapshot& before, const Snapshot& after) {
   return before.busy != after.busy || before.waiting_threads != after.waiting_threads ||
          before.steps != after.steps || before.phase_hash != after.phase_hash ||
          before.critical_until_ns != after.critical_until_ns ||
+         before.listens != after.listens || before.pause_ready != after.pause_ready ||
          before.doorbell != after.doorbell || before.ungated != after.ungated ||
          before.stopped != after.stopped || before.memory_ticket != after.memory_ticket ||
          before.memory_round != after.memory_round;
@@ -222,7 +225,8 @@ bool differs(const Snapshot& one, const Snapshot& other) {
                     s.filed_bytes, s.capturing,
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
                     s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
-                    s.in_set, s.in_turn, s.following_streams, s.runs_graphs, s.set_switches);
+                    s.in_set, s.in_turn, s.following_streams, s.runs_graphs, s.set_switches,
+                    s.listens, s.pause_ready);
   };
   return figures(one) != figures(other) || in_line(one) != in_line(other) ||
          !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by) ||

@@ -48,6 +48,8 @@ struct Snapshot {
   uint64_t phase_hash = 0;
   uint64_t begun_phases = 0;
   uint64_t critical_until_ns = 0;
+  bool listens = false;  // the program wants to be told before a pause
+  uint32_t pause_ready = 0;  // number of the newest for which it has done what it wanted to
   uint64_t iteration_peak_bytes = 0;  // by the job's marks: most held since the first,
   uint64_t iteration_end_bytes = 0;   // and at one
   std::array<uint64_t, shm::kLimitKindCount> stopped{};  // at how many marks its limit stopped it

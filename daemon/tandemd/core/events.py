@@ -198,10 +198,11 @@ class JobUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPaused:
-    """A person paused the job."""
+    """A person paused the job; programs of it that listen have so long before it is held."""
 
     now_ns: int
     job_id: int
+    grace_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,6 +367,14 @@ class SetHonourPresence:
 
     process_ids: tuple[int, ...]
     honour: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellPause:
+    """A program that listens is to know of a pause that comes or is; 0: there is none."""
+
+    process_id: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -599,6 +608,7 @@ class WakeAt:
 Action = (
     OpenGates
     | CloseGates
+    | TellPause
     | SetWindow
     | SetPresence
     | SetHonourPresence

@@ -215,6 +215,8 @@ class Usage:
     begun_phases: int = 0  # it marked itself
     phase_hash: int = 0  # of the name of the one it is in; 0 = none
     critical_until_ns: int = 0  # it asks not to lose the GPU until then
+    listens: bool = False  # its program wants to be told before somebody pauses it
+    pause_ready: int = 0  # number of the newest pause for which that has done what it wanted to
     swap_done: int = 0  # number of the newest order to move memory that has ended
     swap_outcome: SwapOutcome = SwapOutcome.NONE  # how it did
     swap_out_bytes: int = 0  # copied to the host so far
@@ -347,6 +349,14 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Of a pause, to programs that listen."""
+
+    number: int  # of the pause; never 0
+    until_ns: int  # then the job is held, whether or not they are ready
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
     """Somebody ends the job."""
 
@@ -367,6 +377,7 @@ class Job:
     state: JobState = JobState.STARTING
     meant_gpus: frozenset[int] = frozenset()  # that it may use, as it was registered
     paused: bool = False
+    notice: Notice | None = None  # somebody pauses it, and its programs have been told
     cancel: Cancel | None = None
     groups_wanted: int = 0  # of its GPU's SMs, in mode mps+green; 0 = what is left, with others
     set: Span | None = None  # where that is, on its first GPU; None: sets mean nothing there

@@ -83,6 +83,7 @@ from tandemd.core.model import (
     Process,
     Usage,
 )
+from tandemd.core.notices import Notices
 from tandemd.core.planner.divisions import Divisions, Ring, rings_of
 from tandemd.core.policy import policy_named
 from tandemd.core.settings import Settings, Views, has_siblings, memory_limit, settings_for
@@ -121,7 +122,7 @@ class Scheduler:
             MemoryLine(self.processes, self.jobs, self.groups), self.processes
         )
         self.residency = Residency(self.memory.line)
-        self.checkpoints, self.cancels = Checkpoints(), Cancels()
+        self.checkpoints, self.cancels, self.notices = Checkpoints(), Cancels(), Notices()
         self.shifts = Shifts(self.processes, self.jobs)
         self.phases = PhaseGate()
         self.lanes = LanePlaces()
@@ -132,6 +133,7 @@ class Scheduler:
             self.residency,
             self.checkpoints,
             self.cancels,
+            self.notices,
             self.shifts,
             self.phases,
             self.lanes,
@@ -209,7 +211,8 @@ class Scheduler:
         """Compare what should be with what was told; return the difference, in order."""
         finished.forget_before(self.finished, now_ns - self.options.finished_kept_ns)
         self._let_lapse(now_ns)
-        actions = self._pace(now_ns)  # before turns: who is kept wants none
+        actions = self._pause_told(now_ns)
+        actions += self._pace(now_ns)  # before turns: who is kept wants none
         self._settle_lanes(now_ns)
         if not self._structure_changed:  # else its islands are those of before
             self._structure_changed = self.tuning.decide(
@@ -550,8 +553,10 @@ class Scheduler:
     ) -> None:
         match event:
             case JobPaused():
-                job.pause(event.now_ns)
-                self._move(job, Stimulus.PAUSED, event.now_ns, actions)
+                if told := self.notices.begin(event, job):
+                    actions += [*told, _announce(job, "pausing", event.now_ns)]
+                else:
+                    self._pause(job, event.now_ns, actions)
             case JobResumed():
                 self._resume(job, event.now_ns, actions)
             case JobCancelled():
@@ -562,7 +567,26 @@ class Scheduler:
             case _:
                 assert_never(event)
 
+    def _pause(self, job: Job, now_ns: int, actions: list[Action]) -> None:
+        self.notices.end(job)
+        job.pause(now_ns)
+        self._move(job, Stimulus.PAUSED, now_ns, actions)
+
+    def _pause_told(self, now_ns: int) -> list[Action]:
+        """Those whose programs are ready, or had the time."""
+        actions: list[Action] = []
+        for job in self.notices.over(self.jobs, now_ns):
+            self._structure_changed = True
+            self._pause(job, now_ns, actions)
+        return actions
+
     def _resume(self, job: Job, now_ns: int, actions: list[Action]) -> None:
+        if job.notice is not None:
+            job.tell(now_ns, "is not to be paused any more")
+            actions.append(_announce(job, job.state.name.lower(), now_ns))
+        elif not job.paused:
+            return
+        actions += self.notices.withdraw(job)
         if not job.paused:
             return
         job.resume(now_ns)
@@ -747,6 +771,7 @@ class Scheduler:
         del self.jobs[job.job_id]
         self._minima.forget(job)
         self.cancels.forget(job)
+        self.notices.end(job)
         group = self.groups[job.group_key]
         del group.jobs[job.job_id]
         self._ties.forget_job(job.job_id)

@@ -33,6 +33,7 @@ from tandemd.core.events import (
     SetStepLimit,
     SetWindow,
     TakeBack,
+    TellPause,
 )
 from tandemd.core.memory.homes import HomeAction
 from tandemd.core.model import JobClass, SmSet
@@ -159,6 +160,7 @@ class Channels:
                 | SetSms()
                 | SetClass()
                 | SetLinger()
+                | TellPause()
             ):
                 self._set(self._channels[action.process_id], action)
             case _:
@@ -183,7 +185,8 @@ class Channels:
         | DropFile
         | SetSms
         | SetClass
-        | SetLinger,
+        | SetLinger
+        | TellPause,
     ) -> None:
         pages = channel.pages
         match action:
@@ -197,12 +200,14 @@ class Channels:
                 SetMemoryLimit() | SetMemoryLease() | SetMemoryWait() | SetMemoryPlace() | SetLane()
             ):
                 _tell_memory(pages, action)
-            case SetSms() | SetClass() | SetLinger():
+            case SetSms() | SetClass() | SetLinger() | TellPause():
                 self._set_manners(channel, action)
             case MoveMemory() | CopyPool() | OfferFile() | TakeBack() | DropPool() | DropFile():
                 self._move(action)
 
-    def _set_manners(self, channel: Channel, action: SetSms | SetClass | SetLinger) -> None:
+    def _set_manners(
+        self, channel: Channel, action: SetSms | SetClass | SetLinger | TellPause
+    ) -> None:
         match action:
             case SetSms(set=sms, turn=turn):
                 self._set_sms(channel, sms, turn)
@@ -211,6 +216,8 @@ class Channels:
                 channel.pages.set_class(job_class=int(job_class))
             case SetLinger():
                 channel.pages.set_linger(linger_ns=action.linger_ns, limit_ns=action.limit_ns)
+            case TellPause(number=number):
+                channel.pages.set_pause(number=number)
 
     def _set_sms(self, channel: Channel, sms: SmSet, turn: int) -> None:
         channel.pages.set_sms(first=sms.first, count=sms.count, group_sms=sms.group_sms, turn=turn)

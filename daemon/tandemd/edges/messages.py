@@ -12,6 +12,7 @@ from tandem._wire import tandem_pb2 as pb
 from tandem.errors import UsageError
 from tandemd.core.cancels import MOST_GRACE_NS, SIGNALS
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
+from tandemd.core.notices import MOST_GRACE_NS as MOST_PAUSE_GRACE_NS
 from tandemd.core.spec_ranges import MOST_NS, MOST_WAIT_NS
 from tandemd.core.sums import MOST
 from tandemd.failures import Failures
@@ -112,6 +113,7 @@ def _status(view: JobView) -> pb.JobStatus:
         share_ratio=view.share,
         share_target_ratio=view.owed,
         request_p99=_duration(view.p99_ns),
+        pause_in=None if view.pause_in_ns is None else _duration(view.pause_in_ns),
         requests=int64(view.requests),
         sms=view.sms,
         set_groups=view.set_groups,
@@ -263,6 +265,15 @@ def cancel_of(request: pb.CancelJobRequest) -> tuple[str, int]:
     if not request.HasField("grace"):
         return signal, GRACE_NS
     return signal, _at_most("grace", request.grace, MOST_GRACE_NS)
+
+
+def pause_grace_ns(request: pb.PauseJobRequest) -> int:
+    """What programs that listen have before the pause.
+
+    Raises:
+        UsageError: it is out of range.
+    """
+    return _at_most("grace", request.grace, MOST_PAUSE_GRACE_NS)
 
 
 def changes_of(request: pb.UpdateJobRequest) -> dict[str, object]:

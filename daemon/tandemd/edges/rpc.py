@@ -35,6 +35,7 @@ from tandemd.edges.messages import (
     gpu_message,
     history_message,
     job_message,
+    pause_grace_ns,
     window_message,
 )
 from tandemd.edges.partition_messages import partition_message
@@ -95,11 +96,10 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
         with _errors_to(context):
             return self._only(self._update(self._uid(context), Whom(request.job.name), request))
 
-    def PauseJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
+    def PauseJob(self, request: pb.PauseJobRequest, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
         """Hold a job until it is resumed."""
         with _errors_to(context):
-            uid = self._uid(context)
-            return self._only(self._desk.set_paused(uid, Whom(request.name), paused=True))
+            return self._only(self._pause(self._uid(context), Whom(request.name), request))
 
     def ResumeJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
         """Let a paused job go on."""
@@ -123,14 +123,19 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     def _change(self, uid: int, request: pb.ChangeGroupRequest) -> list[JobView]:
         whom = Whom(request.group, is_group=True)
         match request.WhichOneof("change"):
-            case "pause" | "resume" as change:
-                return self._desk.set_paused(uid, whom, paused=change == "pause")
+            case "pause":
+                return self._pause(uid, whom, request.pause)
+            case "resume":
+                return self._desk.set_paused(uid, whom, paused=False)
             case "cancel":
                 return self._cancel(uid, whom, request.cancel)
             case "update":
                 return self._update(uid, whom, request.update)
             case _:
                 return self._desk.group(uid, request.group)
+
+    def _pause(self, uid: int, whom: Whom, request: pb.PauseJobRequest) -> list[JobView]:
+        return self._desk.set_paused(uid, whom, paused=True, grace_ns=pause_grace_ns(request))
 
     def _cancel(self, uid: int, whom: Whom, request: pb.CancelJobRequest) -> list[JobView]:
         signal, grace_ns = cancel_of(request)

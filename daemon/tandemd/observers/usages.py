@@ -28,6 +28,8 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         begun_phases=snapshot.begun_phases,
         phase_hash=snapshot.phase_hash,
         critical_until_ns=snapshot.critical_until_ns,
+        listens=snapshot.listens,
+        pause_ready=snapshot.pause_ready,
         swap_done=snapshot.swap_done,
         swap_outcome=SwapOutcome(snapshot.swap_outcome),
         swap_out_bytes=snapshot.swap_out_bytes,

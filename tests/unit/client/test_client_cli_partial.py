@@ -14,10 +14,11 @@ from tandem.errors import NotFoundError
 class Paused:
     """A client that knows one job."""
 
-    def pause(self, name):
+    def pause(self, name, *, grace_s):
+        assert grace_s == 30
         if name != "train":
             raise NotFoundError(f"no job is named '{name}'")
-        return SimpleNamespace(name="j-1", state="paused")
+        return SimpleNamespace(name="j-1", state="paused", pause_in_ns=None)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tandemd.core.explain.turns import explain_held, turn_lines, waits_for_turn
 from tandemd.core.memory.audit import describe, describe_overclaim, is_overclaimed, is_unaccounted
 from tandemd.core.memory.refusals import refusals
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
+from tandemd.core.notices import explain_notice, listening_lines
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.turns.forecast import NARROW, narrowed_by
@@ -46,13 +47,14 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         return Explained(summary=_ended(job), lines=())
     found = scheduler.island_of(group)
     summary = _now(scheduler, job, group, now_ns)
-    ending = explain_cancel(job, now_ns)
+    steered = _steered(job, now_ns)
     lines = [
-        *([summary] if ending else []),
+        *([summary] if steered else []),
         *_facts(scheduler, job, group, found, now_ns),
         *memory_facts(scheduler, job),
     ]
     lines += request_lines(job, now_ns)
+    lines += listening_lines(job)
     lines += plan_lines(scheduler, job, now_ns)
     lines += tuner_lines(scheduler, job, group)
     lines += turn_lines(scheduler, group)
@@ -60,7 +62,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     lines += phase_lines(group, scheduler)
     if standing := scheduler.lanes.of(group):
         lines += lane_lines(standing)
-    return Explained(summary=ending or summary, lines=tuple(lines))
+    return Explained(summary=steered or summary, lines=tuple(lines))
 
 
 def summarise(scheduler: Scheduler, job: Job, now_ns: int) -> str:
@@ -68,7 +70,11 @@ def summarise(scheduler: Scheduler, job: Job, now_ns: int) -> str:
     group = scheduler.group_of(job)
     if job.state is JobState.EXITED or group is None:
         return _ended(job)
-    return explain_cancel(job, now_ns) or _now(scheduler, job, group, now_ns)
+    return _steered(job, now_ns) or _now(scheduler, job, group, now_ns)
+
+
+def _steered(job: Job, now_ns: int) -> str | None:
+    return explain_cancel(job, now_ns) or explain_notice(job, now_ns)
 
 
 def _ended(job: Job) -> str:

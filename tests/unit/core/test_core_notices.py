@@ -1,0 +1,190 @@
+"""Programs that listen hear of a pause before their job is held."""
+
+import pytest
+from talk import BATCH, MS, Talk, run
+
+from tandemd.core.events import AnnounceJob, CloseGates, JobCancelled, JobPaused, TellPause
+from tandemd.core.explain.explain import explain, summarise
+from tandemd.core.model import JobState
+
+SECOND = 1000 * MS
+HELD = CloseGates(process_ids=(1,))
+
+
+@pytest.fixture
+def talk():
+    found = Talk()
+    found.attach(1, BATCH)
+    found.works(1)
+    return found
+
+
+def listen(talk, *process_ids):
+    talk.sample(*process_ids, listens=True)
+
+
+def pause(talk, grace_ms=30_000, job_id=1):
+    told = JobPaused(now_ns=talk.now_ns, job_id=job_id, grace_ns=int(grace_ms * MS))
+    talk.say(told)
+    return [action for action in talk.actions if isinstance(action, TellPause)]
+
+
+def kinds(talk):
+    return [action.kind for action in talk.actions if isinstance(action, AnnounceJob)]
+
+
+def test_a_job_that_nobody_listens_for_is_held_at_once(talk):
+    assert pause(talk) == []
+
+    assert talk.gates == [HELD]
+    assert kinds(talk) == ["paused"]
+
+
+def test_one_that_listens_is_held_once_it_is_ready(talk):
+    listen(talk, 1)
+
+    (told,) = pause(talk)
+
+    assert told.process_id == 1
+    assert talk.gates == []
+    assert kinds(talk) == ["pausing"]
+    talk.sample(1, after_ms=500, pause_ready=told.number)
+    assert talk.gates == [HELD]
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_one_that_is_never_ready_is_held_when_the_grace_is_over(talk):
+    listen(talk, 1)
+    pause(talk, grace_ms=200)
+    assert talk.wake_at_ms == 200
+
+    talk.tick(after_ms=199)
+    assert talk.gates == []
+    talk.tick(after_ms=1)
+
+    assert talk.gates == [HELD]
+
+
+def test_without_a_grace_nobody_is_told(talk):
+    listen(talk, 1)
+
+    assert pause(talk, grace_ms=0) == []
+
+    assert talk.gates == [HELD]
+
+
+def test_all_processes_of_a_job_that_listen_are_waited_for(talk):
+    talk.attach(2, job_id=1)
+    talk.attach(3, job_id=1)
+    listen(talk, 1, 2)
+
+    told = pause(talk)
+
+    assert [each.process_id for each in told] == [1, 2]
+    number = told[0].number
+    talk.sample(1, pause_ready=number)
+    assert talk.core.jobs[1].state is not JobState.PAUSED
+    talk.sample(2, pause_ready=number)
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+@pytest.mark.parametrize("how", ["leaves", "listens no more"])
+def test_one_that_goes_is_not_waited_for(talk, how):
+    talk.attach(2, job_id=1)
+    listen(talk, 2)
+    pause(talk)
+
+    talk.leave(2) if how == "leaves" else talk.sample(2, listens=False)
+
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_ready_for_another_pause_is_not_ready(talk):
+    listen(talk, 1)
+    (told,) = pause(talk)
+
+    talk.sample(1, pause_ready=told.number - 1)
+
+    assert talk.core.jobs[1].state is not JobState.PAUSED
+
+
+def test_a_pause_that_is_taken_back_holds_nobody_and_is_told(talk):
+    listen(talk, 1)
+    (told,) = pause(talk, grace_ms=100)
+
+    talk.resume(1)
+
+    assert TellPause(process_id=1, number=0) in talk.actions
+    assert talk.core.jobs[1].notice is None
+    talk.tick(after_ms=200)
+    talk.sample(1, pause_ready=told.number)
+    assert talk.core.jobs[1].state is JobState.RUNNING
+
+
+def test_who_was_told_hears_of_the_end_of_the_pause(talk):
+    listen(talk, 1)
+    (told,) = pause(talk)
+    talk.sample(1, pause_ready=told.number)
+
+    talk.resume(1)
+
+    assert TellPause(process_id=1, number=0) in talk.actions
+
+
+def test_a_second_pause_may_only_shorten_the_grace_and_has_the_same_number(talk):
+    listen(talk, 1)
+    first = pause(talk, grace_ms=1000)
+
+    assert pause(talk, grace_ms=5000) == first
+    assert pause(talk, grace_ms=300) == first
+
+    assert talk.core.jobs[1].notice.until_ns == talk.now_ns + 300 * MS
+    assert pause(talk, grace_ms=0) == []
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_the_next_pause_has_another_number(talk):
+    listen(talk, 1)
+    (first,) = pause(talk)
+    talk.resume(1)
+    talk.tick(after_ms=1)
+
+    (second,) = pause(talk)
+
+    assert 0 != second.number != first.number
+
+
+def test_a_cancel_takes_the_pause_back(talk):
+    listen(talk, 1)
+    pause(talk, grace_ms=100)
+
+    talk.say(JobCancelled(now_ns=talk.now_ns, job_id=1, signal="TERM", grace_ns=SECOND))
+    talk.tick(after_ms=200)
+
+    assert talk.core.jobs[1].state is not JobState.PAUSED
+
+
+def test_it_takes_its_turns_until_it_is_held(talk):
+    talk.attach(2, BATCH)
+    listen(talk, 1)
+    pause(talk, grace_ms=500)
+
+    got = run(talk, (1, 2), 400)
+
+    assert got[1] == pytest.approx(got[2], rel=0.2)
+
+
+def test_it_is_told_what_it_may_still_do(talk):
+    listen(talk, 1)
+    pause(talk)
+    talk.tick(after_ms=2000)
+
+    job = talk.core.jobs[1]
+    assert (
+        "before a pause 1 program of it may do something"
+        in explain(talk.core, job, now_ns=talk.now_ns).lines
+    )
+    told = "is to be paused: 1 program of it may do something before, for 28 s more at most"
+    assert explain(talk.core, job, now_ns=talk.now_ns).summary == told
+    assert summarise(talk.core, job, talk.now_ns) == told
+    assert any("1 program told, and held in 30 s at most" in line for _, line in job.story)
