@@ -31,6 +31,7 @@ from tandemd.core.explain.lanes import place_in_line
 from tandemd.core.explain.memory import first_in_line
 from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.explain.space import space_lines
+from tandemd.core.histogram import Counted
 from tandemd.core.memory.minima import gpus_of, share_bytes
 from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.notices import pause_in_ns
@@ -46,6 +47,7 @@ from tandemd.core.space.partition import parts_of
 from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.spec_words import changes_of
 from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.tuner.pauses import has_requests
 from tandemd.core.words import sizes_apart
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.mig import MigLayouts
@@ -820,6 +822,8 @@ class Desk:
             share=self._loop.recent.share(("job", job.job_id)),
             requests=job.latency.count,
             p99_ns=job.latency.p99_ns,
+            served=_served(job),
+            missed=job.latency.missed,
             owed=self._owed(job, group) if group else 0.0,
             findings=self._findings(job),
         )
@@ -858,6 +862,12 @@ def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
     group = core.group_of(job)
     standing = core.lanes.of(group) if group else None
     return place_in_line(standing) if standing else (0, 0)
+
+
+def _served(job: Job) -> Counted | None:
+    """Its requests, also of who has stopped having any: a series is not to end and begin again."""
+    counted = job.latency.served.counted()
+    return counted if counted.count or has_requests(job) else None
 
 
 def _set_sms(job: Job, options: Options) -> int:

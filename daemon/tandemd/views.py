@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 
 from tandem import _native
+from tandemd.core.histogram import Counted
 from tandemd.core.memory.ceilings import Ceiling
 from tandemd.core.model import JobClass, JobSpec, JobState, Split
 from tandemd.core.planner.divisions import InForce
@@ -72,6 +73,8 @@ class JobView:
     p99_ns: int  # of these
     owed: float  # what its --sm owes it of the GPU's time, as share is; 0 = nothing
     findings: tuple[FindingView, ...]
+    served: Counted | None = None  # all requests so far; None: nobody looks, and there was none
+    missed: int = 0  # of these, how many took longer than its objective
     set_sms: int = 0  # of its set of SMs; 0 = it has none
     set_groups: tuple[int, ...] = ()  # of SMs, by number: that set
     sms: int = 0  # of its first GPU, that its kernels may use now; 0 = not known

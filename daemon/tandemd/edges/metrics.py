@@ -1,6 +1,7 @@
 """What the daemon knows, as Prometheus' text: one table for jobs, one for GPUs.
 
-Base units, `_total` for what only grows, `_ratio` for 0..1. Every series of a job has the labels
+Base units, `_total` for what only grows, `_ratio` for 0..1; histograms where how long each took
+matters, by the fixed bounds of core/histogram.py. Every series of a job has the labels
 job, user and class; none has a pid; a job's series end with the job. Rendering needs
 prometheus-client, which is imported with this module: nothing that runs always may import it.
 """
@@ -9,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     Metric,
 )
 
 from tandemd import __version__
+from tandemd.core.histogram import Counted
 from tandemd.core.model import NO_LIMIT, JobClass, JobState, Refusal, WaitReason
 from tandemd.core.watchdog.rule import RULES
 from tandemd.views import GpuView, JobView, MetricsView
@@ -27,6 +31,7 @@ JOB_LABELS = ("job", "user", "class")
 GPU_LABELS = ("gpu", "UUID")
 Labels = Mapping[str, str]
 Kind = Literal["counter", "gauge"]
+PARTS = ("_bucket", "_count", "_sum")  # of a histogram, each a name to be scraped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,15 @@ class JobMetric:
     help: str
     labels: tuple[str, ...] = ()  # besides JOB_LABELS
     series: Callable[[JobView], Iterable[tuple[tuple[str, ...], float]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistogram:
+    """A family with one histogram a job."""
+
+    name: str
+    help: str
+    counted: Callable[[JobView], Counted | None]  # None: this job has none
 
 
 def _one(value: Callable[[JobView], float]) -> Callable[[JobView], list[tuple[tuple[()], float]]]:
@@ -90,6 +104,11 @@ def _p99(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
 def _slo(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     if job.spec.slo_p99_ns:
         yield (), job.spec.slo_p99_ns / 1e9
+
+
+def _violations(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.spec.slo_p99_ns:
+        yield (), job.missed
 
 
 def _set_sms(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -146,6 +165,12 @@ JOB_METRICS = (
         kind="gauge",
         help="what that is to be at most; no series without an objective",
         series=_slo,
+    ),
+    JobMetric(
+        name="tandem_job_slo_violations",
+        kind="counter",
+        help="requests that took longer than its objective; no series without one",
+        series=_violations,
     ),
     JobMetric(
         name="tandem_job_wait_seconds",
@@ -238,6 +263,14 @@ JOB_METRICS = (
     ),
 )
 
+JOB_HISTOGRAMS = (
+    JobHistogram(
+        name="tandem_job_slo_latency_seconds",
+        help="what its requests took; no series where nobody looks at them",
+        counted=lambda job: job.served,
+    ),
+)
+
 GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float | None]], ...] = (
     (
         "tandem_gpu_memory_used_bytes",
@@ -268,10 +301,21 @@ DAEMON_METRICS = {
 }
 
 
-def names() -> list[str]:
-    """Every name there is, as it is scraped."""
+def families() -> list[str]:
+    """Every metric there is, by the name that people know it by."""
     of_jobs = [m.name + "_total" * (m.kind == "counter") for m in JOB_METRICS]
-    return [*of_jobs, *(name for name, _, _ in GPU_METRICS), *DAEMON_METRICS]
+    of_gpus = [name for name, _, _ in GPU_METRICS]
+    return [*of_jobs, *of_gpus, *DAEMON_METRICS, *_histograms()]
+
+
+def names() -> list[str]:
+    """The same as they are scraped: a histogram is several."""
+    whole = [name for name in families() if name not in _histograms()]
+    return [*whole, *(name + part for name in _histograms() for part in PARTS)]
+
+
+def _histograms() -> list[str]:
+    return [histogram.name for histogram in JOB_HISTOGRAMS]
 
 
 def exposition(view: MetricsView) -> str:
@@ -292,7 +336,9 @@ class _Families:
 
 
 def _families(view: MetricsView) -> Iterator[Metric]:
-    yield from map(_Jobs(view.jobs).family, JOB_METRICS)
+    jobs = _Jobs(view.jobs)
+    yield from map(jobs.family, JOB_METRICS)
+    yield from map(jobs.histogram, JOB_HISTOGRAMS)
     for name, text, value in GPU_METRICS:
         family = GaugeMetricFamily(name, text, labels=GPU_LABELS)
         for gpu in view.gpus:
@@ -316,6 +362,19 @@ class _Jobs:
             for more, value in metric.series(job):
                 family.add_metric([*values, *more], value)
         return family
+
+    def histogram(self, metric: JobHistogram) -> Metric:
+        family = HistogramMetricFamily(metric.name, metric.help, labels=JOB_LABELS)
+        for job, values in self._jobs:
+            if (counted := metric.counted(job)) is not None:
+                family.add_metric(values, _buckets(counted), sum_value=counted.sum_ns / 1e9)
+        return family
+
+
+def _buckets(counted: Counted) -> list[tuple[str, float]]:
+    """What took no longer than each bound, as Prometheus adds them up."""
+    bounds = [*(str(bound_ns / 1e9) for bound_ns in counted.bounds_ns), "+Inf"]
+    return list(zip(bounds, accumulate(counted.counts), strict=True))
 
 
 def _of_daemon(view: MetricsView) -> Iterator[Metric]:

@@ -82,6 +82,43 @@ def test_the_objective_is_told_with_what_is_so():
     assert "20% above its objective of 50 ms" in lines(talk, 1)
 
 
+def served(talk, job_id):
+    latency = talk.core.jobs[job_id].latency
+    return latency.served.counted().count, latency.missed
+
+
+def test_all_requests_are_counted_and_those_that_took_longer_than_the_objective_of_then():
+    talk = Talk()
+    talk.attach(1, LATENCY)
+    serve(talk, 1, 40, 60)
+    assert served(talk, 1) == (2, 0)
+
+    talk.update(1, job_class=LATENCY, slo_p99_ns=50 * MS)
+    serve(talk, 1, 40, 50, 60)
+    assert served(talk, 1) == (5, 1)
+
+    talk.update(1, job_class=LATENCY, slo_p99_ns=30 * MS)
+    serve(talk, 1, 40, 20)
+    assert served(talk, 1) == (7, 2)
+    assert talk.core.jobs[1].latency.served.counted().sum_ns == 310 * MS
+
+
+def test_what_was_counted_stays_when_requests_age_are_marked_or_a_process_leaves():
+    talk = Talk()
+    talk.register(1, LATENCY, slo_p99_ns=50 * MS)
+    talk.attach(1, job_id=1)
+    talk.attach(2, job_id=1)
+    serve(talk, 1, 60)
+    serve(talk, 2, 70)
+
+    talk.leave(1)
+    talk.tick(after_ms=2 * SPAN_NS // MS)
+    serve(talk, 2, 80, kind=RequestKind.MARKED)
+
+    assert talk.core.jobs[1].latency.count == 1
+    assert served(talk, 1) == (3, 3)
+
+
 def test_requests_of_who_has_left_are_nobodys():
     talk = Talk()
     talk.attach(1, LATENCY)

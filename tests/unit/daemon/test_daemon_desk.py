@@ -66,6 +66,18 @@ def test_beside_a_job_that_takes_everything_no_more_is_promised_than_min_share_l
     assert [view.owed for view in views] == pytest.approx([0, owed])
 
 
+def test_requests_are_told_of_who_has_them_and_of_who_had_them():
+    specs = [(0, JobSpec(job_class=JobClass.LATENCY)), (0, JobSpec()), (0, JobSpec())]
+    desk = desk_of(Options(), specs)
+    latency = desk._loop.scheduler.jobs[2].latency
+    latency.add([3, 5, 7], 1, slo_ns=4)
+
+    views = asked(desk, desk.jobs, 0, finished=False)
+
+    assert [view.served and view.served.count for view in views] == [0, 3, None]
+    assert [view.missed for view in views] == [0, 2, 0]
+
+
 @pytest.mark.parametrize(("uid", "told"), [(0, False), (1001, True)])
 def test_plans_for_who_may_not_see_all_jobs_say_that_they_leave_some_out(uid, told):
     specs = [(1000, JobSpec()), (1001, JobSpec())]

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,27 @@ from prometheus_client.parser import text_string_to_metric_families
 from tandem.errors import UsageError
 from tandemd.config.config import load
 from tandemd.config.listen import loopback
+from tandemd.core.histogram import WAITS_NS, Histogram
 from tandemd.core.model import JobClass, JobSpec, JobState
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
-from tandemd.edges.metrics import exposition, names
+from tandemd.edges.metrics import JOB_HISTOGRAMS, exposition, families, names
 from tandemd.edges.scrape import ScrapeServer
 from tandemd.views import FindingView, GpuView, JobView, MetricsView, ProcessView
 
 SECOND = 1_000_000_000
 PATIENCE_S = 60
 ALERTS = Path(__file__).resolve().parents[3] / "packaging/prometheus/tandem.rules.yml"
+MS = 1_000_000
 LEAK = Finding(rule="leak", since_ns=0, what="", why="", advice="")
+
+
+def counted(*durations_ms, bounds_ns=WAITS_NS):
+    histogram = Histogram(bounds_ns)
+    histogram.add(int(each * MS) for each in durations_ms)
+    return histogram.counted()
+
+
 JOB = JobView(
     job_id=0x7F3A,
     uid=1000,
@@ -66,6 +77,8 @@ JOB = JobView(
     share=0.25,
     requests=120,
     p99_ns=45_000_000,
+    served=counted(4, 4, 60),
+    missed=1,
     owed=0.3,
     set_sms=64,
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
@@ -85,9 +98,14 @@ def samples(view=VIEW):
     return [sample for family in families for sample in family.samples]
 
 
-def value(metric, **labels):
-    (found,) = [s.value for s in samples() if s.name == metric and s.labels == labels]
+def value(metric, *, view=VIEW, **labels):
+    (found,) = [s.value for s in samples(view) if s.name == metric and s.labels == labels]
     return found
+
+
+def of_jobs(**changes):
+    """The same of a job of which this is different."""
+    return MetricsView(policy="fair", jobs=(replace(JOB, **changes),), gpus=(GPU,))
 
 
 def test_figures_of_a_job_have_its_labels_and_base_units():
@@ -119,6 +137,33 @@ def test_refusals_of_memory_are_told_apart():
     assert value("tandem_job_oom_total", **ITS, decision="line") == 1
 
 
+def test_requests_are_counted_by_what_they_took_and_against_the_objective():
+    def within(seconds):
+        return value("tandem_job_slo_latency_seconds_bucket", **ITS, le=seconds)
+
+    assert [within(le) for le in ("0.0025", "0.005", "0.05", "0.1", "+Inf")] == [0, 2, 2, 3, 3]
+    assert value("tandem_job_slo_latency_seconds_count", **ITS) == 3
+    assert value("tandem_job_slo_latency_seconds_sum", **ITS) == pytest.approx(0.068)
+    assert value("tandem_job_slo_violations_total", **ITS) == 1
+
+
+def test_who_has_no_requests_or_no_objective_has_no_series_of_them():
+    told = {sample.name for sample in samples(of_jobs(spec=JobSpec(), served=None))}
+
+    assert not any(name.startswith("tandem_job_slo_") for name in told)
+
+
+@pytest.mark.parametrize("metric", JOB_HISTOGRAMS, ids=lambda metric: metric.name)
+def test_the_bounds_of_histograms_are_those_in_the_manual(metric):
+    manual = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text()
+    (row,) = [line for line in manual.splitlines() if f"`{metric.name}`" in line]
+    les = [s.labels["le"] for s in samples() if s.name == f"{metric.name}_bucket"]
+
+    (said,) = re.findall(r"bounds ([\d., ]+) s", row)
+    assert [float(bound) for bound in said.split(", ")] == [float(le) for le in les[:-1]]
+    assert les[-1] == "+Inf"
+
+
 def test_findings_are_ones_and_the_other_rules_zeros():
     assert value("tandem_job_finding", **ITS, rule="leak") == 1
     assert value("tandem_job_finding", **ITS, rule="stall") == 0
@@ -145,7 +190,7 @@ def test_every_name_is_rendered_and_in_the_manual_and_no_other():
     section = manual.partition("## Metrics")[2].partition("\n## ")[0]
 
     assert {sample.name for sample in samples()} == set(names())
-    assert set(re.findall(r"`(tandem_\w+)`", section)) == set(names())
+    assert set(re.findall(r"`(tandem_\w+)`", section)) == set(families())
 
 
 def test_alerts_ask_for_figures_and_labels_that_there_are():
