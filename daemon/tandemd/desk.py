@@ -824,6 +824,7 @@ class Desk:
             p99_ns=job.latency.p99_ns,
             served=_served(job),
             missed=job.latency.missed,
+            gate_waits=job.gate_waits.counted(),
             owed=self._owed(job, group) if group else 0.0,
             findings=self._findings(job),
         )

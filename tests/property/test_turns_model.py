@@ -49,7 +49,9 @@ def without_order(action):
 def facts(group: Group) -> tuple[object, ...]:
     """What a decision leaves in a group."""
     gate = (group.open, group.drained, group.hold_since_ns, group.closed_at_ns)
-    return (*gate, group.dozing, group.undrainable, group.drain_failures, group.reopened_steps)
+    waits = [job.gate_waits.counted() for job in group.jobs.values()]
+    drains = (group.undrainable, group.drain_failures, group.reopened_steps)
+    return (*gate, *waits, group.dozing, *drains)
 
 
 GAPS_NS = {"brief": MS // 8, "long": 5 * MS}  # that others may expect

@@ -282,7 +282,7 @@ def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int)
         group.drained = should_open or not group.busy
         group.closed_at_ns = now_ns
     if group.open or group.is_closed or not group.wants:
-        group.hold_since_ns = None
+        group.end_hold(now_ns)
     elif group.hold_since_ns is None:
         group.hold_since_ns = now_ns
 

@@ -15,6 +15,7 @@ from math import inf
 from typing import ClassVar
 
 from tandemd.core.curves.curves import Curve
+from tandemd.core.histogram import WAITS_NS, Histogram
 from tandemd.core.memory.memories import memory_of
 from tandemd.core.space.scaling import Curve as ScalingCurve
 from tandemd.core.space.sets import Span
@@ -400,6 +401,7 @@ class Job:
     retired_moved_ns: tuple[int, int] = (0, 0)
     ended_ns: int = 0
     latency: Latency = field(default_factory=Latency)  # of its requests
+    gate_waits: Histogram = field(default_factory=lambda: Histogram(WAITS_NS))  # those that ended
     rhythm: Rhythm | None = None  # of these, or of its iterations; None: not known
     rhythm_due_ns: int = 0  # it may be another then
     story: Story = field(default_factory=Story)
@@ -578,6 +580,13 @@ class Group:
     turns: int = 0  # times its gate opened for it after it was held
     unused_since_ns: int | None = None  # since when its gate is open and it only waits
     dozing: bool = False  # it did so for too long: no claim until it submits something
+
+    def end_hold(self, now_ns: int) -> None:
+        """It is no longer held, or has no work any more: so long each of its jobs waited."""
+        if self.hold_since_ns is not None:
+            for job in self.jobs.values():
+                job.gate_waits.add((now_ns - self.hold_since_ns,))
+        self.hold_since_ns = None
 
     @property
     def job_class(self) -> JobClass:

@@ -269,6 +269,11 @@ JOB_HISTOGRAMS = (
         help="what its requests took; no series where nobody looks at them",
         counted=lambda job: job.served,
     ),
+    JobHistogram(
+        name="tandem_job_gate_wait_seconds",
+        help="how long it waited for its turn with work, each time that ended",
+        counted=lambda job: job.gate_waits,
+    ),
 )
 
 GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float | None]], ...] = (

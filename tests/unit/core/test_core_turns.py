@@ -433,3 +433,67 @@ def test_explain_tells_that_turns_end_with_iterations():
         "its turns of 10 ms end with an iteration where one is near: 4.0 ms of gpu time each"
         in lines
     )
+
+
+def waits_of(talk, job_id):
+    """How many waits at its gate have ended, and their sum in milliseconds."""
+    counted = talk.core.jobs[job_id].gate_waits.counted()
+    return counted.count, counted.sum_ns / MS
+
+
+def test_each_wait_for_a_turn_is_counted_when_the_gate_opens():
+    talk = two_at_work()
+    talk.works(1, after_ms=10, ran_ms=10)
+    assert waits_of(talk, 2) == (0, 0)  # it goes on
+
+    talk.waits(1, after_ms=1)
+    assert (waits_of(talk, 1), waits_of(talk, 2)) == ((0, 0), (1, 11))
+
+    talk.works(2, after_ms=10, ran_ms=10)
+    talk.waits(2, after_ms=1)
+    assert (waits_of(talk, 1), waits_of(talk, 2)) == ((1, 12), (1, 11))
+
+
+def test_a_wait_that_somebody_gives_up_or_a_person_ends_is_one_too():
+    talk = two_at_work()
+
+    talk.rests(2, after_ms=5)
+    talk.tick(after_ms=5)
+    assert waits_of(talk, 2) == (1, 5)
+    talk.waits(2)
+    talk.tick(after_ms=3)
+    talk.pause(2)
+    talk.tick(after_ms=7)
+
+    assert waits_of(talk, 2) == (2, 8)  # what it is paused is nobody's doing
+
+
+def test_waits_that_were_counted_stay_when_the_process_goes_and_rules_change():
+    talk = Talk(Options(policy="fair"))
+    talk.register(2)
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH, job_id=2)
+    talk.attach(3, BATCH, job_id=2)
+    talk.works(1)
+    talk.waits(2)
+
+    talk.leave(1)
+    assert waits_of(talk, 2) == (1, 0)
+    talk.leave(2)
+    talk.policy("fifo")
+
+    assert waits_of(talk, 2) == (1, 0)
+
+
+def test_all_jobs_of_a_group_wait_when_it_does():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1, BATCH)
+    talk.attach(2, BATCH, group="ranks")
+    talk.attach(3, BATCH, group="ranks")
+    talk.works(1)
+    talk.waits(2)
+
+    talk.rests(1, after_ms=4)
+    talk.tick(after_ms=2)
+
+    assert waits_of(talk, 2) == waits_of(talk, 3) == (1, 6)

@@ -79,6 +79,7 @@ JOB = JobView(
     p99_ns=45_000_000,
     served=counted(4, 4, 60),
     missed=1,
+    gate_waits=counted(10, 300, 20_000),
     owed=0.3,
     set_sms=64,
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
@@ -147,6 +148,14 @@ def test_requests_are_counted_by_what_they_took_and_against_the_objective():
     assert value("tandem_job_slo_violations_total", **ITS) == 1
 
 
+def test_waits_for_a_turn_are_counted_one_by_one():
+    def within(seconds):
+        return value("tandem_job_gate_wait_seconds_bucket", **ITS, le=seconds)
+
+    assert [within(le) for le in ("0.005", "0.01", "0.25", "0.5", "25.0")] == [0, 1, 1, 2, 3]
+    assert value("tandem_job_gate_wait_seconds_sum", **ITS) == pytest.approx(20.31)
+
+
 def test_who_has_no_requests_or_no_objective_has_no_series_of_them():
     told = {sample.name for sample in samples(of_jobs(spec=JobSpec(), served=None))}
 
@@ -159,7 +168,7 @@ def test_the_bounds_of_histograms_are_those_in_the_manual(metric):
     (row,) = [line for line in manual.splitlines() if f"`{metric.name}`" in line]
     les = [s.labels["le"] for s in samples() if s.name == f"{metric.name}_bucket"]
 
-    (said,) = re.findall(r"bounds ([\d., ]+) s", row)
+    (said,) = re.findall(r"[bB]ounds ([\d., ]+) s", row)
     assert [float(bound) for bound in said.split(", ")] == [float(le) for le in les[:-1]]
     assert les[-1] == "+Inf"
 

@@ -525,7 +525,7 @@ class Turns:
 def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
     if group.open or not group.wants or group.is_closed:
         if group.hold_since_ns is not None:
-            group.hold_since_ns = None
+            group.end_hold(now_ns)
             if group.open:
                 group.turns += 1
                 verdict.released.append(group)
