@@ -825,6 +825,7 @@ class Desk:
             served=_served(job),
             missed=job.latency.missed,
             gate_waits=job.gate_waits.counted(),
+            preemptions=tuple(job.preemptions),
             owed=self._owed(job, group) if group else 0.0,
             findings=self._findings(job),
         )

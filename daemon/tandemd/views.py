@@ -76,6 +76,7 @@ class JobView:
     served: Counted | None = None  # all requests so far; None: nobody looks, and there was none
     missed: int = 0  # of these, how many took longer than its objective
     gate_waits: Counted | None = None  # how long it was held with work, each time that ended
+    preemptions: tuple[int, ...] = ()  # times it lost the turn with work, by Preemption
     set_sms: int = 0  # of its set of SMs; 0 = it has none
     set_groups: tuple[int, ...] = ()  # of SMs, by number: that set
     sms: int = 0  # of its first GPU, that its kernels may use now; 0 = not known

@@ -60,6 +60,18 @@ class WaitReason(IntEnum):
     MEMORY = 4
 
 
+class Preemption(IntEnum):
+    """Why somebody lost the turn although it had work."""
+
+    CLASS = 0  # a more urgent class has work again
+    ARRIVAL = 1  # somebody who came before it has, under `fifo`
+    QUANTUM = 2  # it had its share of the turns for now
+    MAX_HOLD = 3  # somebody was held for so long
+    MIN_SHARE = 4  # a less urgent class is owed that
+    MEMORY = 5  # the GPU is too small for its memory now
+    PARTNER = 6  # whom it shared the turn with has it no longer, or no longer together with it
+
+
 class Bound(IntEnum):
     """What more than half of somebody's GPU time is bound by; `docs/dag-analysis.md`, Classes."""
 
@@ -402,6 +414,7 @@ class Job:
     ended_ns: int = 0
     latency: Latency = field(default_factory=Latency)  # of its requests
     gate_waits: Histogram = field(default_factory=lambda: Histogram(WAITS_NS))  # those that ended
+    preemptions: list[int] = field(default_factory=lambda: [0] * len(Preemption))  # times, by why
     rhythm: Rhythm | None = None  # of these, or of its iterations; None: not known
     rhythm_due_ns: int = 0  # it may be another then
     story: Story = field(default_factory=Story)
@@ -587,6 +600,11 @@ class Group:
             for job in self.jobs.values():
                 job.gate_waits.add((now_ns - self.hold_since_ns,))
         self.hold_since_ns = None
+
+    def preempt(self, why: Preemption) -> None:
+        """Its jobs lose the turn, with work that has not ended."""
+        for job in self.jobs.values():
+            job.preemptions[why] += 1
 
     @property
     def job_class(self) -> JobClass:

@@ -23,7 +23,7 @@ from prometheus_client.metrics_core import (
 
 from tandemd import __version__
 from tandemd.core.histogram import Counted
-from tandemd.core.model import NO_LIMIT, JobClass, JobState, Refusal, WaitReason
+from tandemd.core.model import NO_LIMIT, JobClass, JobState, Preemption, Refusal, WaitReason
 from tandemd.core.watchdog.rule import RULES
 from tandemd.views import GpuView, JobView, MetricsView
 
@@ -72,6 +72,11 @@ def _waits(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
 def _refusals(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     for refusal in Refusal:
         yield (refusal.name.lower(),), job.refused_by[refusal]
+
+
+def _preemptions(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    for why in Preemption:
+        yield (why.name.lower(),), job.preemptions[why]
 
 
 def _moved(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -178,6 +183,13 @@ JOB_METRICS = (
         help="time its threads waited, added up over the threads, by what for",
         labels=("reason",),
         series=_waits,
+    ),
+    JobMetric(
+        name="tandem_job_preemptions",
+        kind="counter",
+        help="times it lost the turn although it had work, by what for",
+        labels=("reason",),
+        series=_preemptions,
     ),
     JobMetric(
         name="tandem_job_launches",

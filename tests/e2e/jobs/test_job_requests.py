@@ -5,8 +5,10 @@ On the virtual clock.
 
 import re
 import signal
+from collections import Counter
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from running_job import until
 
 from tandem.demo.stats import percentile
@@ -61,6 +63,25 @@ def test_requests_of_a_job_that_is_held_take_the_time_that_it_waits(fresh_place)
     assert "taking turns its p99 is foretold as" in plan
     assert p99_ns(served) > 5_000_000  # a quantum of the other lies before many of them
     assert told_ns(place, "server", REQUESTS) == pytest.approx(p99_ns(served), rel=0.1)
+    counted = scraped(place, "server")
+    assert counted["tandem_job_slo_latency_seconds_count"] >= REQUESTS
+    assert counted["tandem_job_slo_violations_total"] == 0
+    assert counted["tandem_job_gate_wait_seconds_count"] > REQUESTS / 2
+    assert counted["tandem_job_gate_wait_seconds_sum"] > 0.005  # as above
+    assert scraped(place, "other")["tandem_job_preemptions_total"] > REQUESTS / 2
+
+
+def scraped(place, name):
+    """The metrics of a job, each added up over its series."""
+    with place.client() as client:
+        (job,) = [job for job in client.jobs() if job.display_name == name]
+        text = client.metrics()
+    found = Counter()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.labels.get("job") == job.name:
+                found[sample.name] += sample.value
+    return found
 
 
 SLO_MS = 8

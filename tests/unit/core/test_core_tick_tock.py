@@ -7,7 +7,15 @@ from talk import BATCH, LATENCY, MS, Talk
 
 from tandemd.core.events import MoveMemory, SetMemoryPlace, UsageSampled
 from tandemd.core.explain.explain import explain
-from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, MemoryWait, Options, SwapOutcome, WaitReason
+from tandemd.core.model import (
+    NEVER_IDLE_NS,
+    NO_LIMIT,
+    MemoryWait,
+    Options,
+    Preemption,
+    SwapOutcome,
+    WaitReason,
+)
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -557,6 +565,16 @@ def test_memory_goes_to_who_was_promised_it_where_there_is_less_than_was_counted
     talk.tick(after_ms=500)
     assert talk.core.turns[frozenset({0}), 0].holder is None
     assert talk.target_gib(1) < 36
+
+
+@pytest.mark.parametrize(("then", "times"), [("waits", 1), ("rests", 0)])
+def test_who_gives_memory_up_has_lost_the_turn_if_it_has_work(then, times):
+    talk = guaranteed(Tock(), swappable=True)
+    talk.sample(1, steps=1)
+    assert not talk.is_open(1)
+    getattr(talk, then)(1)
+    counts = talk.core.jobs[1].preemptions
+    assert (counts[Preemption.MEMORY], sum(counts)) == (times, times)
 
 
 def test_an_iteration_that_does_not_end_is_cut_for_who_was_promised_memory():

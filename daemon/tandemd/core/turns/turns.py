@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from tandemd.core.model import Group, GroupKey, Options
+from tandemd.core.model import Group, GroupKey, Options, Preemption
 from tandemd.core.policy import Policy
 from tandemd.core.roster import Roster
 from tandemd.core.turns.companions import Pace
@@ -174,7 +174,8 @@ class Turns:
             changed[group.key] = group
         holder, before = self._holder, self._on_turn
         had_turn = (self.holder, self.companion, self.third)
-        self._give(self._choose(policy, options, now_ns), options, now_ns)
+        chosen, why = self._choose(policy, options, now_ns)
+        self._give(chosen, options, now_ns)
         is_new = self._holder is not holder
         self._share(changed.values(), policy, options, now_ns, is_new=is_new)
         if (holder is None) != (self._holder is None):
@@ -182,6 +183,7 @@ class Turns:
         on_turn = self._on_turn
         if had_turn != (self.holder, self.companion, self.third):
             verdict.passed += (*before, *on_turn)
+            self._count_preempted(before, why)
         self.reorders += bool(is_reordered or verdict.passed or verdict.exempted)
         for member in (*before, *on_turn):
             if member.key in roster.members:
@@ -191,6 +193,13 @@ class Turns:
             self._look_at_trials(now_ns)
         self._plan_wake(on_turn, policy, options, now_ns, verdict)
         return verdict
+
+    def _count_preempted(self, before: Iterable[Group], why: Preemption | None) -> None:
+        """Of those who had the turn; who dozes, is paused or exempt did not lose it to others."""
+        for group in before:
+            has_work = group.wants or (group.misfit_bytes and group.calls)
+            if has_work and self._roster.takes_turns(group) and not self._has_turn(group):
+                group.preempt(Preemption.PARTNER if why is None else why)
 
     def _rank(self, changed: dict[GroupKey, Group], policy: Policy, now_ns: int) -> bool:
         """Sort those of whom something changed; whether others come next than before."""
@@ -236,24 +245,28 @@ class Turns:
         verdict.drained += [group for group in roster.draining if group.drained]
         return watched
 
-    def _choose(self, policy: Policy, options: Options, now_ns: int) -> Group | None:
-        holder = self._holder
+    def _choose(
+        self, policy: Policy, options: Options, now_ns: int
+    ) -> tuple[Group | None, Preemption | None]:
+        """Who is to have the turn, and why whoever has it is to lose it with work; None: is not."""
+        holder, why = self._holder, None
         self.reprieve.until_ns = None
         if holder is not None and (holder.misfit_bytes or not self._roster.takes_turns(holder)):
+            why = Preemption.MEMORY if holder.misfit_bytes else None
             holder = None
         challenger = self._first(but=holder)
         if challenger is None:
             self.reprieve.forget()  # it keeps nobody waiting
         if holder is None or self._is_idle(holder, options, now_ns):
-            return challenger
+            return challenger, why
         if self._breath and not self._breathed(holder, options, now_ns):
-            return holder
+            return holder, None
         starved = self._roster.held.first(but=holder)
         if starved is not None and _held_ns(starved, now_ns) >= options.max_hold_ns:
-            return starved
-        if challenger is None or not self._passes_on(holder, challenger, policy, options, now_ns):
-            return holder
-        return challenger
+            return starved, Preemption.MAX_HOLD
+        if challenger is not None:
+            why = self._passes_on(holder, challenger, policy, options, now_ns)
+        return (holder, None) if why is None else (challenger, why)
 
     def _first(self, *, but: Group | None) -> Group | None:
         """The first of the most urgent tier in which someone waits; overdue tiers before others."""
@@ -269,23 +282,33 @@ class Turns:
 
     def _passes_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options, now_ns: int
-    ) -> bool:
+    ) -> Preemption | None:
+        """Why the turn goes to the challenger; None: it does not."""
         theirs = self.overdue(self._roster.tier(challenger))
         ours = self.overdue(self._roster.tier(holder))
         if theirs != ours:
-            return theirs
+            return Preemption.MIN_SHARE if theirs else None
         if policy.preempts(challenger, holder):
-            is_urgent = policy.tier(challenger) < policy.tier(holder)
-            return is_urgent or not self.reprieve.is_given(holder, options, now_ns)
+            if policy.tier(challenger) < policy.tier(holder):
+                return Preemption.CLASS
+            why = Preemption.ARRIVAL
+        elif self._may_go_on(holder, challenger, policy, options):
+            return None
+        else:
+            why = Preemption.QUANTUM
+        return None if self.reprieve.is_given(holder, options, now_ns) else why
+
+    def _may_go_on(
+        self, holder: Group, challenger: Group, policy: Policy, options: Options
+    ) -> bool:
+        """Before one that does not preempt it: it goes first, or its quantum is not over."""
         if policy.preempts(holder, challenger):
-            return False
+            return True
         served_ns = holder.served_ns - self._turn_served_ns
         quantum_ns = _quantum_ns(holder, policy, options)
         if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
-            return False
-        if policy.order(challenger) > policy.order(holder):
-            return False
-        return not self.reprieve.is_given(holder, options, now_ns)
+            return True
+        return policy.order(challenger) > policy.order(holder)
 
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
         served_ns = holder.served_ns - self._turn_served_ns
