@@ -268,8 +268,10 @@ def _reload(daemon: Daemon, options: argparse.Namespace) -> None:
         daemon.reconfigure(config)
     except TandemError as error:
         log.warning("configuration is wrong, continuing with the old one", reason=str(error))
+        daemon.note_failed_reload()
     except Exception:  # no reason to end: all jobs would lose their turns
         log.exception("cannot read the configuration again, continuing with the old one")
+        daemon.note_failed_reload()
 
 
 if __name__ == "__main__":

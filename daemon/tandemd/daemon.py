@@ -238,6 +238,7 @@ class Daemon:
 
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
+            self._desk.is_reload_good = False  # until all of it is in force
             self._sessions.limits = self._desk.limits = limits  # first who may do and see what
             self._desk.privacy = config.daemon.privacy
             self._loop.watchdog.change(config.watchdog.watch())
@@ -247,8 +248,17 @@ class Daemon:
                 self._loop.perform(action)
             for uid in {job.uid for job in self._loop.scheduler.jobs.values()}:
                 self._sessions.regard(uid, now_ns)
+            self._desk.is_reload_good = True
             policy = config.scheduler.policy
             log.info("configuration read again", changed=changed, policy=policy)
+
+        self._loop.post(apply)
+
+    def note_failed_reload(self) -> None:
+        """Metrics say so, once any that was asked for before is in force."""
+
+        def apply() -> None:
+            self._desk.is_reload_good = False
 
         self._loop.post(apply)
 

@@ -118,6 +118,7 @@ class Desk:
         self._inventory = inventory
         self._watchers = Places(MAX_WATCHERS, MAX_WATCHERS_PER_UID, "watch")
         self._windows = Places(MAX_WINDOWS, MAX_WINDOWS_PER_UID, "record")
+        self.is_reload_good = True  # what was read last is in force; of the loop's thread
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
         self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
         self.renew_gpus: Callable[[], None] = inventory.refresh  # once there are others
@@ -551,10 +552,15 @@ class Desk:
 
     def metrics(self, uid: int) -> MetricsView:
         """All that can be counted of the living jobs the caller may see, and of the GPUs."""
-        return MetricsView(
-            policy=self.policy(),
-            jobs=tuple(self.jobs(uid, finished=False)),
-            gpus=tuple(self.gpus()),
+        jobs, gpus = tuple(self.jobs(uid, finished=False)), tuple(self.gpus())
+        return self._loop.ask(
+            lambda: MetricsView(
+                policy=self._loop.scheduler.options.policy,
+                jobs=jobs,
+                gpus=gpus,
+                decisions=self._loop.decisions.counted(),
+                is_reload_good=self.is_reload_good,
+            )
         )
 
     def status(self, uid: int) -> StatusView:
@@ -796,6 +802,7 @@ class Desk:
                     filed_bytes=p.usage.filed_bytes,
                     ungated=p.usage.ungated,
                     dropped_records=p.usage.dropped_records,
+                    shim_version=info[p.process_id].shim_version,
                 )
                 for p in job.processes.values()
                 if p.process_id in info

@@ -43,6 +43,7 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.sm_counts import given_sms, has_own_sms
 from tandemd.core.tuner.pauses import serves_bursts
 from tandemd.core.watchdog.watchdog import Watchdog
+from tandemd.decisions import Decisions
 from tandemd.edges.attach import AttachServer
 from tandemd.edges.channel import Channels
 from tandemd.edges.clock import Calendar, Clock
@@ -94,6 +95,7 @@ class Loop:
         self.scheduler = scheduler
         self.clock = clock
         self.calendar = Calendar(clock)
+        self.decisions = Decisions(clock)
         self.poller = poller
         self.channels = channels
         self.failures = Failures()
@@ -172,7 +174,7 @@ class Loop:
 
     def handle(self, event: Event) -> None:
         """Hand an event to the core and perform what it asks for. The loop's thread only."""
-        for action in self.scheduler.handle(event):
+        for action in self.decisions.decide(lambda: self.scheduler.handle(event)):
             self.perform(action)
 
     def note(self, event: Event, *, afterwards: Callable[[], None] | None = None) -> None:
@@ -181,7 +183,7 @@ class Loop:
         A thousand processes that attach at once are then decided about a few times, not a thousand
         times; `afterwards` runs when they are.
         """
-        for action in self.scheduler.apply(event):
+        for action in self.decisions.note(lambda: self.scheduler.apply(event)):
             self.perform(action)
         self._unsettled = True
         if afterwards is not None:
@@ -189,7 +191,7 @@ class Loop:
 
     def _settle(self, now_ns: int) -> None:
         self._unsettled = False
-        for action in self.scheduler.settle(now_ns):
+        for action in self.decisions.decide(lambda: self.scheduler.settle(now_ns)):
             self.perform(action)
         afterwards, self._afterwards = self._afterwards, []
         for errand in afterwards:

@@ -78,6 +78,7 @@ class ProcessInfo:
     attached_ns: int
     is_there: Callable[[], bool]  # it lives, which another one by its pid is not; any thread
     target: Target  # for signals
+    shim_version: str  # as it says
 
 
 class Note(Protocol):
@@ -299,6 +300,7 @@ class Sessions:
             attached_ns=now_ns,
             is_there=connection.is_there,
             target=_target(connection),
+            shim_version=_version_of(hello.shim_version),
         )
         for hear in self.on_attach:
             hear()
@@ -543,6 +545,11 @@ class Sessions:
 
 def _target(connection: Connection) -> Target:
     return Target(pid=connection.peer.pid, pidfd=connection.pidfd)
+
+
+def _version_of(said: int) -> str:
+    """As wire.h packs it."""
+    return f"{said >> 16}.{said >> 8 & 0xFF}.{said & 0xFF}"
 
 
 def _said(value: int, otherwise: int) -> int:

@@ -30,6 +30,7 @@ class ProcessView:
     filed_bytes: int  # of these, in files
     ungated: bool
     dropped_records: int
+    shim_version: str  # as its shim says: `0.1.0`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,8 @@ class MetricsView:
     policy: str
     jobs: tuple[JobView, ...]
     gpus: tuple[GpuView, ...]
+    decisions: Counted  # of the core, by what they took
+    is_reload_good: bool  # the configuration that was read last is in force
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,11 @@ WAITS_NS = tuple(
     int(ms * _MS) for ms in (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000)
 )
 
+# Decisions, of which one with a hundred jobs is to take 50 us; everybody waits for it meanwhile.
+DECISIONS_NS = tuple(
+    int(us * 1000) for us in (10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000, 1e6)
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:

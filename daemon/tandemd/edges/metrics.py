@@ -8,6 +8,7 @@ prometheus-client, which is imported with this module: nothing that runs always 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -31,6 +32,7 @@ JOB_LABELS = ("job", "user", "class")
 GPU_LABELS = ("gpu", "UUID")
 Labels = Mapping[str, str]
 Kind = Literal["counter", "gauge"]
+MOST_VERSIONS = 8  # of shims
 PARTS = ("_bucket", "_count", "_sum")  # of a histogram, each a name to be scraped
 
 
@@ -288,6 +290,17 @@ JOB_HISTOGRAMS = (
     ),
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonMetric:
+    """A gauge of the daemon with one or more series."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    series: Callable[[MetricsView], Iterable[tuple[tuple[str, ...], float]]]
+
+
 GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float | None]], ...] = (
     (
         "tandem_gpu_memory_used_bytes",
@@ -311,18 +324,61 @@ GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float | None]], ...] = (
     ),
 )
 
-DAEMON_METRICS = {
-    "tandem_build_info": "always 1; which daemon answers and how it decides",
-    "tandem_queue_depth": "jobs that have work and wait, by class",
-    "tandem_shim_connected": "processes that are attached",
-}
+
+def _queue(view: MetricsView) -> Iterator[tuple[tuple[str, ...], float]]:
+    waiting = [job.spec.job_class for job in view.jobs if job.state is JobState.WAITING]
+    for job_class in sorted(JobClass):  # also where none waits: a series that ends is no zero
+        yield (job_class.name.lower(),), waiting.count(job_class)
+
+
+def _shims(view: MetricsView) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Of the own version also where there is none; of many only those that most have.
+
+    What a shim says of itself is anything: series must not be as many as somebody likes.
+    """
+    found = Counter(process.shim_version for job in view.jobs for process in job.processes)
+    found[__version__] += 0
+    often = dict(found.most_common(MOST_VERSIONS))
+    if rest := found.total() - sum(often.values()):
+        often["other"] = rest
+    for version, count in often.items():
+        yield (version,), count
+
+
+DAEMON_METRICS = (
+    DaemonMetric(
+        name="tandem_build_info",
+        help="always 1; which daemon answers and how it decides",
+        labels=("version", "policy"),
+        series=lambda view: [((__version__, view.policy), 1.0)],
+    ),
+    DaemonMetric(
+        name="tandem_queue_depth",
+        help="jobs that have work and wait, by class",
+        labels=("class",),
+        series=_queue,
+    ),
+    DaemonMetric(
+        name="tandem_shim_connected",
+        help="processes that are attached, by the version of their shim",
+        labels=("version",),
+        series=_shims,
+    ),
+    DaemonMetric(
+        name="tandem_config_reload_success",
+        help="1 while the configuration that was read last is in force, 0 where it was wrong",
+        series=lambda view: [((), float(view.is_reload_good))],
+    ),
+)
+
+DECISIONS = "tandem_scheduler_decision_seconds"
 
 
 def families() -> list[str]:
     """Every metric there is, by the name that people know it by."""
     of_jobs = [m.name + "_total" * (m.kind == "counter") for m in JOB_METRICS]
     of_gpus = [name for name, _, _ in GPU_METRICS]
-    return [*of_jobs, *of_gpus, *DAEMON_METRICS, *_histograms()]
+    return [*of_jobs, *of_gpus, *(metric.name for metric in DAEMON_METRICS), *_histograms()]
 
 
 def names() -> list[str]:
@@ -332,7 +388,7 @@ def names() -> list[str]:
 
 
 def _histograms() -> list[str]:
-    return [histogram.name for histogram in JOB_HISTOGRAMS]
+    return [*(histogram.name for histogram in JOB_HISTOGRAMS), DECISIONS]
 
 
 def exposition(view: MetricsView) -> str:
@@ -362,7 +418,14 @@ def _families(view: MetricsView) -> Iterator[Metric]:
             if (figure := value(gpu)) is not None:
                 family.add_metric([gpu.gpu.name, gpu.gpu.uuid_text], figure)
         yield family
-    yield from _of_daemon(view)
+    for metric in DAEMON_METRICS:
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for values, figure in metric.series(view):
+            family.add_metric(values, figure)
+        yield family
+    decisions = HistogramMetricFamily(DECISIONS, "what the scheduler took to decide something")
+    _add(decisions, (), view.decisions)
+    yield decisions
 
 
 class _Jobs:
@@ -384,26 +447,12 @@ class _Jobs:
         family = HistogramMetricFamily(metric.name, metric.help, labels=JOB_LABELS)
         for job, values in self._jobs:
             if (counted := metric.counted(job)) is not None:
-                family.add_metric(values, _buckets(counted), sum_value=counted.sum_ns / 1e9)
+                _add(family, values, counted)
         return family
 
 
-def _buckets(counted: Counted) -> list[tuple[str, float]]:
-    """What took no longer than each bound, as Prometheus adds them up."""
+def _add(family: HistogramMetricFamily, labels: Sequence[str], counted: Counted) -> None:
+    """By bound what took no longer, as Prometheus adds them up."""
     bounds = [*(str(bound_ns / 1e9) for bound_ns in counted.bounds_ns), "+Inf"]
-    return list(zip(bounds, accumulate(counted.counts), strict=True))
-
-
-def _of_daemon(view: MetricsView) -> Iterator[Metric]:
-    build, queue, shims = DAEMON_METRICS
-    info = GaugeMetricFamily(build, DAEMON_METRICS[build], labels=("version", "policy"))
-    info.add_metric([__version__, view.policy], 1)
-    yield info
-    depth = GaugeMetricFamily(queue, DAEMON_METRICS[queue], labels=("class",))
-    waiting = [job.spec.job_class for job in view.jobs if job.state is JobState.WAITING]
-    for job_class in sorted(JobClass):  # also where none waits: a series that ends is no zero
-        depth.add_metric([job_class.name.lower()], waiting.count(job_class))
-    yield depth
-    connected = GaugeMetricFamily(shims, DAEMON_METRICS[shims])
-    connected.add_metric([], sum(len(job.processes) for job in view.jobs))
-    yield connected
+    buckets = list(zip(bounds, accumulate(counted.counts), strict=True))
+    family.add_metric(labels, buckets, sum_value=counted.sum_ns / 1e9)

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -36,6 +37,26 @@ def test_status_tells_what_the_daemon_is(daemon):
 
     assert (status.pid, status.policy, status.clock) == (daemon.process.pid, "fair", "monotonic")
     assert (status.jobs, status.processes) == (1, 1)
+
+
+def metric(rpc, series):
+    """Its value, or None if there is no such series."""
+    text = rpc.call(rpc.daemon_service.GetMetrics, pb.GetMetricsRequest()).text
+    found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+    return found and float(found[1])
+
+
+def test_metrics_tell_the_versions_of_shims_and_what_decisions_took(daemon):
+    with daemon.start().rpc() as rpc:
+        connected = 'tandem_shim_connected{version="0.1.0"}'
+        assert metric(rpc, connected) == 0
+        before = metric(rpc, "tandem_scheduler_decision_seconds_count")
+
+        daemon.shim()
+
+        assert metric(rpc, connected) == 1
+        assert metric(rpc, "tandem_scheduler_decision_seconds_count") > before
+        assert metric(rpc, "tandem_scheduler_decision_seconds_sum") > 0
 
 
 def test_a_call_without_a_token_is_turned_away(daemon):
@@ -328,6 +349,10 @@ def test_a_hang_up_signal_reads_the_configuration_again_and_keeps_the_old_one_on
         def policy():
             return rpc.call(rpc.policy_service.GetPolicy, pb.GetPolicyRequest()).name
 
+        def success():
+            return metric(rpc, "tandem_config_reload_success")
+
+        assert success() == 1
         config.write_text('[scheduler]\npolicy = "fifo"\n')
         daemon.process.send_signal(signal.SIGHUP)
         until(lambda: policy() == "fifo", what="the new policy decides")
@@ -335,8 +360,12 @@ def test_a_hang_up_signal_reads_the_configuration_again_and_keeps_the_old_one_on
         config.write_text('[scheduler]\npolcy = "fair"\n')
         daemon.process.send_signal(signal.SIGHUP)
         until(lambda: "scheduler.polcy" in daemon.log.read_text(), what="the error is logged")
-
+        until(lambda: success() == 0, what="metrics tell it")
         assert policy() == "fifo"
+
+        config.write_text('[scheduler]\npolicy = "fair"\n')
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: success() == 1, what="metrics tell that it is right again")
 
 
 LAUNCH, SYNC, OF_STREAM = 1, 6, 1

@@ -14,6 +14,7 @@ from tandemd.core.events import (
     ProcessAttached,
     ProcessExited,
     SetMemoryWait,
+    Ticked,
 )
 from tandemd.core.explain.explain import explain
 from tandemd.core.model import JobSpec
@@ -43,6 +44,38 @@ def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
             loop._round(notable=False)
 
     assert "job 1" not in " ".join([answer.result().summary, *answer.result().lines])
+
+
+class Strides:
+    """A clock that each look at it moves on by so much."""
+
+    is_virtual = False
+
+    def __init__(self, stride_ns):
+        self._stride_ns = stride_ns
+        self._now_ns = 0
+
+    def now_ns(self):
+        self._now_ns += self._stride_ns
+        return self._now_ns
+
+
+def test_what_decisions_take_is_counted_and_of_what_is_only_noted_with_its_conclusions():
+    channels = SimpleNamespace(perform=lambda action: None)
+    loop = Loop(scheduler=Scheduler(), clock=Strides(7), poller=_native.Poller(), channels=channels)
+
+    loop.handle(Ticked(now_ns=1))
+    assert (loop.decisions.counted().count, loop.decisions.counted().sum_ns) == (1, 7)
+    for number in (1, 2):
+        loop.note(
+            ProcessAttached(
+                now_ns=1, process_id=number, job_id=number, uid=0, gpu=0, spec=JobSpec()
+            )
+        )
+    assert loop.decisions.counted().count == 1
+
+    loop._settle(1)
+    assert (loop.decisions.counted().count, loop.decisions.counted().sum_ns) == (2, 4 * 7)
 
 
 def test_what_nobody_waits_for_any_more_is_not_done(monkeypatch):

@@ -14,13 +14,23 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandem.errors import UsageError
+from tandemd import __version__
 from tandemd.config.config import load
 from tandemd.config.listen import loopback
-from tandemd.core.histogram import WAITS_NS, Histogram
+from tandemd.core.histogram import DECISIONS_NS, WAITS_NS, Histogram
 from tandemd.core.model import JobClass, JobSpec, JobState
 from tandemd.core.watchdog.finding import Finding
 from tandemd.edges.gpus import Gpu
-from tandemd.edges.metrics import JOB_HISTOGRAMS, exposition, families, names
+from tandemd.edges.metrics import (
+    DAEMON_METRICS,
+    DECISIONS,
+    JOB_HISTOGRAMS,
+    MOST_VERSIONS,
+    PARTS,
+    exposition,
+    families,
+    names,
+)
 from tandemd.edges.scrape import ScrapeServer
 from tandemd.views import FindingView, GpuView, JobView, MetricsView, ProcessView
 
@@ -57,6 +67,7 @@ JOB = JobView(
             filed_bytes=200,
             ungated=False,
             dropped_records=3,
+            shim_version="0.1.0",
         ),
     ),
     gpus=(0,),
@@ -91,7 +102,13 @@ GPU = GpuView(
     busy=0.5,
     strangers=2,
 )
-VIEW = MetricsView(policy="fair", jobs=(JOB,), gpus=(GPU,))
+VIEW = MetricsView(
+    policy="fair",
+    jobs=(JOB,),
+    gpus=(GPU,),
+    decisions=counted(0.02, 0.04, 3, bounds_ns=DECISIONS_NS),
+    is_reload_good=True,
+)
 ITS = {"job": "j-7f3a", "user": "ann", "class": "batch"}
 
 
@@ -107,7 +124,7 @@ def value(metric, *, view=VIEW, **labels):
 
 def of_jobs(**changes):
     """The same of a job of which this is different."""
-    return MetricsView(policy="fair", jobs=(replace(JOB, **changes),), gpus=(GPU,))
+    return replace(VIEW, jobs=(replace(JOB, **changes),))
 
 
 def test_figures_of_a_job_have_its_labels_and_base_units():
@@ -170,13 +187,13 @@ def test_who_has_no_requests_or_no_objective_has_no_series_of_them():
     assert not any(name.startswith("tandem_job_slo_") for name in told)
 
 
-@pytest.mark.parametrize("metric", JOB_HISTOGRAMS, ids=lambda metric: metric.name)
-def test_the_bounds_of_histograms_are_those_in_the_manual(metric):
+@pytest.mark.parametrize("name", [*(metric.name for metric in JOB_HISTOGRAMS), DECISIONS])
+def test_the_bounds_of_histograms_are_those_in_the_manual(name):
     manual = (Path(__file__).resolve().parents[3] / "docs/operations.md").read_text()
-    (row,) = [line for line in manual.splitlines() if f"`{metric.name}`" in line]
-    les = [s.labels["le"] for s in samples() if s.name == f"{metric.name}_bucket"]
+    (row,) = [line for line in manual.splitlines() if line.startswith(f"| `{name}`")]
+    les = [s.labels["le"] for s in samples() if s.name == f"{name}_bucket"]
 
-    (said,) = re.findall(r"[bB]ounds ([\d., ]+) s", row)
+    (said,) = re.findall(r"[bB]ounds ([\de\-., ]+) s", row)
     assert [float(bound) for bound in said.split(", ")] == [float(le) for le in les[:-1]]
     assert les[-1] == "+Inf"
 
@@ -196,10 +213,46 @@ def test_the_queue_and_the_gpus_are_counted():
 
     classes = ("latency", "normal", "batch")
     assert [value("tandem_queue_depth", **{"class": name}) for name in classes] == [0, 0, 1]
-    assert value("tandem_shim_connected") == 1
     assert value("tandem_gpu_busy_ratio", **gpu) == 0.5
     assert value("tandem_gpu_memory_used_bytes", **gpu) == 4
     assert value("tandem_gpu_unmanaged_processes", **gpu) == 2
+
+
+def shims(*versions):
+    """What is told of processes with these."""
+    process = JOB.processes[0]
+    view = of_jobs(processes=tuple(replace(process, shim_version=each) for each in versions))
+    told = [s for s in samples(view) if s.name == "tandem_shim_connected"]
+    return {sample.labels["version"]: sample.value for sample in told}
+
+
+def test_processes_are_counted_by_the_version_of_their_shim():
+    assert shims("0.1.0", "0.0.9", "0.1.0") == {"0.1.0": 2, "0.0.9": 1}
+    assert shims() == {__version__: 0}
+
+
+def test_of_more_versions_than_there_should_be_there_are_no_more_series():
+    many = [f"9.9.{number}" for number in range(MOST_VERSIONS + 5)]
+
+    told = shims(*many, "0.1.0", "0.1.0")
+
+    assert (told["0.1.0"], told["other"]) == (2, 6)
+    assert len(told) == MOST_VERSIONS + 1
+
+
+def test_decisions_are_counted_by_what_they_took():
+    def within(seconds):
+        return value("tandem_scheduler_decision_seconds_bucket", le=seconds)
+
+    assert [within(le) for le in ("1e-05", "2.5e-05", "5e-05", "0.005")] == [0, 1, 2, 3]
+    assert value("tandem_scheduler_decision_seconds_sum") == pytest.approx(0.00306)
+
+
+def test_a_configuration_that_was_wrong_is_a_zero():
+    told = replace(VIEW, is_reload_good=False)
+
+    assert value("tandem_config_reload_success") == 1
+    assert value("tandem_config_reload_success", view=told) == 0
 
 
 def test_every_name_is_rendered_and_in_the_manual_and_no_other():
@@ -229,10 +282,10 @@ def test_alerts_are_raised_for_what_they_are_about():
 
 
 def test_without_jobs_there_are_only_figures_of_the_daemon():
-    empty = samples(MetricsView(policy="fair", jobs=(), gpus=()))
+    empty = samples(replace(VIEW, jobs=(), gpus=()))
 
-    names = {"tandem_build_info", "tandem_queue_depth", "tandem_shim_connected"}
-    assert {sample.name for sample in empty} == names
+    of_daemon = {metric.name for metric in DAEMON_METRICS} | {DECISIONS + part for part in PARTS}
+    assert {sample.name for sample in empty} == of_daemon
 
 
 @pytest.fixture

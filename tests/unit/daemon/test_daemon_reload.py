@@ -47,6 +47,7 @@ def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
     daemon._mps, daemon._proofs, daemon._host = mps, nothing, nothing
     daemon._sessions, daemon._desk = SimpleNamespace(), SimpleNamespace()
     daemon._look_at_gpus = daemon._regard_gpus = lambda: None
+    daemon._warn_of_unknown = lambda _: None  # a thread of its own, which may outlive the test
     daemon._options = daemon._with_sets = lambda given: given
     daemon._asking_for_sets = list
     daemon._loop = SimpleNamespace(
@@ -71,6 +72,19 @@ def test_it_is_read_again_once_it_is_applied_and_not_before(read):
         apply()
 
     assert (logs[1]["event"], logs[1]["policy"]) == ("configuration read again", "fair")
+    assert daemon._desk.is_reload_good
+
+
+def test_a_wrong_one_counts_behind_a_good_one_that_is_not_in_force_yet(read):
+    errands = []
+    daemon = running(Config(), errands)
+
+    daemon.reconfigure(read(ALL_OF_THEM))
+    daemon.note_failed_reload()
+    for apply in errands:
+        apply()
+
+    assert not daemon._desk.is_reload_good
 
 
 def test_the_log_says_which_keys_are_others_now(read):
@@ -105,6 +119,7 @@ def test_what_fails_half_way_is_not_said_to_be_read_and_rights_are_the_new_ones(
             errands[0]()
 
     assert not logs
+    assert not daemon._desk.is_reload_good
     assert (daemon._desk.privacy, daemon._desk.limits.admin_group) == ("own-only", "root")
 
 

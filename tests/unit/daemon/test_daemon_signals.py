@@ -32,15 +32,22 @@ def test_only_what_was_waited_for_is_a_signal(monkeypatch, taken, number):
 class Refusing:
     """A daemon that cannot go on with another configuration."""
 
+    failed_reloads = 0
+
     def reconfigure(self, _config):
         raise RuntimeError("nobody thought of this")
 
+    def note_failed_reload(self):
+        self.failed_reloads += 1
+
 
 def test_a_reload_that_fails_in_whatever_way_ends_nothing():
-    options = parse(["--policy", "fair"])
+    options, daemon = parse(["--policy", "fair"]), Refusing()
 
     with structlog.testing.capture_logs() as logs:
-        _reload(Refusing(), options)
+        _reload(daemon, options)
+
+    assert daemon.failed_reloads == 1
 
     assert [entry["log_level"] for entry in logs] == ["error"]
     assert "continuing with the old one" in logs[0]["event"]
@@ -53,8 +60,11 @@ def test_a_configuration_that_may_not_be_looked_at_is_not_taken_for_none(monkeyp
 
     monkeypatch.setattr(config, "DEFAULT_FILE", Forbidden("/etc/tandem/config.toml"))
 
+    daemon = Refusing()
     with structlog.testing.capture_logs() as logs:
-        _reload(Refusing(), parse([]))
+        _reload(daemon, parse([]))
+
+    assert daemon.failed_reloads == 1
 
     assert [entry["log_level"] for entry in logs] == ["warning"]
     assert logs[0]["reason"] == "/etc/tandem/config.toml: Permission denied"

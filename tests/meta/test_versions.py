@@ -1,0 +1,14 @@
+"""What parts say of their version is that of the project."""
+
+import re
+import tomllib
+
+
+def test_a_shim_says_the_version_that_the_project_has(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    said = re.search(
+        r"kShimVersion = (\d+)u << 16 \| (\d+)u << 8 \| (\d+)u;",
+        (root / "shim/job/session.cpp").read_text(),
+    )
+
+    assert ".".join(said.groups()) == project["version"]
