@@ -86,6 +86,7 @@ class Daemon:
         self._soft_clock = soft_clock
         self._state = state
         self._identities = Identities()
+        self._auditor: Auditor | None = None
         self._built: Future[None] = Future()
         self._core = threading.Thread(target=self._run_core, name="core", daemon=True)
         self._threads: list[threading.Thread] = []
@@ -134,7 +135,9 @@ class Daemon:
             self._keep_job_files()
 
     def _watch_gpus(self) -> None:
-        auditor = Auditor(loop=self._loop, sessions=self._sessions, inventory=self._inventory)
+        self._auditor = auditor = Auditor(
+            loop=self._loop, sessions=self._sessions, inventory=self._inventory
+        )
         self._sessions.on_attach.append(auditor.newcomer)
         self._spawn("audit", auditor.run)
         self._stops.append(auditor.stop)
@@ -148,7 +151,12 @@ class Daemon:
         path = self._directory.path
         with _binding(f"runtime directory '{path}'"):
             login = LoginServer(path / LOGIN_SOCKET)
-            rpc = RpcServer(path / RPC_SOCKET, desk=self._desk, peer_for=login.peer_for)
+            rpc = RpcServer(
+                path / RPC_SOCKET,
+                desk=self._desk,
+                peer_for=login.peer_for,
+                is_ready=self.is_ready,
+            )
         self._serve_metrics()
         self._spawn("login", login.run)
         rpc.start()
@@ -219,6 +227,11 @@ class Daemon:
         if self._loop.clock.is_virtual:
             return self.is_alive()
         return time.monotonic_ns() - self._loop.last_round_ns < FRESH_S * 1e9
+
+    def is_ready(self) -> bool:
+        """Whether who comes is served, and its GPUs work. Any thread; waits for nothing."""
+        answers = self._auditor is None or self._auditor.is_answered
+        return answers and self.is_alive() and self.is_fresh()
 
     def reconfigure(self, config: Config) -> None:
         """Go on with another configuration; the log says so once that is so, and what is not.

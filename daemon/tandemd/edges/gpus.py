@@ -21,6 +21,10 @@ from tandemd.core.memory.memories import COMPUTE_INSTANCES, MOST_GPUS
 
 SOFTWARE_NAME = "Tandem Software GPU"
 INSTANCE_MARK = ":"  # between the numbers of an instance
+# Errors of a GPU, or a driver, that is gone or hangs (nvml.h): NVML is not open, no driver, a time
+# is over, lost interrupts, no library, the GPU is lost, it needs a reset, the system, unknown. By
+# others a working one says that it does not tell, or not to everybody.
+FAILURES = frozenset({1, 9, 10, 11, 12, 15, 16, 17, 999})
 
 log = structlog.get_logger(__name__)
 
@@ -92,6 +96,7 @@ class Holdings:
     by_pid: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # bytes on each GPU
     is_complete: bool = True  # every GPU was asked, and each figure is known
     running: Mapping[int, frozenset[int]] = field(default_factory=dict)  # pids, by GPU that says it
+    failure: str = ""  # of NVML, on all GPUs that there are; empty: one works, or there never was
 
 
 class Inventory(Protocol):
@@ -159,18 +164,21 @@ class NvmlInventory:
         held: dict[int, tuple[int, ...]] = {}
         on: dict[int, frozenset[int]] = {}
         is_complete = not self._silent
-        for gpu, handle in self._found:
+        found, failures = self._found, []
+        for gpu, handle in found:
             try:
                 running = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-            except self._nvml.NVMLError:
+            except self._nvml.NVMLError as error:
                 is_complete = False
+                failures += [f"gpu {gpu.name}: {error}"] if error.value in FAILURES else []
                 continue
             on[gpu.index] = frozenset(int(process.pid) for process in running)
             for process in running:
                 is_complete &= process.usedGpuMemory is not None
                 pid, size_bytes = int(process.pid), int(process.usedGpuMemory or 0)
                 held[pid] = (*held.get(pid, ()), size_bytes)
-        return Holdings(held, is_complete=is_complete, running=on)
+        failure = "; ".join(failures) if len(failures) == len(found) else ""
+        return Holdings(held, is_complete=is_complete, running=on, failure=failure)
 
     def _on(self, index: int, handle: object) -> list[tuple[Gpu, object]]:
         """The GPU; with MIG on its instances, by their numbers, which may be none."""

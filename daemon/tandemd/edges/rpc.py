@@ -11,14 +11,14 @@ import os
 import queue
 import resource
 import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
 
 from tandem import _native, errors
 from tandem._wire import tandem_pb2 as pb
@@ -40,6 +40,7 @@ from tandemd.edges.messages import (
 )
 from tandemd.edges.partition_messages import partition_message
 from tandemd.edges.plan_messages import plans_message
+from tandemd.edges.readiness import Readiness
 from tandemd.edges.rpc_calls import LOOK_S, NO_TOKEN, Aborted, Door, PeerFor, peer_of
 from tandemd.views import JobView
 
@@ -314,9 +315,12 @@ class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
 class RpcServer:
     """The server on its unix socket."""
 
-    def __init__(self, path: Path, *, desk: Desk, peer_for: PeerFor) -> None:
-        """Bind the socket, mode 0666, replacing a stale one."""
+    def __init__(
+        self, path: Path, *, desk: Desk, peer_for: PeerFor, is_ready: Callable[[], bool]
+    ) -> None:
+        """Bind the socket, mode 0666, replacing a stale one. `is_ready` waits for nothing."""
         path.unlink(missing_ok=True)
+        self._readiness = Readiness(is_ready)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rpc", daemon=True)
         self._thread.start()
@@ -346,20 +350,28 @@ class RpcServer:
         pb_grpc.add_DaemonServiceServicer_to_server(Daemon(desk, peer_for), self._server)
         pb_grpc.add_PartitionServiceServicer_to_server(Partitions(desk, peer_for), self._server)
         pb_grpc.add_PolicyServiceServicer_to_server(Policies(desk, peer_for), self._server)
-        self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._readiness, self._server)
         self._server.add_insecure_port(f"unix:{path}")
 
     def start(self) -> None:
         """Serve."""
-        self._do(self._server.start())
-        self._do(self._health.set("", health_pb2.HealthCheckResponse.SERVING))
+        self._do(self._begin())
 
     def stop(self) -> None:
         """End calls and close the socket."""
-        self._do(self._health.enter_graceful_shutdown())
-        self._do(self._server.stop(STOP_GRACE_S))
+        self._do(self._leave())
         self._end()
+
+    async def _begin(self) -> None:
+        self._watching = asyncio.create_task(self._readiness.run())
+        await self._server.start()
+
+    async def _leave(self) -> None:
+        self._watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._watching
+        await self._readiness.enter_graceful_shutdown()
+        await self._server.stop(STOP_GRACE_S)
 
     def _do(self, coroutine: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

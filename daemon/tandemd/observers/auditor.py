@@ -9,14 +9,19 @@ from __future__ import annotations
 import threading
 import time
 
+import structlog
+
 from tandemd.core.events import MemoryAudited
-from tandemd.edges.gpus import Inventory
+from tandemd.edges.gpus import Holdings, Inventory
 from tandemd.loop import Loop
 from tandemd.sessions import Sessions
 
 PERIOD_S = 5.0
 EARLY_S = 0.1  # while somebody is new
 EARLY_LOOKS = 10  # a process attaches just before it makes its context; two of it are needed
+STUCK_S = 10.0  # an answer of NVML that takes so long does not come
+
+log = structlog.get_logger(__name__)
 
 
 class Auditor:
@@ -29,6 +34,15 @@ class Auditor:
         self._stopping = threading.Event()
         self._came = threading.Event()  # somebody, or it is to stop
         self._early_left = 0
+        self._asked_s: float | None = None  # since when it waits for an answer
+        self._failure = ""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether NVML answered when it was asked last, or still may. Any thread."""
+        asked_s = self._asked_s
+        is_stuck = asked_s is not None and time.monotonic() - asked_s > STUCK_S
+        return not is_stuck and not self._failure
 
     def run(self) -> None:
         """Look until `stop`."""
@@ -60,7 +74,7 @@ class Auditor:
         """Look once; the core takes it in on its own thread."""
         # A process takes before it asks the driver, and frees before it says so.
         before = self._loop.poller.memory_claims()
-        found = self._inventory.holdings()
+        found = self._holdings()
         after = self._loop.poller.memory_claims()
         held, is_complete = found.by_pid, found.is_complete
 
@@ -87,6 +101,17 @@ class Auditor:
             self._loop.handle(event)
 
         self._loop.post(tell)
+
+    def _holdings(self) -> Holdings:
+        self._asked_s = time.monotonic()
+        found = self._inventory.holdings()
+        self._asked_s = None
+        if found.failure and not self._failure:
+            log.error("nvml has failed, jobs go on by what is known", reason=found.failure)
+        elif self._failure and not found.failure:
+            log.info("nvml answers again")
+        self._failure = found.failure
+        return found
 
 
 def _most(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

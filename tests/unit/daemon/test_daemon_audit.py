@@ -5,11 +5,12 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
 from tandem import softgpu
 from tandemd.core.events import MemoryAudited
 from tandemd.edges.gpus import Holdings, NvmlInventory
-from tandemd.observers.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, Auditor
+from tandemd.observers.auditor import EARLY_LOOKS, EARLY_S, PERIOD_S, STUCK_S, Auditor
 from tandemd.observers.strangers import Strangers
 
 HOLDING = """
@@ -25,7 +26,11 @@ print(json.dumps([os.getpid(), *find_inventory().holdings().by_pid.items()]))
 
 
 class NvmlError(Exception):
-    pass
+    value = 3  # NVML_ERROR_NOT_SUPPORTED
+
+
+class LostError(NvmlError):
+    value = 15  # NVML_ERROR_GPU_IS_LOST
 
 
 class Held:
@@ -81,22 +86,27 @@ def test_where_the_driver_does_not_say_all_whom_it_does_not_name_is_not_audited(
     ]
 
 
-@pytest.mark.parametrize("silent", [None, NvmlError])
-def test_a_figure_that_the_driver_does_not_say_is_no_nothing(silent):
+def holdings(*said):
+    """Of gpus 4, 7, .., each of which says that much of one process, or raises."""
+
     def running(handle):
-        if handle == 1 and silent is NvmlError:
-            raise NvmlError
-        said = silent if handle == 1 else 5
-        return [SimpleNamespace(pid=100, usedGpuMemory=said)]
+        if isinstance(said[handle], type):
+            raise said[handle]
+        return [SimpleNamespace(pid=100, usedGpuMemory=said[handle])]
 
     inventory = object.__new__(NvmlInventory)
-    gpus = [SimpleNamespace(index=index) for index in (4, 7)]
-    inventory._found, inventory._silent = [(gpus[0], 0), (gpus[1], 1)], frozenset()
+    gpus = [SimpleNamespace(index=index, name=str(index)) for index in (4, 7)][: len(said)]
+    inventory._found = [(gpu, handle) for handle, gpu in enumerate(gpus)]
+    inventory._silent = frozenset()
     inventory._nvml = SimpleNamespace(
         nvmlDeviceGetComputeRunningProcesses=running, NVMLError=NvmlError
     )
+    return inventory.holdings()
 
-    found = inventory.holdings()
+
+@pytest.mark.parametrize("silent", [None, NvmlError])
+def test_a_figure_that_the_driver_does_not_say_is_no_nothing(silent):
+    found = holdings(5, silent)
 
     assert found.by_pid[100][0] == 5
     assert found.running[4] == {100}
@@ -113,6 +123,60 @@ def test_what_a_process_took_or_freed_while_the_driver_was_asked_counts(said):
     (event,) = look({100: (5,)}, said=said)
 
     assert event.claims == {1: (5, 6), 2: (4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("said", "failed"),
+    [
+        ((5, 5), False),
+        ((5, LostError), False),  # the others go on
+        ((NvmlError, LostError), False),  # it works, and tells nobody what runs there
+        ((LostError, LostError), True),
+        ((LostError,), True),
+        ((), False),  # a machine without any
+    ],
+)
+def test_nvml_has_failed_once_no_gpu_works_of_those_there_are(said, failed):
+    assert bool(holdings(*said).failure) is failed
+
+
+def auditing(inventory):
+    loop = SimpleNamespace(poller=Said({}), post=lambda errand: None)
+    return Auditor(loop=loop, sessions=SimpleNamespace(info={}), inventory=inventory)
+
+
+def test_whether_nvml_answers_is_known_by_the_newest_look_and_changes_are_logged():
+    inventory = Held({}, True)
+    auditor = auditing(inventory)
+    seen = []
+
+    with capture_logs() as logs:
+        for failure in ("", "gpu 0: lost", "gpu 0: lost", ""):
+            inventory.found = Holdings(failure=failure)
+            auditor.look()
+            seen.append(auditor.is_answered)
+
+    assert seen == [True, False, False, True]
+    assert [(entry["log_level"], entry.get("reason")) for entry in logs] == [
+        ("error", "gpu 0: lost"),
+        ("info", None),
+    ]
+
+
+def test_an_answer_that_does_not_come_is_none(monkeypatch):
+    now_s, seen = [0.0], []
+    monkeypatch.setattr("tandemd.observers.auditor.time.monotonic", lambda: now_s[0])
+
+    def hang():
+        for passed_s in (STUCK_S, 0.1):
+            now_s[0] += passed_s
+            seen.append(auditor.is_answered)
+
+    auditor = auditing(Held({}, True, hang))
+    auditor.look()
+
+    assert seen == [True, False]
+    assert auditor.is_answered
 
 
 def test_the_core_is_not_woken_for_nothing():

@@ -91,14 +91,22 @@ def desk():
 
 
 @pytest.fixture
-def connect(tmp_path, desk):
+def ready():
+    """Set: the daemon is."""
+    found = threading.Event()
+    found.set()
+    return found
+
+
+@pytest.fixture
+def connect(tmp_path, desk, ready):
     path = tmp_path / "rpc.sock"
 
     def peer_for(token):
         return SimpleNamespace(uid=int(token))
 
     with ExitStack() as open_ones:
-        server = RpcServer(path, desk=desk, peer_for=peer_for)
+        server = RpcServer(path, desk=desk, peer_for=peer_for, is_ready=ready.is_set)
         server.start()
         open_ones.callback(server.stop)
 
@@ -114,7 +122,7 @@ def connect(tmp_path, desk):
 @contextmanager
 def serving(path):
     """What connects to a server at once, and says that it speaks HTTP/2 where `greets`."""
-    server = RpcServer(path, desk=Desk(), peer_for=lambda _: None)
+    server = RpcServer(path, desk=Desk(), peer_for=lambda _: None, is_ready=lambda: True)
     server.start()
     with ExitStack() as open_ones:
         open_ones.callback(server.stop)
@@ -180,6 +188,37 @@ def test_calls_that_are_half_said_keep_nobody_waiting(connect):
     assert other.get() == "fair"
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
     assert refused == {UNAUTHENTICATED}  # although their requests never came
+
+
+def test_health_follows_whether_the_daemon_is_ready_for_who_asks_and_who_watches(connect, ready):
+    request, states = health_pb2.HealthCheckRequest(), health_pb2.HealthCheckResponse
+    health = health_pb2_grpc.HealthStub(connect(None).channel)
+    watch = health.Watch(request, timeout=SOON_S)
+    assert next(watch).status == states.SERVING
+
+    ready.clear()
+    assert health.Check(request, timeout=SOON_S).status == states.NOT_SERVING
+    assert next(watch).status == states.NOT_SERVING
+
+    ready.set()
+    assert next(watch).status == states.SERVING
+    assert health.Check(request, timeout=SOON_S).status == states.SERVING
+
+
+def test_who_watches_a_daemon_that_ends_hears_of_it(tmp_path):
+    path = tmp_path / "rpc.sock"
+    server = RpcServer(path, desk=Desk(), peer_for=lambda _: None, is_ready=lambda: True)
+    server.start()
+    client = Client(path, None)
+    watch = health_pb2_grpc.HealthStub(client.channel).Watch(
+        health_pb2.HealthCheckRequest(), timeout=SOON_S
+    )
+    assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+
+    server.stop()
+
+    assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+    client.close()
 
 
 def test_half_a_call_has_its_turn_for_so_long_only(connect, monkeypatch):

@@ -1,0 +1,46 @@
+"""grpc.health.v1 as it is now: whether the daemon decides, and the driver answers.
+
+Who asks needs no token: a probe of a service manager has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from grpc_health.v1 import health
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+if TYPE_CHECKING:  # grpcio has no such generics at run time
+    import grpc
+
+    Context = grpc.aio.ServicerContext[HealthCheckRequest, HealthCheckResponse]
+
+LOOK_S = 0.5  # how soon those who watch hear of a change
+
+
+class Readiness(health.aio.HealthServicer):  # type: ignore[misc] # grpc_health has no types
+    """Of the one service, `""`: the whole daemon. Belongs to the thread of the event loop."""
+
+    def __init__(self, is_ready: Callable[[], bool]) -> None:
+        """`is_ready` is asked in the event loop: it must not wait for anything."""
+        super().__init__()
+        self._is_ready = is_ready
+
+    async def Check(self, request: HealthCheckRequest, context: Context) -> HealthCheckResponse:  # noqa: N802 - gRPC's name
+        """As it is now: what watchers are told is older, by LOOK_S at most."""
+        told: HealthCheckResponse = await super().Check(request, context)
+        if told.status == HealthCheckResponse.SERVING and not self._is_ready():
+            return HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
+        return told
+
+    async def run(self) -> None:
+        """Tell those who watch of changes, until it is cancelled."""
+        before: bool | None = None
+        while True:
+            if (now := self._is_ready()) is not before:
+                said = HealthCheckResponse.SERVING if now else HealthCheckResponse.NOT_SERVING
+                await self.set("", said)
+                before = now
+            await asyncio.sleep(LOOK_S)
