@@ -1,6 +1,7 @@
 """What is rendered for Prometheus, read back with Prometheus' own parser, and who may ask."""
 
 import http.client
+import json
 import re
 import shutil
 import socket
@@ -36,7 +37,10 @@ from tandemd.views import FindingView, GpuView, JobView, MetricsView, ProcessVie
 
 SECOND = 1_000_000_000
 PATIENCE_S = 60
-ALERTS = Path(__file__).resolve().parents[3] / "packaging/prometheus/tandem.rules.yml"
+PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
+ALERTS = PACKAGING / "prometheus/tandem.rules.yml"
+BOARD = json.loads((PACKAGING / "grafana/tandem.json").read_text())
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 MS = 1_000_000
 LEAK = Finding(rule="leak", since_ns=0, what="", why="", advice="")
 
@@ -277,6 +281,73 @@ def test_alerts_ask_for_figures_and_labels_that_there_are():
 def test_alerts_are_raised_for_what_they_are_about():
     command = ["promtool", "test", "rules", "tandem.rules.test.yml"]
     done = subprocess.run(command, cwd=ALERTS.parent, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def asked(expr):
+    """The metrics that a query names, and the labels that it or its legend needs of them."""
+    matched = re.findall(r"(\w+)\s*=~?", " ".join(re.findall(r"\{([^}]*)\}", expr)))
+    grouped = re.findall(r"\w+", " ".join(re.findall(r"\bby \(([^)]*)\)", expr)))
+    joined = re.findall(r"\w+", " ".join(re.findall(r"group_left \(([^)]*)\)", expr)))
+    return set(re.findall(r"tandem_\w+", expr)), {*matched, *grouped, *joined} - {"instance"}
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_asks_for_figures_and_labels_that_there_are(panel):
+    labels = {sample.name: sample.labels.keys() for sample in samples()}
+
+    for target in panel["targets"]:
+        names, needed = asked(target["expr"])
+        assert names
+        assert names <= labels.keys()
+        needed |= set(re.findall(r"{{(\w+)}}", target["legendFormat"])) - {"instance"}
+        assert needed <= set().union(*(labels[name] for name in names))
+
+
+def test_the_board_takes_everything_from_the_source_that_is_chosen():
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    source, *queries = BOARD["templating"]["list"]
+    targets = [target for panel in PANELS for target in panel["targets"]]
+
+    assert (source["name"], source["type"], source["query"]) == (
+        "datasource",
+        "datasource",
+        "prometheus",
+    )
+    assert all(one["datasource"] == chosen for one in [*PANELS, *targets, *queries])
+    for query in queries:
+        assert re.findall(r"tandem_\w+", query["query"]["query"])[0] in families()
+
+
+def test_no_panel_of_the_board_lies_on_another():
+    places = [panel["gridPos"] for panel in BOARD["panels"]]
+    cells = [
+        (x, y)
+        for place in places
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24  # as wide as Grafana's grid
+    assert len({panel["id"] for panel in BOARD["panels"]}) == len(places)
+    rows = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
+    assert rows == ["GPUs", "Jobs", "Objectives", "Memory and swap", "Daemon"]
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_queries_of_the_board_are_ones_that_prometheus_understands(tmp_path):
+    exprs = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    rules = [
+        {"record": f"query:{number}", "expr": expr.replace("$__rate_interval", "1m")}
+        for number, expr in enumerate(exprs)
+    ]
+    path = tmp_path / "rules.json"  # which is YAML, too
+    path.write_text(json.dumps({"groups": [{"name": "board", "rules": rules}]}))
+
+    command = ["promtool", "check", "rules", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
