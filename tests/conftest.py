@@ -27,6 +27,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# What whoever runs the tests asks for its own jobs is nothing for those of the tests.
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+
+
 def pytest_collection_modifyitems(items):
     # Or one of them would go on alone at the end, while the other workers have nothing left to do.
     items.sort(key=lambda item: item.get_closest_marker("long") is None)

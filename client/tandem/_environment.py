@@ -43,6 +43,8 @@ def job_environment(
     """
     variables = request_environment(request)
     variables["LD_PRELOAD"] = preload(_paths.SHIM, present.get("LD_PRELOAD", ""))
+    if present.get("TANDEM_CHECKPOINT") and not request.checkpoint:
+        variables["TANDEM_CHECKPOINT"] = "0"  # or the shim would take what was taken back
     if return_memory:
         variables |= returning(present)
     if gpu is not None and not is_instance(gpu):

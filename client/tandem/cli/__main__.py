@@ -188,7 +188,7 @@ def _report_usage(error: click.ClickException) -> int:
         usage = context.get_usage()
         print(f"{usage}\nTry '{context.command_path} --help' for help.\n", file=sys.stderr)
     if isinstance(error, click.BadParameter) and error.param and error.param.envvar:
-        from tandem.cli._parsed import where_said
+        from tandem.cli._parsed import where_said  # all that a user's file may say has a variable
 
         error.param_hint = repr(where_said(error.param, error.ctx))
     print(f"error: {error.format_message()}", file=sys.stderr)

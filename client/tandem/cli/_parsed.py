@@ -1,19 +1,24 @@
 """Options whose text one of our own functions parses, and numbers that are ones."""
 
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from tandem import _user_file
 from tandem.errors import UsageError
 
 
 def where_said(param: click.Parameter, ctx: click.Context | None) -> str:
-    """What its value came from: the variable if it was one, else the option."""
-    if ctx and ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
-        return str(param.envvar)
+    """What its value came from: the variable or the key of the user's file, else the option."""
+    match ctx and ctx.get_parameter_source(param.name or ""):
+        case ParameterSource.ENVIRONMENT:
+            return str(param.envvar)
+        case ParameterSource.DEFAULT_MAP:
+            return f"{_user_file.place(os.environ)}: {_user_file.TABLE}.{param.name}"
     return param.opts[-1]
 
 

@@ -127,15 +127,15 @@ _OPTIONS = (
         "60s; never.",
     ),
     click.option(
-        "--checkpoint",
-        is_flag=True,
+        "--checkpoint/--no-checkpoint",
+        default=False,
         envvar="TANDEM_CHECKPOINT",
         help="While the job is paused have the driver (570 or newer) save it to the host as a "
         "whole. If the driver fails at that, the job is lost.",
     ),
     click.option(
-        "--return-memory",
-        is_flag=True,
+        "--return-memory/--no-return-memory",
+        default=False,
         envvar="TANDEM_RETURN_MEMORY",
         help="Let PyTorch give freed memory back (PYTORCH_CUDA_ALLOC_CONF, unless it is set).",
     ),

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tandem import _cdi
+from tandem.cli._defaults import Requesting
 from tandem.cli._files import STANDARD_OUTPUT, written
 from tandem.cli._requests import request_of, request_options
 from tandem.errors import UsageError
@@ -24,7 +25,7 @@ def cdi() -> None:
     """
 
 
-@cdi.command()
+@cdi.command(cls=Requesting)
 @request_options
 @click.option(
     "-o",

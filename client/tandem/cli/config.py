@@ -1,8 +1,9 @@
-"""`tandem config`: what `tandemd` says of the files that it reads."""
+"""`tandem config`: what `tandemd` says of the files that it reads, and the user's own file."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import click
 
+from tandem import _user_file
 from tandem._text import printable
+from tandem.cli._defaults import check as check_defaults
 from tandem.cli._output import json_option
 
 # The program of this installation, which says what to install where its libraries are missing.
@@ -24,7 +27,8 @@ def config() -> None:
     """Look at the daemon's configuration: /etc/tandem/config.toml, or a file, and its drop-ins.
 
     It is what a daemon reads that is started now; one that runs may have begun with another. Both
-    need the extra [daemon].
+    need the extra [daemon]. Without a file they are about your own as well,
+    ~/.config/tandem/config.toml, which says what `tandem run` asks for where nothing else does.
 
     \b
     Examples:
@@ -39,7 +43,7 @@ def check(file: Path | None) -> int:
     """Say what is wrong with the configuration, or that it is valid.
 
     Also that it has sections of GPUs which are not on this machine. Said with it are the files that
-    were read. Exit code: 0 if it is valid, else 2.
+    were read. Exit code: 0 if all is valid, else 2.
 
     \b
     Examples:
@@ -48,6 +52,11 @@ def check(file: Path | None) -> int:
     """
     done = _tandemd("--check-config", file)
     click.echo(done.stdout, nl=False)
+    if file is None:
+        from tandem.cli.run import run
+
+        if (own := check_defaults(run, os.environ)).said:
+            click.echo(f"your own file is valid: {own.path}")
     return done.returncode
 
 
@@ -58,7 +67,8 @@ def check(file: Path | None) -> int:
 def show(file: Path | None, origin: bool, as_json: bool) -> int:
     """Show the value of each key, said or not.
 
-    Sections for GPUs, users and groups are shown where they are said.
+    Sections for GPUs, users and groups are shown where they are said, and so is what your own file
+    says, under `run`.
 
     \b
     Examples:
@@ -67,11 +77,22 @@ def show(file: Path | None, origin: bool, as_json: bool) -> int:
       tandem config show --json team.toml | jq '.[] | select(.key == "scheduler.policy")'
     """
     done = _tandemd("--print-config", file)
+    if done.returncode:
+        return done.returncode
+    items = json.loads(done.stdout) + ([] if file else _own())
     if as_json:
-        click.echo(done.stdout, nl=False)
-    elif not done.returncode:
-        _print(json.loads(done.stdout), with_origin=origin)
-    return done.returncode
+        click.echo(json.dumps(items, indent=2))
+    else:
+        _print(items, with_origin=origin)
+    return 0
+
+
+def _own() -> list[dict[str, object]]:
+    own = _user_file.read(os.environ)
+    return [
+        {"key": f"{_user_file.TABLE}.{key}", "value": value, "origin": own.path}
+        for key, value in own.said.items()
+    ]
 
 
 def _print(items: Sequence[dict[str, object]], *, with_origin: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tandem import _launch
+from tandem.cli._defaults import Requesting
 from tandem.cli._output import json_option
 from tandem.cli._requests import name_option, request_of, request_options
 
@@ -26,7 +27,7 @@ FORMATS: dict[str, Callable[[str, str], str]] = {
 }
 
 
-@click.command()
+@click.command(cls=Requesting)
 @request_options
 @name_option
 @click.option(
@@ -42,7 +43,8 @@ def env(form: str, as_json: bool, **options: Any) -> None:
     """Print the variables by which a program that somebody else starts shares the GPU.
 
     They are what `tandem run` sets: LD_PRELOAD, before what it is here already, what is asked for,
-    and where the daemon is, unless that is /run/tandem. The daemon is asked for what MPS needs; its
+    by options, variables or ~/.config/tandem/config.toml, and where the daemon is, unless that is
+    /run/tandem. The daemon is asked for what MPS needs; its
     objections are warnings here.
 
     Unlike `tandem run` this registers no job. Each process that uses the GPU becomes a job of its

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tandem import _kernelspecs, _paths
+from tandem.cli._defaults import Requesting
 from tandem.cli._output import json_option, print_json, print_table
 from tandem.cli._requests import request_of, request_options
 from tandem.errors import UsageError
@@ -26,7 +27,7 @@ def kernelspec() -> None:
     """
 
 
-@kernelspec.command()
+@kernelspec.command(cls=Requesting)
 @request_options
 @click.option("--name", default="tandem-python3", help="What Jupyter calls it.", show_default=True)
 @click.option(

@@ -9,6 +9,7 @@ import click
 
 from tandem import _launch
 from tandem._launch import Launch, Plan
+from tandem.cli._defaults import Requesting
 from tandem.cli._launching import Launching
 from tandem.cli._parsed import Parsed
 from tandem.cli._requests import name_option, request_of, request_options
@@ -23,11 +24,18 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
     return name, value
 
 
-@click.command(cls=Launching, context_settings={"allow_interspersed_args": False})
+class _Run(Launching, Requesting):
+    """What is wrong with the user's file has the exit code of what is wrong with the words."""
+
+
+@click.command(cls=_Run, context_settings={"allow_interspersed_args": False})
 @request_options
 @name_option
 @click.option(
-    "--require", is_flag=True, envvar="TANDEM_REQUIRE", help="Fail instead of running unshared."
+    "--require/--no-require",
+    default=False,
+    envvar="TANDEM_REQUIRE",
+    help="Fail instead of running unshared.",
 )
 @click.option(
     "--wait/--no-wait",
@@ -56,6 +64,9 @@ def run(**options: Any) -> None:
     daemon it runs unshared, after one line of warning, until there is one; refused by the daemon it
     does so for good, without any limit. Options come before the command. Of a `tandem run` that
     becomes another one there is the job of the last.
+
+    What no option says is taken from the variable that is named with it, and else from [run] of
+    ~/.config/tandem/config.toml, where keys are options with underscores: memory_min = "2GiB".
 
     \b
     Exit code: that of the command, or

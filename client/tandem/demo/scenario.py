@@ -78,6 +78,8 @@ class Scenario:
         return {
             **self.place.env(self.folder / "gpu"),
             "TANDEM_RUNTIME_DIR": str(self.runtime_dir),
+            # Its figures are of what it asks for, not of what a user's own file does.
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
 
     def run(self) -> Outcome:

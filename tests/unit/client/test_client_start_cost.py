@@ -60,6 +60,10 @@ def test_run_does_not_load_what_only_other_commands_need():
     assert not loaded & {"tandem._client", "tandem._doctor", "tandem.cli.ps", "tandem._wire"}
 
 
+def test_without_a_file_of_the_user_nothing_is_loaded_to_read_it():
+    assert "tomllib" not in loaded_by(cli("run", "--dry-run", "--", "true"))
+
+
 def test_help_loads_no_command():
     assert not {
         m for m in loaded_by(cli("--help")) if m.startswith("tandem.cli.") and "__" not in m

@@ -1,0 +1,99 @@
+"""The user's own file, ~/.config/tandem/config.toml: what is asked for a job unless it is said.
+
+It is about requests alone; limits are the daemon's. A flag counts before a variable, that before
+this file, and this before what is built in. A value is checked as that of a variable is: as text.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.errors import UsageError
+
+TABLE = "run"
+# The options of `tandem run` that have a variable, but for the name, which is that of one job.
+KEYS = (
+    *("priority", "memory", "memory_min", "persistent", "ephemeral", "wait_memory", "sm"),
+    *("isolation", "slo", "preemptible", "swappable", "idle_release", "checkpoint"),
+    *("return_memory", "group", "require", "wait"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserFile:
+    """What it says; nothing where there is none."""
+
+    path: str
+    said: Mapping[str, str | int | float | bool]  # by keys of the table
+
+    def texts(self) -> dict[str, str]:
+        """The same as variables would say it."""
+        return {
+            key: str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in self.said.items()
+        }
+
+
+def place(environ: Mapping[str, str]) -> str:
+    """Where it is, whether or not there is one."""
+    folder = environ.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(folder):  # as the XDG Base Directory Specification has it
+        folder = os.path.expanduser("~/.config")
+    return os.path.join(folder, "tandem", "config.toml")
+
+
+def read(environ: Mapping[str, str]) -> UserFile:
+    """The file as it is now.
+
+    Raises:
+        UsageError: it cannot be read, is no TOML, or has a key that is not known.
+    """
+    path = place(environ)
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return UserFile(path=path, said={})
+    except OSError as exc:
+        raise UsageError(f"{path}: {exc.strerror}") from exc
+    return UserFile(path=path, said=_said(_parsed(text, path), path))
+
+
+def _parsed(text: bytes, path: str) -> dict[str, Any]:
+    import tomllib  # not before there is a file: each start of a job passes here
+
+    try:
+        return tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{path}: {exc}") from exc
+
+
+def _said(file: Mapping[str, Any], path: str) -> dict[str, str | int | float | bool]:
+    version = file.get("version", 1)
+    if version != 1:
+        raise UsageError(f"{path}: version: {version!r} is not known; this Tandem reads version 1")
+    for key in file:
+        if key not in ("version", TABLE):
+            raise UsageError(
+                f"{path}: {key}: unknown key; known is [{TABLE}], for what is asked for your jobs; "
+                "all else is of the daemon, in /etc/tandem/config.toml"
+            )
+    table = file.get(TABLE, {})
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{path}: {TABLE}: it is no table; write [{TABLE}] on a line of its own")
+    for key, value in table.items():
+        where = f"{path}: {TABLE}.{key}"
+        if key not in KEYS:
+            raise UsageError(f"{where}: unknown key; {_known(key)}")
+        if not isinstance(value, str | int | float | bool):
+            kind = type(value).__name__
+            raise UsageError(f"{where}: a {kind} is no text in quotes, number, true or false")
+    return dict(table)
+
+
+def _known(key: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, KEYS, n=1)
+    return (f"did you mean {near[0]}? " if near else "") + f"known are {', '.join(KEYS)}"

@@ -1,0 +1,107 @@
+"""Commands whose options have the user's own file behind them."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from tandem import _environment, _user_file
+from tandem.cli._parsed import where_said
+from tandem.cli._requests import request_of
+from tandem.errors import TandemError, UsageError
+
+_SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
+
+
+class Requesting(click.Command):
+    """A command with the options of a request: what neither flag nor variable says, the file may.
+
+    What is wrong with the file is said after what is wrong with the words, and never by `--help` or
+    while a shell completes them.
+    """
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Like click's; it reads the file."""
+        wrong, texts = None, {}
+        try:
+            texts = _user_file.read(os.environ).texts()
+        except UsageError as exc:
+            wrong = exc
+        context = super().make_context(info_name, args, parent, default_map=texts, **extra)
+        if wrong is not None and not context.resilient_parsing:
+            raise wrong
+        _give_way(context)
+        return context
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Like click's; an error that names an option says if a file gave it."""
+        try:
+            return super().invoke(ctx)
+        except TandemError as exc:
+            if said := [where_said(p, ctx) for p in self.params if _is_named(p, ctx, str(exc))]:
+                exc.args = (f"{exc} ({' and '.join(said)})",)
+            raise
+
+
+def check(command: click.Command, environ: Mapping[str, str]) -> _user_file.UserFile:
+    """The file, if it is what a `command` with no other option would take.
+
+    Raises:
+        UsageError: it is not.
+    """
+    file = _user_file.read(environ)
+    context = click.Context(command, default_map=file.texts())
+    for param in command.params:
+        context.params[param.name or ""] = _value(param, context)
+    try:
+        _environment.check_request(request_of(context.params))
+    except UsageError as exc:
+        raise UsageError(f"{file.path}: {exc}") from exc
+    return file
+
+
+def _value(param: click.Parameter, context: click.Context) -> object:
+    """What the file says of it, whatever variables say, else what is built in."""
+    name, texts = param.name or "", context.default_map or {}
+    if name not in texts:
+        default = param.get_default(context)
+        return default if isinstance(default, str | bool) else None
+    context.set_parameter_source(name, ParameterSource.DEFAULT_MAP)
+    try:
+        return param.type_cast_value(context, texts[name])
+    except click.BadParameter as exc:
+        raise UsageError(f"{where_said(param, context)}: {exc.message}") from exc
+    except click.UsageError as exc:
+        raise UsageError(exc.message) from exc
+
+
+def _give_way(context: click.Context) -> None:
+    """Drop what the file says about moving memory where what was said for this job is against it.
+
+    There is no option that takes an --idle-release back, so that it would be refused for good.
+    """
+    given, source = context.params, context.get_parameter_source
+    said = {name: value for name, value in given.items() if source(name) in _SAID}
+    against: tuple[str, ...] = ()
+    if said.get("checkpoint"):
+        against = ("swappable", "idle_release")
+    elif "swappable" in said:
+        against = ("checkpoint",) if said["swappable"] else ("idle_release",)
+    for name in against:
+        if source(name) is ParameterSource.DEFAULT_MAP:
+            given[name] = False if name == "checkpoint" else None
+
+
+def _is_named(param: click.Parameter, ctx: click.Context, text: str) -> bool:
+    if ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT_MAP:
+        return False
+    return any(re.search(rf"{re.escape(option)}(?![\w-])", text) for option in param.opts)
