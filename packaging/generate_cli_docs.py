@@ -57,8 +57,8 @@ first that fails: those before it stay paused or resumed, and are printed.
 COMPLETION = """\
 ## Completion
 
-`eval "$(_TANDEM_COMPLETE=bash_source tandem)"` in `~/.bashrc` completes commands and options; for
-zsh and fish it is `zsh_source` and `fish_source`.
+`eval "$(tandem completion bash)"` in `~/.bashrc` completes commands and options; zsh, fish and
+packages are with [its command](#tandem-completion).
 """
 
 PLACE = """\

@@ -63,6 +63,9 @@ COMMANDS = {
     ),
     "dag": Verb(target="tandem.cli.dag:dag", help="Show what a job does as a graph."),
     "softgpu": Verb(target="tandem.cli.softgpu:softgpu", help="Use the software GPU."),
+    "completion": Verb(
+        target="tandem.cli.completion:completion", help="Print what completes words in a shell."
+    ),
     "version": Verb(target="tandem.cli.version:version_", help="Print the versions."),
 }
 
