@@ -7,19 +7,15 @@ from tandem._results import Gpu, Job
 from tandem.cli import ps
 from tandem.units import format_bytes
 
-_MEMORY = "MEM(res/quota)"
 _PARTS = ("RESIDENT", "SWAPPED", "QUOTA", "WAITING")
-_REPLACED = (_MEMORY, "SWAP")
-_AT = ps.HEADER.index(_MEMORY)
+_REPLACED = ("mem", "swap")
+_NAMES = tuple(ps.COLUMNS)
+_AT = _NAMES.index("mem")
+_BEFORE = [ps.COLUMNS[name] for name in _NAMES[:_AT]]
+_BEHIND = [ps.COLUMNS[name] for name in _NAMES[_AT:] if name not in _REPLACED]
 
-HEADER = (
-    *ps.HEADER[:_AT],
-    *_PARTS,
-    *(name for name in ps.HEADER[_AT:-1] if name not in _REPLACED),
-    "GROUP",
-    ps.HEADER[-1],
-)
-FIGURES = (*_PARTS, *(name for name in ps.FIGURES if name not in _REPLACED))
+HEADER = (*(c.header for c in _BEFORE), *_PARTS, *(c.header for c in _BEHIND))
+FIGURES = (*_PARTS, *(c.header for c in (*_BEFORE, *_BEHIND) if c.is_figure))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +29,15 @@ class Seen:
 
 def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
     """One line; WAITING is what an allocation waits for, with its place in line."""
-    cells = dict(zip(ps.HEADER, ps.row(job, now_ns=now_ns), strict=True))
     waiting = format_bytes(job.memory_wait_bytes)
-    cells |= {
-        "GROUP": job.group or "-",
-        "RESIDENT": format_bytes(job.resident_bytes),
-        "SWAPPED": cells["SWAP"],
-        "QUOTA": ps.quota(job),
-        "WAITING": f"{waiting} #{job.memory_wait_place}" if job.memory_wait_bytes else "-",
-    }
-    return tuple(cells[name] for name in HEADER)
+    parts = (
+        format_bytes(job.resident_bytes),
+        ps.COLUMNS["swap"].text(job, now_ns),
+        ps.quota(job),
+        f"{waiting} #{job.memory_wait_place}" if job.memory_wait_bytes else "-",
+    )
+    before, behind = ([c.text(job, now_ns) for c in part] for part in (_BEFORE, _BEHIND))
+    return (*before, *parts, *behind)
 
 
 def gpu_line(gpu: Gpu, jobs: Sequence[Job]) -> str:

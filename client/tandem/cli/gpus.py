@@ -6,15 +6,37 @@ import click
 
 from tandem._results import Gpu
 from tandem._text import printable
-from tandem.cli._output import json_option, open_client, print_json, print_table
+from tandem.cli._columns import Column, check_form, column, column_options, print_items
+from tandem.cli._output import json_option, open_client, print_json
 from tandem.units import format_bytes
 
-HEADER = ("GPU", "NAME", "MODE", "SMS", "BUSY%", "MEM(used/total)", "UUID")
+
+def _memory(gpu: Gpu) -> str:
+    return f"{format_bytes(gpu.memory_used_bytes)} / {format_bytes(gpu.memory_total_bytes)}"
+
+
+# By what `-o` calls them.
+COLUMNS: dict[str, Column[Gpu]] = {
+    "gpu": column("GPU", lambda gpu: gpu.name, "name", is_figure=True),
+    "name": column(
+        "NAME",
+        lambda gpu: gpu.product_name + (" (software)" if gpu.software else ""),
+        *("product_name", "software"),
+    ),
+    "mode": column("MODE", lambda gpu: gpu.mode or "-", "mode"),
+    "sms": column("SMS", lambda gpu: str(gpu.sm_count), "sm_count", is_figure=True),
+    "busy": column(
+        "BUSY%", lambda gpu: f"{gpu.busy_ratio * 100:.0f}", "busy_ratio", is_figure=True
+    ),
+    "mem": column("MEM(used/total)", _memory, "memory_used_bytes", "memory_total_bytes"),
+    "uuid": column("UUID", lambda gpu: gpu.uuid, "uuid"),
+}
 
 
 @click.command()
+@column_options(COLUMNS)
 @json_option
-def gpus(as_json: bool) -> None:
+def gpus(chosen: list[str] | None, form: str, as_json: bool) -> None:
     """List the GPUs that the daemon shares out.
 
     MODE says what runs together: in `time` jobs take turns, in the others their kernels overlap.
@@ -22,19 +44,23 @@ def gpus(as_json: bool) -> None:
     \b
     Examples:
       tandem gpus
-      tandem gpus --json
+      tandem gpus -o gpu,mode,busy
+      tandem gpus --format csv
     """
+    check_form(chosen, form, as_json=as_json)
     with open_client() as client:
         found = client.gpus()
     if as_json:
         print_json(found)
+    elif chosen or form == "csv":
+        print_items(found, [COLUMNS[name] for name in chosen or COLUMNS], form=form)
     else:
         show(found)
 
 
 def show(found: Sequence[Gpu]) -> None:
-    """The table of GPUs."""
-    print_table(HEADER, [_row(gpu) for gpu in found], right=("GPU", "SMS", "BUSY%"))
+    """The table of GPUs, and what is to be known about them besides."""
+    print_items(found, COLUMNS.values(), form="table")
     for gpu in found:
         if gpu.sets is not None and gpu.sets.under_way:
             click.echo(f"gpu {gpu.name}: mode mps+green is being proved, until then it is in mps")
@@ -43,16 +69,3 @@ def show(found: Sequence[Gpu]) -> None:
         if count := gpu.unmanaged_processes:
             they = f"{count} processes compute" if count > 1 else "1 process computes"
             click.echo(f"gpu {gpu.name}: {they} without this daemon; see `tandem doctor`")
-
-
-def _row(gpu: Gpu) -> tuple[str, ...]:
-    used, total = format_bytes(gpu.memory_used_bytes), format_bytes(gpu.memory_total_bytes)
-    return (
-        gpu.name,
-        gpu.product_name + (" (software)" if gpu.software else ""),
-        gpu.mode or "-",
-        str(gpu.sm_count),
-        f"{gpu.busy_ratio * 100:.0f}",
-        f"{used} / {total}",
-        gpu.uuid,
-    )

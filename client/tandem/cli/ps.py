@@ -6,60 +6,10 @@ import time
 import click
 
 from tandem._results import Job
-from tandem.cli._output import json_option, open_client, print_json, print_table
+from tandem.cli._columns import Column, check_form, column, column_options, fields, print_items
+from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import NotFoundError
 from tandem.units import format_bytes, format_duration
-
-HEADER = (
-    *("JOB", "NAME", "USER", "CLASS", "STATE", "GPU", "BUSY%", "P99"),
-    *("MEM(res/quota)", "SWAP", "WAIT", "GPU-TIME", "AGE", "FINDINGS", "COMMAND"),
-)
-FIGURES = ("GPU", "BUSY%", "P99", "SWAP", "WAIT", "GPU-TIME", "AGE")
-
-
-@click.command()
-@click.option("-u", "--user", metavar="USER", help="Only jobs of this user.")
-@click.option(
-    "-a",
-    "--all",
-    "show_finished",
-    is_flag=True,
-    help="Also jobs that ended in the last ten minutes, the newest 100 of each user.",
-)
-@json_option
-def ps(user: str | None, show_finished: bool, as_json: bool) -> None:
-    """List the jobs: who computes, who waits, and with how much memory.
-
-    BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job of
-    that second, where it is a share of time: 30% is of what higher classes left. P99 is what 99 of
-    100 requests took no longer than in the last half minute, and behind a slash what --slo asks
-    for. A + behind MEM is what an allocation of the job waits for. SWAP is memory that was moved to
-    the host, in its memory or in files; - says that a job's memory stays on the GPU. WAIT is what
-    threads of the job waited for other jobs since it began; `tandem explain` says at what. A ~
-    before GPU-TIME says that over 1 % of it was split between jobs that ran together. FINDINGS are
-    what the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of
-    -G, or of the torchrun or the step of Slurm that started it.
-
-    \b
-    Examples:
-      tandem ps
-      tandem ps -u $USER
-      tandem ps --json | jq '.[] | select(.state == "waiting") | .name'
-    """
-    with open_client() as client:
-        jobs = client.jobs(show_finished=show_finished)
-    if user is not None:
-        jobs = [job for job in jobs if user in (job.user, str(job.uid))]
-        if not jobs:
-            _require_user(user)
-    if as_json:
-        print_json(jobs)
-        return
-    now_ns = time.time_ns()
-    lines = [(HEADER, "GROUP"), *((row(job, now_ns=now_ns), job.group or "-") for job in jobs)]
-    has_groups = any(job.group for job in jobs)
-    header, *rows = [(*line[:-1], *[group] * has_groups, line[-1]) for line, group in lines]
-    print_table(header, rows, right=FIGURES)
 
 
 def _busy(job: Job) -> str:
@@ -79,6 +29,115 @@ def _swapped(job: Job) -> str:
     return f"{format_bytes(job.swapped_bytes)}{files}"
 
 
+def quota(job: Job) -> str:
+    """The limit of its memory."""
+    if job.memory_quota_bytes is None:
+        return "-" if job.memory_percent is None else f"{job.memory_percent}%"
+    return format_bytes(job.memory_quota_bytes)
+
+
+def _memory(job: Job) -> str:
+    waits = f" +{format_bytes(job.memory_wait_bytes)}" if job.memory_wait_bytes else ""
+    return f"{format_bytes(job.resident_bytes)} / {quota(job)}{waits}"
+
+
+def _gpu_time(job: Job) -> str:
+    gpu_time = format_duration(job.gpu_time_ns)
+    return f"~{gpu_time}" if job.gpu_time_estimated else gpu_time
+
+
+def _age(job: Job, now_ns: int) -> str:
+    return format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-"
+
+
+def _rules(job: Job) -> str:
+    return ",".join(finding.rule for finding in job.findings)
+
+
+# By what `-o` calls them. A new one goes here, and shows in `tandem top` as well.
+COLUMNS: dict[str, Column[Job]] = {
+    "job": column("JOB", lambda job: job.name, "name"),
+    "name": column("NAME", lambda job: job.display_name or "-", "display_name"),
+    "user": column("USER", lambda job: job.user or str(job.uid), "uid", "user"),
+    "class": column("CLASS", lambda job: job.priority or "-", "priority"),
+    "state": column("STATE", lambda job: job.state or "?", "state"),
+    "gpu": column("GPU", lambda job: job.gpu or "-", "gpu", is_figure=True),
+    "busy": column("BUSY%", _busy, "share_ratio", "share_target_ratio", is_figure=True),
+    "p99": column("P99", _p99, "request_p99_ns", "slo_p99_ns", is_figure=True),
+    "mem": column(
+        "MEM(res/quota)",
+        _memory,
+        *("resident_bytes", "memory_quota_bytes", "memory_percent", "memory_wait_bytes"),
+    ),
+    "swap": column("SWAP", _swapped, "swapped_bytes", "filed_bytes", is_figure=True),
+    "wait": column(
+        "WAIT", lambda job: format_duration(job.wait_time_ns), "wait_time_ns", is_figure=True
+    ),
+    "gpu-time": column("GPU-TIME", _gpu_time, "gpu_time_ns", "gpu_time_estimated", is_figure=True),
+    "age": Column(header="AGE", text=_age, fields=fields("create_time_ns"), is_figure=True),
+    "findings": Column(
+        header="FINDINGS",
+        text=lambda job, _now_ns: _rules(job) or "-",
+        fields={"findings": _rules},
+    ),
+    "group": column("GROUP", lambda job: job.group or "-", "group"),
+    "command": column("COMMAND", lambda job: job.command or "-", "command"),
+}
+
+
+@click.command()
+@click.option("-u", "--user", metavar="USER", help="Only jobs of this user.")
+@click.option(
+    "-a",
+    "--all",
+    "show_finished",
+    is_flag=True,
+    help="Also jobs that ended in the last ten minutes, the newest 100 of each user.",
+)
+@column_options(COLUMNS)
+@json_option
+def ps(
+    user: str | None,
+    show_finished: bool,
+    chosen: list[str] | None,
+    form: str,
+    as_json: bool,
+) -> None:
+    """List the jobs: who computes, who waits, and with how much memory.
+
+    BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job of
+    that second, where it is a share of time: 30% is of what higher classes left. P99 is what 99 of
+    100 requests took no longer than in the last half minute, and behind a slash what --slo asks
+    for. A + behind MEM is what an allocation of the job waits for. SWAP is memory that was moved to
+    the host, in its memory or in files; - says that a job's memory stays on the GPU. WAIT is what
+    threads of the job waited for other jobs since it began; `tandem explain` says at what. A ~
+    before GPU-TIME says that over 1 % of it was split between jobs that ran together. FINDINGS are
+    what the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of
+    -G, or of the torchrun or the step of Slurm that started it.
+
+    \b
+    Examples:
+      tandem ps
+      tandem ps -u $USER
+      tandem ps -o job,state,mem,command
+      tandem ps -a --format csv > jobs.csv
+      tandem ps --json | jq '.[] | select(.state == "waiting") | .name'
+    """
+    check_form(chosen, form, as_json=as_json)
+    with open_client() as client:
+        jobs = client.jobs(show_finished=show_finished)
+    if user is not None:
+        jobs = [job for job in jobs if user in (job.user, str(job.uid))]
+        if not jobs:
+            _require_user(user)
+    if as_json:
+        print_json(jobs)
+        return
+    has_groups = form == "csv" or any(job.group for job in jobs)
+    names = chosen or [name for name in COLUMNS if name != "group" or has_groups]
+    print_items(jobs, [COLUMNS[name] for name in names], form=form, now_ns=time.time_ns())
+
+
 def _require_user(user: str) -> None:
     """Tell a user without jobs from one who does not exist.
 
@@ -89,33 +148,3 @@ def _require_user(user: str) -> None:
         pwd.getpwuid(int(user)) if user.isascii() and user.isdigit() else pwd.getpwnam(user)
     except (KeyError, ValueError, OverflowError) as exc:
         raise NotFoundError(f"no user {user!r} on this machine") from exc
-
-
-def quota(job: Job) -> str:
-    """The limit of its memory."""
-    if job.memory_quota_bytes is None:
-        return "-" if job.memory_percent is None else f"{job.memory_percent}%"
-    return format_bytes(job.memory_quota_bytes)
-
-
-def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
-    """One line of the table."""
-    waits = f" +{format_bytes(job.memory_wait_bytes)}" if job.memory_wait_bytes else ""
-    gpu_time = format_duration(job.gpu_time_ns)
-    return (
-        job.name,
-        job.display_name or "-",
-        job.user or str(job.uid),
-        job.priority or "-",
-        job.state or "?",
-        job.gpu or "-",
-        _busy(job),
-        _p99(job),
-        f"{format_bytes(job.resident_bytes)} / {quota(job)}{waits}",
-        _swapped(job),
-        format_duration(job.wait_time_ns),
-        f"~{gpu_time}" if job.gpu_time_estimated else gpu_time,
-        format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-",
-        ",".join(finding.rule for finding in job.findings) or "-",
-        job.command or "-",
-    )

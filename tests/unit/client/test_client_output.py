@@ -1,6 +1,7 @@
 """How commands print."""
 
 import contextlib
+import csv
 import json
 import time
 from dataclasses import replace
@@ -58,7 +59,8 @@ def job(**changes):
 
 
 def cells(**changes):
-    return dict(zip(ps.HEADER, ps.row(job(**changes), now_ns=10**18 + 192 * 10**9), strict=True))
+    seen, now_ns = job(**changes), 10**18 + 192 * 10**9
+    return {column.header: column.text(seen, now_ns) for column in ps.COLUMNS.values()}
 
 
 def test_a_row_of_ps():
@@ -77,6 +79,7 @@ def test_a_row_of_ps():
         "GPU-TIME": "14 ms",
         "AGE": "3:12",
         "FINDINGS": "-",
+        "GROUP": "-",
         "COMMAND": "python serve.py",
     }
 
@@ -134,16 +137,85 @@ def test_findings_are_named():
     assert cells(findings=(LEAK, STALL))["FINDINGS"] == "leak,stall"
 
 
+@pytest.fixture
+def ps_of(monkeypatch):
+    """What `tandem ps` prints of such jobs."""
+
+    def printed(jobs, *words):
+        client = contextlib.nullcontext(SimpleNamespace(jobs=lambda show_finished: jobs))
+        monkeypatch.setattr(ps, "open_client", lambda: client)
+        done = CliRunner().invoke(ps.ps, words, catch_exceptions=False)
+        assert done.exit_code == 0
+        return done.stdout_bytes.decode()
+
+    return printed
+
+
 @pytest.mark.parametrize("group", ["slurm:7.0", ""])
-def test_groups_are_a_column_where_there_are_any(monkeypatch, group):
-    jobs = [job(group=""), job(group=group)]
-    client = contextlib.nullcontext(SimpleNamespace(jobs=lambda show_finished: jobs))
-    monkeypatch.setattr(ps, "open_client", lambda: client)
+def test_groups_are_a_column_where_there_are_any(ps_of, group):
+    header, *rows = ps_of([job(group=""), job(group=group)]).splitlines()
 
-    header, *rows = CliRunner().invoke(ps.ps, catch_exceptions=False).stdout.splitlines()
-
-    assert header.split() == [*ps.HEADER[:-1], *(["GROUP"] if group else []), "COMMAND"]
+    known = [column.header for column in ps.COLUMNS.values()]
+    assert header.split() == [name for name in known if group or name != "GROUP"]
     assert [group in row for row in rows] == [not group, True]
+
+
+def test_columns_that_are_chosen_come_in_that_order(ps_of):
+    assert ps_of([job()], "-o", "state, JOB,group").splitlines() == [
+        "STATE    JOB     GROUP",
+        "running  j-7f3a  -",
+    ]
+
+
+@pytest.mark.parametrize("command", [ps.ps, gpus.gpus])
+@pytest.mark.parametrize("text", ["job,gpu-tme", "gpu-tme", ""])
+def test_a_column_that_is_not_known_is_refused_with_those_that_are(command, text):
+    done = CliRunner().invoke(command, ["-o", text])
+
+    assert done.exit_code == 2
+    wrong = "job" if command is gpus.gpus and "job" in text else text.split(",")[-1]
+    assert f"--columns {text!r}: no column {wrong!r}; known are " in done.output
+
+
+def test_csv_has_plain_numbers_and_their_units_in_its_header(ps_of):
+    text = ps_of([job(group="a,b", slo_p99_ns=50_000_000)], "--format", "csv")
+
+    header, row, end = text.split("\r\n")
+    assert end == ""
+    (said,) = csv.DictReader([header, row])
+    assert said["resident_bytes"] == str(38 * GIB)
+    assert said["wait_time_ns"] == "200000"
+    assert said["share_ratio"] == "0.41"
+    assert said["memory_percent"] == ""  # None
+    assert said["gpu_time_estimated"] == "false"
+    assert said["group"] == "a,b"
+    assert said["slo_p99_ns"] == "50000000"
+
+
+def test_the_names_in_csv_are_those_of_json():
+    for columns, result in ((ps.COLUMNS, Job), (gpus.COLUMNS, Gpu)):
+        names = [name for column in columns.values() for name in column.fields]
+
+        assert set(names) <= set(result.__dataclass_fields__)
+        assert len(names) == len(set(names))
+
+
+def test_csv_of_chosen_columns_and_of_no_jobs_at_all(ps_of):
+    seen = job(findings=(LEAK, STALL), command='say "x"\x1b')
+
+    assert ps_of([seen], "-o", "job,findings,command", "--format", "csv") == (
+        'name,findings,command\r\nj-7f3a,"leak,stall","say ""x""?"\r\n'
+    )
+    assert ps_of([], "-o", "job,age", "--format", "csv") == "name,create_time_ns\r\n"
+
+
+@pytest.mark.parametrize("words", [("-o", "gpu"), ("--format", "csv")])
+def test_json_goes_with_neither_columns_nor_another_format(words):
+    for command in (ps.ps, gpus.gpus):
+        done = CliRunner().invoke(command, ["--json", *words])
+
+        assert isinstance(done.exception, UsageError)
+        assert "say one of them" in str(done.exception)
 
 
 def test_columns_are_aligned(capsys):
@@ -233,6 +305,26 @@ def test_processes_without_this_daemon_are_below_the_gpus(count, told, capsys):
     _, _, *below = capsys.readouterr().out.splitlines()
     expected = f"gpu 0: {told} without this daemon; see `tandem doctor`"
     assert below == ([expected] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["-o", "gpu,busy"], "GPU  BUSY%\n  0     50\n"),
+        (
+            ["-o", "name", "--format", "csv"],
+            "product_name,software\r\nTandem Software GPU,true\r\n",
+        ),
+    ],
+)
+def test_columns_of_gpus_that_are_chosen_come_alone(monkeypatch, words, shown):
+    found = [replace(GPU, unmanaged_processes=1)]
+    client = contextlib.nullcontext(SimpleNamespace(gpus=lambda: found))
+    monkeypatch.setattr(gpus, "open_client", lambda: client)
+
+    done = CliRunner().invoke(gpus.gpus, words, catch_exceptions=False)
+
+    assert done.stdout_bytes.decode() == shown
 
 
 def test_an_explanation_as_text(monkeypatch):
