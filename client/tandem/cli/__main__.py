@@ -35,6 +35,9 @@ COMMANDS = {
         target="tandem.cli.kernelspec:kernelspec", help="Have notebooks share the GPU."
     ),
     "cdi": Verb(target="tandem.cli.cdi:cdi", help="Have containers share the GPU."),
+    "attach": Verb(
+        target="tandem.cli.attach:attach", help="Say why a process that runs cannot be made a job."
+    ),
     "ps": Verb(target="tandem.cli.ps:ps", help="List the jobs."),
     "top": Verb(target="tandem.cli.top:top", help="Watch the jobs and the GPUs."),
     "status": Verb(target="tandem.cli.status:status", help="Show the daemon and its GPUs."),
