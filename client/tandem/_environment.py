@@ -18,6 +18,11 @@ MEMORY = "TANDEM_MEMORY"
 # Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
 _PYTORCH_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _RETURNING = "backend:cudaMallocAsync"
+# As the daemon says it of a job that starts (tandemd/core/effects.py).
+NO_RELEASE = (
+    "idle_release has no effect: only a job that was started with --swappable gives its memory up "
+    "when idle"
+)
 _PRINTABLE_NAME_BYTES = _attach.NAME_BYTES - 1
 
 

@@ -154,6 +154,24 @@ def environment(
     return variables
 
 
+def foretell(request: Request, environ: Mapping[str, str], *, uid: int, gpu: str | None) -> None:
+    """Warn of what a daemon objects to in a request that is kept for jobs to come.
+
+    Without a daemon, of what would have no effect unless that is configured.
+    """
+    socket = _paths.attach_socket(environ, uid=uid)
+    try:
+        answer = _ask(
+            socket, replace(request, only_asks=True), command="tandem kernelspec", gpu=gpu
+        )
+    except UnavailableError:
+        if request.idle_release_ns and not request.swappable:
+            unless = "unless class.<name>.memory_swap is configured"
+            sys.stderr.write(f"tandem: warning: {_environment.NO_RELEASE}, {unless}\n")
+        return
+    _object(request, answer)
+
+
 def find_program(name: str, *, path: str) -> str:
     """The file execvp(3) would start, found before a daemon hears of the job.
 
@@ -278,11 +296,18 @@ def _said(
     except UnavailableError as exc:
         sys.stderr.write(f"tandem: what a daemon would set is not shown: {exc}\n")
         return {}
+    _object(request, answer)
+    if isinstance(answer, Refused):
+        return {}
+    return _environment.of_daemon(answer.environment, environ)
+
+
+def _object(request: Request, answer: Registered | Refused) -> None:
+    """What a daemon that was only asked has against it, as warnings."""
     if isinstance(answer, Refused):
         sys.stderr.write(f"tandem: warning: the daemon would refuse it: {answer.reason}\n")
-        return {}
-    _warn(request, answer)
-    return _environment.of_daemon(answer.environment, environ)
+    else:
+        _warn(request, answer)
 
 
 def _ask(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tandem import _kernelspecs, _paths
+from tandem import _kernelspecs, _launch, _paths
 from tandem.cli._defaults import Requesting
 from tandem.cli._output import json_option, print_json, print_table
 from tandem.cli._requests import request_of, request_options
@@ -70,14 +70,16 @@ def install(
     variables = _paths.named(os.environ)
     if options["return_memory"]:
         variables["TANDEM_RETURN_MEMORY"] = "1"
+    request = request_of(options | {"name": name})
     spec = _kernelspecs.content(
-        request_of(options | {"name": name}),
+        request,
         display_name=display_name,
         gpu=options["gpu"],
         variables=variables,
     )
     place = _kernelspecs.install(folder, name, spec, replace=replaces)
     click.echo(f"installed {place}")
+    _launch.foretell(request, os.environ, uid=os.geteuid(), gpu=options["gpu"])
 
 
 @kernelspec.command("list")

@@ -7,8 +7,12 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from tandem import _launch
+from tandem._attach import Refused, Registered
 from tandem.cli.kernelspec import kernelspec
-from tandem.errors import NotFoundError, StateError, UsageError
+from tandem.errors import NotFoundError, StateError, UnavailableError, UsageError
+from tandemd.core.effects import no_release
+from tandemd.core.model import JobSpec
 
 
 @pytest.fixture
@@ -122,3 +126,52 @@ def test_only_ours_are_listed_and_removed(data):
         said("remove", "other")
     assert said("remove", "mine") == f"removed {data}/kernels/mine\n"
     assert sorted(p.name for p in (data / "kernels").iterdir()) == ["broken", "other"]
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """Has a daemon answer; None: there is none."""
+
+    def set_(value):
+        def register(path, request, *, command, gpu, timeout_s):
+            assert request.only_asks
+            if value is None:
+                raise UnavailableError("no daemon")
+            return value
+
+        monkeypatch.setattr(_launch._attach, "register", register)
+
+    return set_
+
+
+def test_without_a_daemon_what_has_no_effect_is_said_in_its_words(data, answer, capsys):
+    answer(None)
+
+    said("install", "--swappable", "--idle-release", "60s")
+    assert capsys.readouterr().err == ""
+
+    done = CliRunner().invoke(kernelspec, ["install", "--idle-release", "60s", "--replace"])
+    words = no_release(JobSpec(idle_release_ns=60 * 10**9))
+    assert done.exit_code == 0
+    assert done.stderr == (
+        f"tandem: warning: {words}, unless class.<name>.memory_swap is configured\n"
+    )
+    assert written(data)["env"]["TANDEM_IDLE_RELEASE"] == "60s"
+
+
+@pytest.mark.parametrize(
+    ("reply", "warning"),
+    [
+        (Registered(job_id=0), ""),
+        (Registered(job_id=0, told=("it has no effect",)), "it has no effect"),
+        (Refused(code=7, reason="it asks for 9 SMs"), "the daemon would refuse it: it asks for 9"),
+    ],
+)
+def test_a_daemon_says_itself_what_it_objects_to(data, answer, reply, warning):
+    answer(reply)
+
+    done = CliRunner().invoke(kernelspec, ["install", "--idle-release", "60s"])
+
+    assert done.exit_code == 0
+    assert done.stderr.count("\n") == bool(warning)
+    assert warning in done.stderr
