@@ -20,6 +20,9 @@ from tandem.errors import (
 )
 
 if TYPE_CHECKING:
+    from tandem import softgpu as softgpu
+    from tandem import torch as torch
+    from tandem import waves as waves
     from tandem._async_client import AsyncClient
     from tandem._client import Client
     from tandem._job import job
@@ -88,12 +91,17 @@ _LATER = {
 }
 
 
+_MODULES = ("softgpu", "torch", "waves")  # that programs use; torch imports no PyTorch
+
+
 def __getattr__(name: str) -> object:
-    """Load a public name on first use."""
-    if name not in _LATER:
+    """Load a public name, or a module, on first use."""
+    if name not in _LATER and name not in _MODULES:
         raise AttributeError(f"module 'tandem' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"tandem.{name}")
     value: object = getattr(import_module(_LATER[name]), name)
     globals()[name] = value
     return value
@@ -101,4 +109,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """The public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

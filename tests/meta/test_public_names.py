@@ -1,5 +1,8 @@
 """What `import tandem` offers."""
 
+import re
+from types import ModuleType
+
 import tandem
 
 
@@ -17,6 +20,20 @@ def test_every_public_name_can_be_loaded_and_says_what_it_is():
 
 def test_names_loaded_later_are_all_public():
     assert set(tandem._LATER) <= set(tandem.__all__)
+
+
+def test_modules_that_the_docs_name_are_there(docs):
+    texts = [file.read_text() for file in (docs / "python.md", docs / "software-gpu.md")]
+    named = {name for text in texts for name in re.findall(r"`tandem\.([a-z]+)[`.]", text)}
+
+    assert {"softgpu", "torch", "waves"} <= named
+    for name in named:
+        assert isinstance(getattr(tandem, name), ModuleType), name
+        assert name in dir(tandem)
+
+
+def test_a_name_that_is_none_is_no_attribute():
+    assert not hasattr(tandem, "tensorflow")
 
 
 def test_docs_python_names_every_public_name(docs):

@@ -53,6 +53,18 @@ def test_the_import_brings_only_light_parts_of_the_standard_library():
     assert len(new) < 60
 
 
+def test_modules_are_there_and_loaded_on_first_use():
+    at_once = loaded_by("import tandem; dir(tandem)")
+    used = loaded_by(
+        "import tandem; tandem.torch.attach, tandem.waves.Waves, tandem.softgpu.runtime_folder"
+    )
+
+    modules = {"tandem.torch", "tandem.waves", "tandem.softgpu"}
+    assert modules & at_once == set()
+    assert modules <= used
+    assert "torch" not in used  # PyTorch
+
+
 def test_run_does_not_load_what_only_other_commands_need():
     loaded = loaded_by(cli("run", "--dry-run", "--", "true"))
 
