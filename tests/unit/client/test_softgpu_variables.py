@@ -24,7 +24,12 @@ def test_wrong_values_are_refused(name, value, complaint):
 
 def test_a_misspelt_variable_is_guessed_and_right_ones_are_not_mentioned(capsys):
     refuse_wrong_variables(
-        {"TANDEM_SOFTGPU_TIMLINE": "x", "TANDEM_SOFTGPU_QUEUE": "7", "TANDEM_SOFTGPU_MIG": ""}
+        {
+            "TANDEM_SOFTGPU_TIMLINE": "x",
+            "TANDEM_SOFTGPU_QUEUE": "7",
+            "TANDEM_SOFTGPU_MIG": "",
+            "TANDEM_SOFTGPU_GREEN": "none",
+        }
     )
 
     assert capsys.readouterr().err == (
