@@ -67,7 +67,7 @@ PLACE = """\
 
 `TANDEM_RUNTIME_DIR`, else `RUNTIME_DIRECTORY`, else the first of `$XDG_RUNTIME_DIR/tandem`,
 `/run/tandem` and `/tmp/tandem-$UID` in which a daemon listens. `TANDEM_SOCKET` names the socket for
-jobs directly.
+jobs directly. All variables are in [environment.md](environment.md).
 """
 
 
