@@ -27,7 +27,7 @@ def test_modules_that_the_docs_name_are_there(docs):
     named = {name for text in texts for name in re.findall(r"`tandem\.([a-z]+)[`.]", text)}
 
     assert {"softgpu", "torch", "waves"} <= named
-    for name in named:
+    for name in named - set(tandem.__all__):
         assert isinstance(getattr(tandem, name), ModuleType), name
         assert name in dir(tandem)
 

@@ -172,7 +172,7 @@ def test_a_daemon_that_may_not_signal_a_job_says_so_and_leaves_it_as_it_is(daemo
     unprivileged("")
     with daemon.client("--uid", str(OTHER)) as client, daemon.rpc() as rpc:
         name = name_of(client)
-        rpc.call(rpc.job_service.PauseJob, pb.JobName(name=name))
+        rpc.call(rpc.job_service.PauseJob, pb.PauseJobRequest(name=name))
 
         code, details = refused(rpc, name)
 

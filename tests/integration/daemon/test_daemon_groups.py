@@ -48,7 +48,7 @@ def ranks(daemon):
 @pytest.mark.usefixtures("ranks")
 def test_a_group_is_paused_and_goes_on_as_a_whole(daemon):
     with daemon.rpc() as rpc:
-        paused = change(rpc, "train", pause=pb.JobName())
+        paused = change(rpc, "train", pause=pb.PauseJobRequest())
         beside = {job.display_name: job.status.state for job in rpc.jobs()}
 
         resumed = change(rpc, "train", resume=pb.JobName())
@@ -101,7 +101,7 @@ def test_a_name_that_all_ranks_have_is_said_to_be_that_of_a_group(daemon):
     for _ in range(2):
         daemon.shim(name="rank", group="train")
     with daemon.rpc() as rpc, pytest.raises(grpc.RpcError) as caught:
-        rpc.call(rpc.job_service.PauseJob, pb.JobName(name="rank"))
+        rpc.call(rpc.job_service.PauseJob, pb.PauseJobRequest(name="rank"))
 
     assert caught.value.details().endswith("; name one of those, or with -G all of group 'train'")
 
@@ -139,7 +139,7 @@ def test_there_is_no_such_group_or_it_has_ended(daemon):
         ended = change(rpc, "train")
 
         assert states(ended) == [pb.STATE_EXITED]
-        assert refused(rpc, "train", pause=pb.JobName()) == (
+        assert refused(rpc, "train", pause=pb.PauseJobRequest()) == (
             grpc.StatusCode.FAILED_PRECONDITION,
             "all jobs of group 'train' have ended",
         )
@@ -155,10 +155,10 @@ def test_two_users_may_have_a_group_of_one_name(daemon):
     ):
         for client in (theirs, others):
             client.stdout.readline()
-        several = refused(rpc, "train", pause=pb.JobName())
+        several = refused(rpc, "train", pause=pb.PauseJobRequest())
 
         daemon.shim(name="mine", group="train")
-        mine = change(rpc, "train", pause=pb.JobName())
+        mine = change(rpc, "train", pause=pb.PauseJobRequest())
         everybody = {job.uid: job.status.state for job in rpc.jobs()}
 
     assert several[0] is grpc.StatusCode.NOT_FOUND

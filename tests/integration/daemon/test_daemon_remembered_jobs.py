@@ -71,7 +71,7 @@ def test_without_the_state_file_a_job_comes_back_as_it_was_started(daemon, chang
 def test_a_paused_job_is_paused_again(daemon):
     shim = daemon.start().shim(name="paused")
     with daemon.rpc() as rpc:
-        request = pb.JobName(name=the_job(daemon).name)
+        request = pb.PauseJobRequest(name=the_job(daemon).name)
         rpc.call(rpc.job_service.PauseJob, request)
 
     again = restarted(daemon).shim(job_id=shim.job_id, name="paused")

@@ -94,7 +94,7 @@ def test_health_needs_no_token(daemon):
 def test_pausing_closes_the_gate_and_resuming_opens_it(daemon):
     shim = daemon.start().shim(name="nb")
     with daemon.rpc() as rpc:
-        paused = rpc.call(rpc.job_service.PauseJob, pb.JobName(name="nb"))
+        paused = rpc.call(rpc.job_service.PauseJob, pb.PauseJobRequest(name="nb"))
         assert (paused.status.state, shim.is_held) == (pb.STATE_PAUSED, True)
 
         rpc.call(rpc.job_service.ResumeJob, pb.JobName(name="nb"))
@@ -267,7 +267,7 @@ def test_a_watcher_that_does_not_read_is_told_so_in_the_end(daemon):
         list(slow.initial_metadata())
 
         for _ in range(600):  # more than the daemon keeps and the socket holds
-            rpc.call(rpc.job_service.PauseJob, pb.JobName(name="nb"))
+            rpc.call(rpc.job_service.PauseJob, pb.PauseJobRequest(name="nb"))
             rpc.call(rpc.job_service.ResumeJob, pb.JobName(name="nb"))
 
         code, details = status_of(list, slow)
@@ -325,9 +325,10 @@ def test_another_uid_sees_jobs_but_no_command_lines_and_may_not_touch_them(daemo
         "from running_daemon import Rpc; from tandem._wire import tandem_pb2 as pb;"
         "import grpc._channel; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
         "rpc = Rpc(pathlib.Path(sys.argv[1])); (job,) = rpc.jobs(); print(repr(job.command));\n"
-        "for call, request in ((rpc.job_service.PauseJob, pb.JobName(name='mine')),"
+        "for call, request in ((rpc.job_service.PauseJob, pb.PauseJobRequest(name='mine')),"
         "(rpc.job_service.CancelJob, pb.CancelJobRequest(name='mine')),"
-        "(rpc.job_service.ChangeGroup, pb.ChangeGroupRequest(group='ours', pause=pb.JobName())),"
+        "(rpc.job_service.ChangeGroup, pb.ChangeGroupRequest("
+        "group='ours', pause=pb.PauseJobRequest())),"
         "(rpc.policy_service.SetPolicy, pb.SetPolicyRequest(name='fair')),"
         "(rpc.partition_service.ApplyPartition, pb.ApplyPartitionRequest(mig='0=off'))):\n"
         " try: rpc.call(call, request)\n"

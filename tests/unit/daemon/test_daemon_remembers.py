@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tandemd import remembered as module
-from tandemd.core.model import NO_LIMIT, Cancel, Job, JobClass, JobSpec
+from tandemd.core.model import NO_LIMIT, Cancel, Job, JobClass, JobSpec, Notice
 from tandemd.edges import journal
 from tandemd.remembered import Remembered
 
@@ -39,6 +39,12 @@ def test_a_job_comes_back_with_what_it_had_whatever_it_asks_for(path):
     assert (kept.paused, kept.command) == (True, "train.py")
     assert after.take_back(7, SPEC) == (SPEC, None)  # it is back already
     assert after.claim_of(7) is None
+
+
+def test_a_job_that_was_to_be_paused_is_paused_when_it_comes_back(path):
+    opened(path).keep_job(job(notice=Notice(number=3, until_ns=5)), "")
+
+    assert opened(path).take_back(7, SPEC)[1].paused
 
 
 def test_that_a_job_is_being_ended_is_known_with_its_grace(path):
