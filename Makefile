@@ -9,7 +9,7 @@ JOBS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu headers stubs clean
+.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu deb headers stubs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ gpu:  ## everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)
 
 wheels-gpu: $(STAMP)  ## wheels that a GPU machine without a network lacks, into .whl/
 	@$(BIN)/python bench/gpu/harness/wheels.py
+
+deb: setup  ## a Debian package of this checkout, into dist/ (fetches what Tandem needs)
+	@$(BIN)/python packaging/deb/build.py
 
 headers: $(STAMP)  ## names that cuda.h exports, into csrc/api/ (ALL=1: every version on PyPI)
 	@$(BIN)/python $(if $(ALL),packaging/headers.py,csrc/softgpu/generate_table.py --write-api csrc/api)

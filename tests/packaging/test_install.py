@@ -1,6 +1,5 @@
 """What a user gets from `pip install .`: the wheel, in an environment of its own."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -11,50 +10,22 @@ import venv
 from pathlib import Path
 
 import pytest
+from offline_pip import OFFLINE, PIP, copy_click
 
 ROOT = Path(__file__).resolve().parents[2]
-# Not part of a checkout, or not of the package; what is compiled already is not compiled again.
-LEFT_OUT = shutil.ignore_patterns(
-    ".git",
-    ".venv",
-    "__pycache__",
-    "*.egg-info",
-    ".*_cache",
-    "asan",
-    "tsan",
-    "fuzz",
-    "matrix",
-    "stubs-venv",
-    "tests",
-)
-
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh environment that holds the wheel and click; returns its bin folder."""
     work = tmp_path_factory.mktemp("install")
-    with (ROOT / "build/native/release/lock").open("a") as lock:  # csrc/ninja_build.py takes it
-        fcntl.flock(lock, fcntl.LOCK_EX)  # so that nothing is copied half built
-        shutil.copytree(ROOT, work / "source", ignore=LEFT_OUT, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "-q"]
-    offline = ["--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run(
-        [*pip, "wheel", *offline, "-w", str(work), "."],
-        cwd=work / "source",
-        check=True,
-        timeout=600,
-    )
-    (wheel,) = work.glob("gpu_tandem-*.whl")
     venv.create(work / "env", with_pip=False)
     site = next((work / "env/lib").glob("python*")) / "site-packages"
     subprocess.run(
-        [*pip, "install", *offline, "--target", str(site), str(wheel)], check=True, timeout=300
+        [*PIP, "install", *OFFLINE, "--target", str(site), str(wheel)], check=True, timeout=300
     )
-    import click
-
-    shutil.copytree(Path(click.__file__).parent, site / "click")
+    copy_click(site)
     return work / "env/bin"
 
 

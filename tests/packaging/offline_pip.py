@@ -1,0 +1,15 @@
+"""pip without a network, and what an environment needs beside the wheel."""
+
+import shutil
+import sys
+from pathlib import Path
+
+PIP = (sys.executable, "-m", "pip", "-q")
+OFFLINE = ("--no-deps", "--no-build-isolation", "--no-index")
+
+
+def copy_click(site: Path) -> None:
+    """All that the command needs but the standard library."""
+    import click
+
+    shutil.copytree(Path(click.__file__).parent, site / "click")
