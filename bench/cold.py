@@ -16,6 +16,7 @@ is what a launch took before all of its path was one piece of code: to see when 
 from __future__ import annotations
 
 import os
+import platform
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ Rounds = dict[str, list[list[float]]]
 
 def run() -> dict[str, Any]:
     """Measure, print a table, return the result."""
+    if platform.machine() != "x86_64":
+        raise NotMeasuredError("the code that runs between two launches is that of x86-64")
     cpus = os.sched_getaffinity(0)
     cpu = max(cpus)
     if len(cpus) > 1:

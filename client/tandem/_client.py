@@ -192,7 +192,7 @@ class Client:
         ephemeral: str | None = None,
         sm: str | None = None,
         slo: str | None = None,
-        preemptible: bool | None = None,
+        preemptible: bool | str | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> Job:
         """Change what is given, and return the job as it then is.
@@ -539,8 +539,10 @@ def _cancel_request(name: str, signal: str, grace_s: float) -> pb.CancelJobReque
 
 
 def _yes_or_no(value: object) -> str:
+    if value == "default":
+        return "default"
     if not isinstance(value, bool):  # "no" would be true
-        raise TypeError(f"preemptible is True or False, not {value!r}")
+        raise TypeError(f"preemptible is True, False or 'default', not {value!r}")
     return "yes" if value else "no"
 
 

@@ -306,9 +306,10 @@ def _set_slo(spec: pb.JobSpec, text: str, word: str) -> str:
 
 
 def _set_preemptible(spec: pb.JobSpec, text: str, word: str) -> str:
-    if text not in ("yes", "no"):
-        raise UsageError(f"{word} {text!r} is neither yes nor no")
-    spec.preemptible = text == "yes"
+    if text not in ("yes", "no", "default"):
+        raise UsageError(f"{word} {text!r} is none of yes, no and default")
+    if text != "default":  # else as its class has it: not said
+        spec.preemptible = text == "yes"
     return "preemptible"
 
 

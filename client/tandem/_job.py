@@ -3,81 +3,25 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tandem import _marks
+from tandem._pauses import WATCH, Callback, Listener
 from tandem._pressure import MemoryWatch, on_memory_pressure
-from tandem.errors import NotFoundError, StateError
+from tandem.errors import NotFoundError, StateError, TandemError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, Self
 
     from tandem._client import Client
     from tandem._results import Job
 
-PERIOD_S = 0.1
 UNMANAGED = (
     "tandem.job changes nothing: this process runs without Tandem, or has not used the GPU yet and "
     "was not started by `tandem run`"
 )
-
-
-class PauseWatch:
-    """Listens for pauses of the job, on a thread of its own, until closed. One a process."""
-
-    def __init__(self, *, period_s: float = PERIOD_S) -> None:
-        """Look every `period_s` seconds once there is something to call."""
-        self._period_s = period_s
-        self._lock = threading.Lock()
-        self._before: list[Callable[[], object]] = []
-        self._after: list[Callable[[], object]] = []
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def call(
-        self, *, before: Callable[[], object] | None = None, after: Callable[[], object] | None
-    ) -> None:
-        """Call these, behind those that are called already."""
-        with self._lock:
-            self._before += [before] if before is not None else []
-            self._after += [after] if after is not None else []
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="tandem-pause", daemon=True)
-                self._thread.start()
-
-    def close(self) -> None:
-        """Listen no more; a call that is under way ends first, unless it is what closes."""
-        self._closed.set()
-        if self._thread is not None and threading.current_thread() is not self._thread:
-            self._thread.join()
-
-    def _run(self) -> None:
-        ready, is_told = 0, False
-        while not self._closed.is_set():
-            number = _marks.pause_number(ready)
-            if number and number != ready:
-                self._call(self._before)
-                ready, is_told = number, True
-                continue  # the daemon hears at once that it need not wait
-            if not number and is_told:
-                is_told = False
-                self._call(self._after)
-            self._closed.wait(self._period_s)
-        _marks.listen_no_more()
-
-    def _call(self, callbacks: list[Callable[[], object]]) -> None:
-        with self._lock:
-            wanted = list(callbacks)
-        for callback in wanted:
-            try:
-                callback()
-            except Exception as error:  # the others are to be called all the same
-                told = (type(error), error, error.__traceback__, self._thread)
-                threading.excepthook(threading.ExceptHookArgs(told))
 
 
 class job:  # noqa: N801 - used as a word, like the context managers of torch.profiler
@@ -92,8 +36,8 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
     Keys and values are those of `Client.set` and `tandem set`; without any the block changes
     nothing and is there for its callbacks. These are called on threads of the client, one at a time
     each kind, in the order in which they were given; an exception in one is told as in any thread.
-    In a process that no daemon knows as part of a job, or that runs without the shim, a
-    warning says so once, and all else does nothing. Not to be entered twice.
+    In a process that no daemon knows as part of a job, that runs without the shim, or whose daemon
+    is away, a warning says so, and all else does nothing. Not to be entered twice.
     """
 
     def __init__(  # noqa: PLR0913 - as Client.set
@@ -124,9 +68,11 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
             "preemptible": preemptible,
         }
         self._wanted: dict[str, Any] = {k: said for k, said in wanted.items() if said is not None}
-        self._before: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}  # what it had, and
+        self._given: dict[str, Any] = {}  # what it had from then on
         self._name: str | None = None
-        self._pauses = PauseWatch()
+        self._listener = Listener()
+        self._pid = 0
         self._watches: list[MemoryWatch] = []
         self._is_entered = False
 
@@ -142,10 +88,13 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
         if self._is_entered:
             raise StateError("a tandem.job is entered once: make another one")
         self._is_entered = True
+        self._pid = os.getpid()
         try:
             self._name = self._ask()
         except NotFoundError:
             warnings.warn(UNMANAGED, stacklevel=2)
+        except UnavailableError as error:
+            warnings.warn(f"tandem.job changes nothing: {error}", stacklevel=2)
         return self
 
     def __exit__(
@@ -154,15 +103,31 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take it back, and call nothing any more."""
-        self._pauses.close()
+        """Take it back, as far as nobody has changed it since, and call nothing any more.
+
+        What the daemon does not take back any more is a warning: it must not hide how the block
+        ended.
+        """
+        if self._pid != os.getpid():
+            return  # in a forked child: the block is its parent's
+        WATCH.remove(self._listener)
         for watch in self._watches:
             watch.close()
-        if self._name is not None and self._before:
-            from tandem._client import Client
+        try:
+            self._give_back()
+        except TandemError as refused:
+            warnings.warn(f"tandem.job changes nothing back: {refused}", stacklevel=2)
 
-            with Client() as client:
-                client.set(self._name, **self._before)
+    def _give_back(self) -> None:
+        if self._name is None or not self._before:
+            return
+        from tandem._client import Client
+
+        with Client() as client:
+            now = client.job(self._name)
+            own = {key for key, given in self._given.items() if _now(now, key) == given}
+            if own:
+                client.set(self._name, **{key: self._before[key] for key in own})
 
     @property
     def name(self) -> str | None:
@@ -182,22 +147,28 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
         with Client() as client:
             return client.job(self._name)
 
-    def on_pause(self, callback: Callable[[], object]) -> None:
+    def on_pause(self, callback: Callback) -> None:
         """Call it when somebody pauses the job, before it is held.
 
         It may use the GPU, as for a checkpoint. The job is held when it and all others have
         returned, in every process of the job that listens, or when the grace of the pause is over
         (`tandem pause --grace`, 30 s).
         """
-        self._pauses.call(before=_callable(callback), after=None)
+        self._listen(self._listener.before, callback)
 
-    def on_resume(self, callback: Callable[[], object]) -> None:
+    def on_resume(self, callback: Callback) -> None:
         """Call it when a pause is over that the program was told of."""
-        self._pauses.call(after=_callable(callback))
+        self._listen(self._listener.after, callback)
 
-    def on_memory_pressure(self, callback: Callable[[], object]) -> None:
+    def on_memory_pressure(self, callback: Callback) -> None:
         """Call it while others wait for device memory, as `tandem.on_memory_pressure` does."""
         self._watches.append(on_memory_pressure(callback))
+
+    def _listen(self, callbacks: list[Callback], callback: Callback) -> None:
+        is_new = not (self._listener.before or self._listener.after)
+        callbacks.append(_callable(callback))
+        if is_new:
+            WATCH.add(self._listener)
 
     def _ask(self) -> str:
         """The name of the job, once it has what is wanted."""
@@ -209,8 +180,9 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
             name = own_job(client)
             if self._wanted:
                 before = client.job(name)
-                client.set(name, **self._wanted)
+                after = client.set(name, **self._wanted)
                 self._before = {key: _now(before, key) for key in self._wanted}
+                self._given = {key: _now(after, key) for key in self._wanted}
             return name
 
 
@@ -229,7 +201,7 @@ def own_job(client: Client) -> str:
     raise NotFoundError("this process is part of no job of a daemon")
 
 
-def _callable(callback: Callable[[], object]) -> Callable[[], object]:
+def _callable(callback: Callback) -> Callback:
     if not callable(callback):
         raise TypeError(f"the callback is to be called, and {callback!r} cannot be")
     return callback
@@ -240,10 +212,12 @@ def _now(found: Job, key: str) -> str | bool:
     if key == "priority":
         return found.priority
     if key == "preemptible":
-        return found.preemptible is not False
+        return "default" if found.preemptible is None else found.preemptible
     if key == "sm":
         share = "none" if found.sm_percent is None else f"{found.sm_percent}%"
         return share if found.sm_count is None else f"{found.sm_count}"
+    if key == "memory" and found.memory_quota_bytes is None and found.memory_percent is not None:
+        return f"{found.memory_percent}%"
     number, write = {
         "memory": (found.memory_quota_bytes, "{}"),
         "memory_min": (found.memory_min_bytes, "{}"),

@@ -47,13 +47,14 @@ def read(environ: Mapping[str, str]) -> UserFile:
     """The file as it is now.
 
     Raises:
-        UsageError: it cannot be read, is no TOML, or has a key that is not known.
+        UsageError: it is no file, no TOML, or has a key that is not known.
     """
     path = place(environ)
     try:
         with open(path, "rb") as file:
             text = file.read()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        # With another user's HOME, as of sudo and containers, it is not this user's file.
         return UserFile(path=path, said={})
     except OSError as exc:
         raise UsageError(f"{path}: {exc.strerror}") from exc

@@ -23,10 +23,11 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 def parse_wait(text: str, *, what: str = "wait-memory") -> int:
     """Nanoseconds from `30s`, more than none and at most what the wire has room for."""
     if not text[:1].isdigit():
-        raise UsageError(
-            f"{what} {text!r} is no time such as 30s or 2h; to leave the time out, write another "
-            f"option or -- after {what}: {what} -- {text}"
-        )
+        hint = ""
+        if what.startswith("-"):  # and not in a file
+            hint = "; to leave the time out, write another option or -- "
+            hint += f"after {what}: {what} -- {text}"
+        raise UsageError(f"{what} {text!r} is no time such as 30s or 2h{hint}")
     wait_ns = parse_duration(text, what=what)
     if not 0 < wait_ns <= MAX_WAIT_NS:
         raise UsageError(f"{what} {text!r} is not between 1s and {MAX_WAIT_NS // 10**9}s")
@@ -183,7 +184,12 @@ def request_of(options: dict[str, Any]) -> Request:
             "--checkpoint and --swappable are two ways to the same: say one of them; "
             "--swappable moves memory piece by piece, and fails softly"
         )
-    if options["idle_release"] and (options["checkpoint"] or options["swappable"] is False):
+    if options["idle_release"] and options["checkpoint"]:
+        raise UsageError(
+            "--idle-release is for jobs whose memory can be moved by parts, and --checkpoint moves "
+            "all of it: say --swappable and --no-checkpoint"
+        )
+    if options["idle_release"] and options["swappable"] is False:
         raise UsageError("--idle-release is for jobs whose memory can be moved: add --swappable")
     memory, sm = options["memory"], options["sm"]
     return Request(

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from tandem._results import Job
-from tandem._waits import arrivals
 from tandem.cli._jobs import check_named, jobs_argument
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.cli._parsed import Parsed
 from tandem.cli._progress import progress
+from tandem.errors import StateError
 from tandem.units import parse_duration
 
 if TYPE_CHECKING:
     from tandem._client import Client
 
 
+HELD = ("paused", "swapped")
 SLACK_S = 5.0  # in which a grace that is over has been heard of
 
 
@@ -48,9 +50,9 @@ def pause(
     are paused, and `tandem resume -G` lets all go on.
 
     A program may want to do something before, such as write a checkpoint (`on_pause` of
-    `tandem.job` in Python). Then its job is held once it is ready, or when the grace is over; all
-    others are held at once. Ctrl-C ends the waiting and nothing else: `tandem resume` takes the
-    pause back.
+    `tandem.job` in Python). Then its job, and the group with it, is held once it is ready, or when
+    the grace is over; all others are held at once. Ctrl-C ends the waiting and nothing else:
+    `tandem resume` takes the pause back. A job that was resumed or ended meanwhile is an error (4).
 
     \b
     Examples:
@@ -96,11 +98,20 @@ def _held(client: Client, jobs: list[Job]) -> list[Job]:
     if not told:
         return jobs
     deadline_s = max(told.values()) / 1e9 + SLACK_S
-    with progress(is_long=True) as shown:
+    with progress(is_long=True) as shown, closing(client.watch(deadline_s=deadline_s)) as events:
         shown.now(f"waiting for what programs do before the pause: {', '.join(told)}")
-        held = arrivals(client, list(told), until="paused", deadline_s=deadline_s)
-        by_name = {job.name: job for job in held}
-    return [by_name.get(job.name, job) for job in jobs]
+        # Behind the begin of the watch: whatever happens from here on is told.
+        now = {name: client.job(name) for name in told}
+        while any(job.pause_in_ns is not None for job in now.values()):
+            event = next(events)
+            if event.job.name in now:
+                now[event.job.name] = event.job
+    for job in now.values():
+        if job.state not in HELD:
+            raise StateError(
+                f"{job.name} is not held: it is {job.state}; somebody resumed it, or it has ended"
+            )
+    return [now.get(job.name, job) for job in jobs]
 
 
 def _change(

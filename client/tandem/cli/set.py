@@ -38,12 +38,13 @@ def set_(words: tuple[str, ...], group: str | None, as_json: bool) -> None:
     """Change what JOB, or with -G each job of a group, may use; it takes effect at once.
 
     Keys are priority, memory, memory_min, wait_memory, sm and slo, with the values of `tandem run`,
-    and preemptible with yes or no. The value none takes a limit away. A memory limit below what the
-    job holds takes nothing from it: it gets no more. idle_release is a duration: a job started with
-    --swappable that was idle for so long gives its memory to others until its next call; never
-    exempts it, and default lets it be as configured. persistent and ephemeral change what the
-    policy lanes keeps for it: more where there is room, less from the end of its iteration on. What
-    has no effect as things are is said in a line of warning.
+    and preemptible with yes, no or default (as its class has it). The value none takes a limit
+    away. A memory limit below what the job holds takes nothing from it: it gets no more.
+    idle_release is a duration: a job started with --swappable that was idle for so long gives its
+    memory to others until its next call; never exempts it, and default lets it be as configured.
+    persistent and ephemeral change what the policy lanes keeps for it: more where there is room,
+    less from the end of its iteration on. What has no effect as things are is said in a line of
+    warning.
 
     A group is changed as a whole, or where one of its jobs may not have it not at all. memory_min,
     persistent and ephemeral are promises to one job, and are set job by job.
@@ -118,7 +119,9 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
     return wanted
 
 
-def _yes_or_no(text: str | None) -> bool | None:
-    if text not in (None, "yes", "no"):
-        raise UsageError(f"preemptible {text!r} is neither yes nor no")
-    return None if text is None else text == "yes"
+def _yes_or_no(text: str | None) -> bool | str | None:
+    if text in (None, "default"):
+        return text
+    if text not in ("yes", "no"):
+        raise UsageError(f"preemptible {text!r} is none of yes, no and default")
+    return text == "yes"

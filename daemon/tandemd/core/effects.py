@@ -23,6 +23,8 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
     yield from (why for field, why in whys.items() if field in changed and why)
     if "memory_bytes" in changed and (what := _over(job)):
         yield what
+    if "job_class" in changed and (what := _comes_behind(scheduler, job)):
+        yield what
     group = scheduler.group_of(job)
     if _asks_for_sms(job, changed) and group:
         # Where it is a set, it changes that, whether or not jobs take turns besides.
@@ -93,6 +95,17 @@ def no_release(spec: JobSpec) -> str:
     return (
         "idle_release has no effect: only a job that was started with --swappable gives its "
         "memory up when idle"
+    )
+
+
+def _comes_behind(scheduler: Scheduler, job: Job) -> str:
+    if job.spec.job_class is not JobClass.LATENCY or not job.processes:
+        return ""
+    if scheduler.options.mode_of(gpus_of(job)) not in ("mps", "mps+green"):
+        return ""
+    return (
+        "under mps the gpu takes its work as it was told when the job started: behind that of jobs "
+        "that started as latency, unless it did"
     )
 
 

@@ -1,67 +1,97 @@
-"""Programs that asked for it hear of a pause before their job is held, and may do something first.
+"""Programs that asked for it hear of a pause before they are held, and may do something first.
 
-Such as write a checkpoint, for which they need the GPU that the pause takes from them. The job is
-held once all of its processes that listen have said that they are ready, or the grace is over. A
-process says itself that it listens (shim/tandem_mark.h): a hint, which buys it no more than that.
+Such as write a checkpoint, for which they need the GPU that the pause takes from them. Groups are
+held as one, so all processes of a group that listen are told when one of its jobs is paused, and
+waited for: until each has said that it is ready, or the grace is over. A process says itself that
+it listens (shim/tandem_mark.h): a hint, which buys it no more than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tandemd.core.events import JobPaused, TellPause
-from tandemd.core.model import Job, Notice
+from tandemd.core.model import Group, Job, Notice, Process
 from tandemd.core.words import counted, span_of
 
+GroupOf = Callable[[Job], Group]
+
 MOST_GRACE_NS = 3600 * 10**9
+_NUMBERS = 0xFFFFFFFF  # of pauses; 0 is none
 
 
 class Notices:
     """Who was told, and is not held yet. Pure; belongs to the scheduler."""
 
     def __init__(self) -> None:
-        self._told: dict[int, Notice] = {}  # by job
+        self._given: dict[int, Notice] = {}  # by job
+        self._told: dict[int, int] = {}  # by process: of which pause it knows
+        self._newest = 0
 
     @property
     def wake_at_ns(self) -> int | None:
         """When the next grace is over."""
-        return min((notice.until_ns for notice in self._told.values()), default=None)
+        return min((notice.until_ns for notice in self._given.values()), default=None)
 
-    def begin(self, event: JobPaused, job: Job) -> list[TellPause]:
-        """Tell the programs of a job of its pause; empty: nobody listens, or there is no time."""
-        listeners = [p for p in job.processes.values() if p.usage.listens]
-        if job.paused or not event.grace_ns or not listeners:
-            return []
+    def begin(self, event: JobPaused, job: Job, group: Group) -> bool:
+        """Whether it is to be held later; else nobody listens, there is no time, or it is held."""
+        listeners = _listeners(group)
+        if group.paused or not event.grace_ns or not listeners:
+            return False
         until_ns = event.now_ns + event.grace_ns
         if job.notice is not None:  # a second wish may only shorten the first
             until_ns = min(until_ns, job.notice.until_ns)
-        # Another daemon's pauses have other numbers: a program may still know one.
-        number = event.now_ns // 1_000_000 % 0xFFFFFFFF + 1 if not job.notice else job.notice.number
-        self._told[job.job_id] = job.notice = Notice(number=number, until_ns=until_ns)
+        given = next((one.notice for one in group.jobs.values() if one.notice), None)
+        number = self._number(event.now_ns) if given is None else given.number
+        self._given[job.job_id] = job.notice = Notice(number=number, until_ns=until_ns)
         left, who = span_of(until_ns - event.now_ns), counted(len(listeners), "program")
         job.tell(event.now_ns, f"is to be paused: {who} told, and held in {left} at most")
-        return [TellPause(process_id=p.process_id, number=number) for p in listeners]
+        return True
 
-    def over(self, jobs: Mapping[int, Job], now_ns: int) -> list[Job]:
-        """Jobs that are to be held now."""
-        told = ((jobs[job_id], notice) for job_id, notice in self._told.items())
-        return [job for job, notice in told if _is_over(job, notice, now_ns)]
+    def _number(self, now_ns: int) -> int:
+        """Another than any that a program may know still, of this daemon or one before it."""
+        self._newest = max(self._newest + 1, now_ns // 1_000_000)
+        return self._newest % _NUMBERS + 1
+
+    def tell(self, jobs: Mapping[int, Job], group_of: GroupOf) -> Iterator[TellPause]:
+        """Who is to hear of a pause and has not yet: it may begin to listen meanwhile."""
+        for job_id, notice in self._given.items():
+            for process in _listeners(group_of(jobs[job_id])):
+                if self._told.get(process.process_id) != notice.number:
+                    self._told[process.process_id] = notice.number
+                    yield TellPause(process_id=process.process_id, number=notice.number)
+
+    def over(self, jobs: Mapping[int, Job], group_of: GroupOf, now_ns: int) -> list[Job]:
+        """Jobs that are to be held now: with the first of a group all of it is."""
+        found = []
+        for job_id, notice in self._given.items():
+            group = group_of(jobs[job_id])
+            # One without processes is about to end, and need not be held for that.
+            is_ready = bool(group.processes) and not waited_for(group, notice)
+            if group.paused or now_ns >= notice.until_ns or is_ready:
+                found.append(jobs[job_id])
+        return found
 
     def end(self, job: Job) -> None:
         """It is held now, or not any more to be."""
-        self._told.pop(job.job_id, None)
+        self._given.pop(job.job_id, None)
         job.notice = None
 
-    def withdraw(self, job: Job) -> Iterator[TellPause]:
-        """It goes on: who was told of a pause hears that it is over."""
-        self.end(job)
-        for process in job.processes.values():
-            if process.usage.listens:
-                yield TellPause(process_id=process.process_id, number=0)
+    def withdraw(self, group: Group) -> Iterator[TellPause]:
+        """A job of it goes on: once nobody pauses one, all who know of a pause hear of its end."""
+        if group.paused or any(job.notice for job in group.jobs.values()):
+            return
+        for process_id in group.processes:
+            if self._told.pop(process_id, None) is not None:
+                yield TellPause(process_id=process_id, number=0)
+
+    def forget(self, process_id: int) -> None:
+        """It has ended."""
+        self._told.pop(process_id, None)
 
 
-def _is_over(job: Job, told: Notice, now_ns: int) -> bool:
-    return now_ns >= told.until_ns or not waited_for(job, told)
+def _listeners(group: Group) -> list[Process]:
+    return [process for process in group.processes.values() if process.usage.listens]
 
 
 def listening_lines(job: Job) -> list[str]:
@@ -70,10 +100,9 @@ def listening_lines(job: Job) -> list[str]:
     return [f"before a pause {counted(count, 'program')} of it may do something"] if count else []
 
 
-def waited_for(job: Job, told: Notice) -> int:
+def waited_for(group: Group, notice: Notice) -> int:
     """How many of its processes listen and are not ready yet."""
-    usages = [process.usage for process in job.processes.values()]
-    return sum(usage.listens and usage.pause_ready != told.number for usage in usages)
+    return sum(one.usage.pause_ready != notice.number for one in _listeners(group))
 
 
 def pause_in_ns(job: Job, now_ns: int) -> int | None:
@@ -81,10 +110,10 @@ def pause_in_ns(job: Job, now_ns: int) -> int | None:
     return None if job.notice is None else max(0, job.notice.until_ns - now_ns)
 
 
-def explain_notice(job: Job, now_ns: int) -> str | None:
-    """What it is still let do before it is held; None: nothing, nobody pauses it."""
+def explain_notice(job: Job, group: Group, now_ns: int) -> str | None:
+    """What may still be done before it is held; None: nothing, nobody pauses it."""
     if job.notice is None:
         return None
     left = span_of(max(0, job.notice.until_ns - now_ns))
-    who = counted(waited_for(job, job.notice), "program")
-    return f"is to be paused: {who} of it may do something before, for {left} more at most"
+    who = counted(waited_for(group, job.notice), "program")
+    return f"is to be paused: {who} may do something before, for {left} more at most"

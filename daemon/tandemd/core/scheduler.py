@@ -553,8 +553,8 @@ class Scheduler:
     ) -> None:
         match event:
             case JobPaused():
-                if told := self.notices.begin(event, job):
-                    actions += [*told, _announce(job, "pausing", event.now_ns)]
+                if self.notices.begin(event, job, self.groups[job.group_key]):
+                    actions.append(_announce(job, "pausing", event.now_ns))
                 else:
                     self._pause(job, event.now_ns, actions)
             case JobResumed():
@@ -573,25 +573,30 @@ class Scheduler:
         self._move(job, Stimulus.PAUSED, now_ns, actions)
 
     def _pause_told(self, now_ns: int) -> list[Action]:
-        """Those whose programs are ready, or had the time."""
-        actions: list[Action] = []
-        for job in self.notices.over(self.jobs, now_ns):
+        """Those whose programs are ready, or had the time; and tell who is to hear of a pause."""
+        if self.notices.wake_at_ns is None:
+            return []
+
+        def group_of(job: Job) -> Group:
+            return self.groups[job.group_key]
+
+        actions: list[Action] = [*self.notices.tell(self.jobs, group_of)]
+        while over := self.notices.over(self.jobs, group_of, now_ns):
             self._structure_changed = True
-            self._pause(job, now_ns, actions)
+            for job in over:
+                self._pause(job, now_ns, actions)
         return actions
 
     def _resume(self, job: Job, now_ns: int, actions: list[Action]) -> None:
         if job.notice is not None:
+            self.notices.end(job)
             job.tell(now_ns, "is not to be paused any more")
             actions.append(_announce(job, job.state.name.lower(), now_ns))
-        elif not job.paused:
-            return
-        actions += self.notices.withdraw(job)
-        if not job.paused:
-            return
-        job.resume(now_ns)
-        stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
-        self._move(job, stimulus, now_ns, actions)
+        if job.paused:
+            job.resume(now_ns)
+            stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
+            self._move(job, stimulus, now_ns, actions)
+        actions += self.notices.withdraw(self.groups[job.group_key])
 
     def _ask_for_groups(self, job: Job, old: JobSpec | None = None) -> None:
         if old and (old.sm_count, old.sm_percent) == (job.spec.sm_count, job.spec.sm_percent):
@@ -722,6 +727,7 @@ class Scheduler:
         self.shifts.forget(process.process_id)
         self.phases.forget(process.process_id)
         self._told.pop(process.process_id, None)
+        self.notices.forget(process.process_id)
         self._gates.pop(process.process_id, None)
         self.memory.forget(process, now_ns, self.options)
         self.lanes.forget(process, now_ns, self.options)

@@ -17,8 +17,8 @@ import fcntl
 import mmap
 import os
 import platform
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -87,12 +87,23 @@ def _fill(fd: int, count: int, node: int | None, fillers: int) -> None:
     elif fillers < 2:
         return
 
-    def fill(at: int) -> None:
-        with _preferring(node):
-            _advise(fd, at, min(STEP, count - at), advices)
+    steps = iter(range(0, count, STEP))  # next() of it is atomic
 
-    with ThreadPoolExecutor(max(1, fillers), "fill-host-memory") as pool:
-        list(pool.map(fill, range(0, count, STEP)))
+    def fill() -> None:
+        with _preferring(node):
+            for at in steps:
+                _advise(fd, at, min(STEP, count - at), advices)
+
+    # Not an executor's, which Python waits for at its end: whoever leaves would fill it for nobody.
+    helpers = [
+        threading.Thread(target=fill, name="fill-host-memory", daemon=True)
+        for _ in range(fillers - 1)
+    ]
+    for helper in helpers:
+        helper.start()
+    fill()
+    for helper in helpers:
+        helper.join()
 
 
 def _advise(fd: int, at: int, size: int, advices: Iterable[int]) -> None:

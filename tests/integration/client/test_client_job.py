@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -45,6 +47,29 @@ sys.stdin.readline()
 )
 STUBBORN = (
     PROGRAM + "job = tandem.job().__enter__(); job.on_pause(wait); say('in'); sys.stdin.read()"
+)
+SILENT = PROGRAM + "say('in'); sys.stdin.read()"
+LEAVES = (
+    PROGRAM + "job = tandem.job().__enter__(); job.on_pause(sys.exit); say('in'); sys.stdin.read()"
+)
+UNSAID = (
+    PROGRAM
+    + """
+def has():
+    now = tandem.job().__enter__().stats()
+    return now.preemptible, now.memory_quota_bytes, now.memory_percent
+before = has()
+with tandem.job(preemptible=False, memory="1MiB"): say("in"); sys.stdin.readline()
+say((before, has()))
+"""
+)
+AWAY = (
+    PROGRAM
+    + """
+say("ready"); sys.stdin.readline()
+with tandem.job(priority="batch"): say("in"); sys.stdin.readline()
+say("out")
+"""
 )
 
 
@@ -140,6 +165,88 @@ def test_what_a_program_does_before_a_pause_is_waited_for(client, start, tandem)
     assert program.end()[1].count("RuntimeError: as meant") == 1
 
 
+def test_a_program_is_waited_for_until_all_its_blocks_are_ready(client, start, tandem):
+    twice = BLOCK.replace("    job.on_pause(fail);", "    tandem.job().__enter__().on_pause(fail);")
+    program = start(twice, "-J", "trainer")
+    program.says()
+    await_listener(client, "trainer")
+
+    assert tandem("pause", "trainer").returncode == 0
+
+    assert [program.says(), program.says()] == ["fails", "saved"]  # which needs the GPU
+
+
+def test_a_program_of_a_group_does_what_it_wants_before_the_group_is_held(client, start, tandem):
+    listening = start(BLOCK, "-J", "listening", "-G", "team")
+    listening.says()
+    start(SILENT, "-J", "silent", "-G", "team").says()
+    await_listener(client, "listening")
+
+    paused = tandem("pause", "-G", "team")
+
+    assert paused.returncode == 0, paused.stderr
+    assert [listening.says(), listening.says()] == ["fails", "saved"]
+    assert {job.state for job in client.jobs()} == {"paused"}
+
+
+def test_a_program_that_exits_in_its_callback_is_waited_for_no_longer(client, start, tandem):
+    start(LEAVES, "-J", "leaves").says()
+    await_listener(client, "leaves")
+
+    assert tandem("pause", "--grace", "1h", "leaves").returncode == 0
+
+
+def test_who_waits_for_a_pause_that_is_taken_back_is_told_so(client, start, tandem):
+    start(STUBBORN, "-J", "stubborn").says()
+    await_listener(client, "stubborn")
+
+    with ThreadPoolExecutor(1) as pool, closing(client.watch(deadline_s=DEADLINE_S)) as events:
+        waiting = pool.submit(tandem, "pause", "--grace", "1h", "stubborn")
+        while next(events).kind != "pausing":
+            pass
+        client.resume("stubborn")
+        paused = waiting.result(DEADLINE_S)
+
+    assert paused.returncode == 4, paused.stderr
+    assert "is not held: it is" in paused.stderr
+
+
+def test_what_somebody_changed_within_the_block_stays(client, start):
+    program = start(BLOCK, "-J", "trainer", "-m", "128MiB")
+    program.says()
+    client.set("trainer", memory="96MiB")
+    program.go_on()
+
+    assert eval(program.says()) == ("normal", 96 << 20, None)
+
+
+def test_what_was_not_said_is_not_said_behind_the_block(client, start):
+    program = start(UNSAID, "-J", "trainer", "-m", "50%")
+
+    program.says()
+    assert client.job("trainer").preemptible is False
+    program.go_on()
+
+    before, after = eval(program.says())
+    assert before == after
+
+
+@pytest.mark.parametrize("gone", ["before", "within"])
+def test_a_daemon_that_is_gone_changes_nothing_of_how_the_program_runs(daemon, start, gone):
+    program = start(AWAY, "-J", "trainer")
+    program.says()
+    if gone == "before":
+        daemon.stop()
+    program.go_on()
+    assert program.says() == "in"
+    if gone == "within":
+        daemon.stop()
+    program.go_on()
+
+    assert program.says() == "out"
+    assert "tandem.job changes nothing" in program.end()[1]
+
+
 def test_a_program_that_does_not_get_ready_is_held_when_the_grace_is_over(client, start, tandem):
     program = start(STUBBORN, "-J", "stubborn")
     program.says()
@@ -149,7 +256,7 @@ def test_a_program_that_does_not_get_ready_is_held_when_the_grace_is_over(client
     told = client.job("stubborn")
     paused = tandem("pause", "--grace", "100ms", "stubborn")
 
-    assert "is to be paused: 1 program of it may do something before" in at_once.stdout
+    assert "is to be paused: 1 program may do something before" in at_once.stdout
     assert told.state != "paused"
     assert 0 < told.pause_in_ns <= 60 * 10**9
     assert paused.stdout.endswith("is paused\n")

@@ -30,7 +30,7 @@ def test_the_usual_directory_is_called_by_what_it_comes_from(tmp_path, monkeypat
         ({"memory": 20 * 2**30}, "memory is text, as in .*, not 21474836480"),
         ({"sm": 30}, "sm is text"),
         ({"slo": 5}, "slo is text"),
-        ({"preemptible": "no"}, "preemptible is True or False, not 'no'"),
+        ({"preemptible": "no"}, "preemptible is True, False or 'default', not 'no'"),
     ],
 )
 def test_changes_of_another_type_are_called_by_name(client, change, complaint):

@@ -79,7 +79,7 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
         (["--wait-memory", "20h"], "--wait-memory '20h' is not between 1s and 65535s"),
         (["--idle-release", "0s"], "--idle-release '0s' is no time of idleness; say one such as"),
         (["--idle-release", "1m", "--no-swappable"], "can be moved: add --swappable"),
-        (["--idle-release", "1m", "--checkpoint"], "can be moved: add --swappable"),
+        (["--idle-release", "1m", "--checkpoint"], "say --swappable and --no-checkpoint"),
         (["--env", "=x"], "--env '=x' is not NAME=VALUE"),
         (["--nane", "x"], "--name"),
         ([], "Missing argument 'COMMAND...'"),

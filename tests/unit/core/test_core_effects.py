@@ -94,6 +94,23 @@ def test_who_says_an_objective_that_nothing_follows_is_told_so(job_class, option
     assert not lines or "nothing follows it: partition.tuner is off" in lines[0]
 
 
+@pytest.mark.parametrize(
+    ("mps_gpus", "job_class", "warned"),
+    [({0}, LATENCY, True), ({0}, NORMAL, False), ({}, LATENCY, False)],
+)
+def test_who_becomes_a_latency_job_under_mps_is_told_that_mps_does_not_hear_of_it(
+    mps_gpus, job_class, warned
+):
+    talk = Talk(Options(mps_gpus=frozenset(mps_gpus)))
+    talk.attach(1, BATCH)
+    talk.update(1, job_class=job_class)
+
+    lines = told(talk, "job_class")
+
+    assert bool(lines) is warned
+    assert not lines or "as it was told when the job started" in lines[0]
+
+
 @pytest.mark.parametrize(("policy", "warned"), [("lanes", False), ("fair", True)])
 def test_promises_of_memory_need_lanes(policy, warned):
     talk = Talk(Options(policy=policy))

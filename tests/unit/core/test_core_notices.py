@@ -131,27 +131,28 @@ def test_who_was_told_hears_of_the_end_of_the_pause(talk):
     assert TellPause(process_id=1, number=0) in talk.actions
 
 
-def test_a_second_pause_may_only_shorten_the_grace_and_has_the_same_number(talk):
+def test_a_second_pause_may_only_shorten_the_grace(talk):
     listen(talk, 1)
-    first = pause(talk, grace_ms=1000)
+    pause(talk, grace_ms=1000)
 
-    assert pause(talk, grace_ms=5000) == first
-    assert pause(talk, grace_ms=300) == first
+    assert pause(talk, grace_ms=5000) == []  # it knows
+    assert pause(talk, grace_ms=300) == []
 
     assert talk.core.jobs[1].notice.until_ns == talk.now_ns + 300 * MS
-    assert pause(talk, grace_ms=0) == []
+    pause(talk, grace_ms=0)
     assert talk.core.jobs[1].state is JobState.PAUSED
 
 
 def test_the_next_pause_has_another_number(talk):
     listen(talk, 1)
     (first,) = pause(talk)
+    talk.sample(1, pause_ready=first.number)
     talk.resume(1)
-    talk.tick(after_ms=1)
 
-    (second,) = pause(talk)
+    (second,) = pause(talk)  # at the same moment
 
     assert 0 != second.number != first.number
+    assert talk.core.jobs[1].state is not JobState.PAUSED
 
 
 def test_a_cancel_takes_the_pause_back(talk):
@@ -184,7 +185,85 @@ def test_it_is_told_what_it_may_still_do(talk):
         "before a pause 1 program of it may do something"
         in explain(talk.core, job, now_ns=talk.now_ns).lines
     )
-    told = "is to be paused: 1 program of it may do something before, for 28 s more at most"
+    told = "is to be paused: 1 program may do something before, for 28 s more at most"
     assert explain(talk.core, job, now_ns=talk.now_ns).summary == told
     assert summarise(talk.core, job, talk.now_ns) == told
     assert any("1 program told, and held in 30 s at most" in line for _, line in job.story)
+
+
+def test_who_begins_to_listen_within_the_grace_is_told_too(talk):
+    talk.attach(2, job_id=1)
+    listen(talk, 1)
+    (first,) = pause(talk)
+
+    listen(talk, 2)
+
+    assert talk.of(TellPause) == [TellPause(process_id=2, number=first.number)]
+    talk.sample(1, pause_ready=first.number)
+    assert talk.core.jobs[1].state is not JobState.PAUSED
+
+
+def test_who_was_told_and_listens_no_more_hears_of_the_end_as_well(talk):
+    listen(talk, 1)
+    pause(talk)
+    talk.sample(1, listens=False)
+
+    talk.resume(1)
+
+    assert talk.of(TellPause) == [TellPause(process_id=1, number=0)]
+
+
+@pytest.fixture
+def pair(talk):
+    """Two jobs of one group; the first listens."""
+    talk = Talk()
+    for number in (1, 2):
+        talk.attach(number, BATCH, group="ranks")
+    talk.works(1, 2)
+    listen(talk, 1)
+    return talk
+
+
+@pytest.mark.parametrize("paused", [1, 2])
+def test_where_one_job_of_a_group_is_paused_all_its_programs_are_told(pair, paused):
+    (told,) = pause(pair, job_id=paused)
+
+    assert told.process_id == 1
+    assert pair.gates == []
+    pair.sample(1, pause_ready=told.number)
+    assert pair.gates == [CloseGates(process_ids=(1, 2))]
+
+
+def test_a_group_whose_jobs_are_all_paused_is_held_once_all_are_ready(pair):
+    listen(pair, 2)
+    told = pause(pair, job_id=1)
+    assert pause(pair, job_id=2) == []  # it knows
+    assert {each.number for each in told} == {told[0].number}
+
+    pair.sample(1, pause_ready=told[0].number)
+    assert pair.gates == []
+    pair.sample(2, pause_ready=told[0].number)
+
+    assert pair.gates == [CloseGates(process_ids=(1, 2))]
+    assert {job.state for job in pair.core.jobs.values()} == {JobState.PAUSED}
+
+
+def test_it_is_held_with_the_first_of_them(pair):
+    pause(pair, job_id=1, grace_ms=100)
+    pause(pair, job_id=2, grace_ms=10_000)
+
+    pair.tick(after_ms=100)
+
+    assert {job.state for job in pair.core.jobs.values()} == {JobState.PAUSED}
+
+
+def test_its_programs_hear_of_the_end_when_all_go_on(pair):
+    (told,) = pause(pair, job_id=1)
+    pause(pair, job_id=2)
+    pair.sample(1, pause_ready=told.number)
+
+    pair.resume(1)
+    assert pair.of(TellPause) == []
+    pair.resume(2)
+
+    assert pair.of(TellPause) == [TellPause(process_id=1, number=0)]

@@ -47,7 +47,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
         return Explained(summary=_ended(job), lines=())
     found = scheduler.island_of(group)
     summary = _now(scheduler, job, group, now_ns)
-    steered = _steered(job, now_ns)
+    steered = _steered(job, group, now_ns)
     lines = [
         *([summary] if steered else []),
         *_facts(scheduler, job, group, found, now_ns),
@@ -70,11 +70,11 @@ def summarise(scheduler: Scheduler, job: Job, now_ns: int) -> str:
     group = scheduler.group_of(job)
     if job.state is JobState.EXITED or group is None:
         return _ended(job)
-    return _steered(job, now_ns) or _now(scheduler, job, group, now_ns)
+    return _steered(job, group, now_ns) or _now(scheduler, job, group, now_ns)
 
 
-def _steered(job: Job, now_ns: int) -> str | None:
-    return explain_cancel(job, now_ns) or explain_notice(job, now_ns)
+def _steered(job: Job, group: Group, now_ns: int) -> str | None:
+    return explain_cancel(job, now_ns) or explain_notice(job, group, now_ns)
 
 
 def _ended(job: Job) -> str:
