@@ -104,7 +104,7 @@ Fault named(const char* name) {
 
 bool planted(Fault fault) {
   static int found = -1;  // no guard: threads that come at once find the same
-  if (found < 0) found = static_cast<int>(named(std::getenv("TANDEM_FAULT")));
+  if (found < 0) found = static_cast<int>(named(secure_getenv("TANDEM_FAULT")));
   return found == static_cast<int>(fault);
 }
 

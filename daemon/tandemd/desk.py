@@ -406,6 +406,7 @@ class Desk:
                 return CutView(cut=planned, users=users)
             if users:
                 raise StateError(f"gpu {wanted.gpu} is used by {', '.join(users)}; end them first")
+            log.info("gpu is cut", layout=layout, uid=uid)
             try:
                 return CutView(cut=layouts.apply(wanted), users=())
             finally:

@@ -83,7 +83,8 @@ void copy_text(char* destination, size_t size, const char* source) {
 }
 
 bool is_on(const char* name) {
-  const char* value = std::getenv(name);
+  // In a setuid program (preloaded by ld.so.preload) the environment is its caller's: nothing is read there.
+  const char* value = secure_getenv(name);
   if (!value || !*value || std::strcmp(value, "0") == 0) return false;
   if (std::strcmp(value, "1") == 0) return true;
   say_once(name, value, "is neither 0 nor 1; taking 0");
@@ -91,7 +92,7 @@ bool is_on(const char* name) {
 }
 
 const char* text_of(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value && *value ? value : nullptr;
 }
 

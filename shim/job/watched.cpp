@@ -27,7 +27,7 @@ bool has_tracer() {
 
 // How the driver is told to load a profiler (Nsight, CUPTI's injections).
 bool has_injection() {
-  const char* library = std::getenv("CUDA_INJECTION64_PATH");
+  const char* library = secure_getenv("CUDA_INJECTION64_PATH");
   return library && *library;
 }
 

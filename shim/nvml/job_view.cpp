@@ -118,7 +118,7 @@ bool share_of(Device device, uint64_t device_bytes, Share* share) {
 
 bool is_of_this_job(unsigned pid) {
   if (pid == static_cast<unsigned>(getpid())) return true;
-  const char* job = std::getenv("TANDEM_JOB_ID");
+  const char* job = secure_getenv("TANDEM_JOB_ID");
   char wanted[64], path[32];
   if (!job || std::snprintf(wanted, sizeof(wanted), "%s%s", kJobName, job) >= 64) return false;
   std::snprintf(path, sizeof(path), "/proc/%u/environ", pid);

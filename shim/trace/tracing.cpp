@@ -118,7 +118,7 @@ uint64_t current_context() {
 }
 
 void start_once() {
-  const char* place = std::getenv("TANDEM_TRACE_CALLS");
+  const char* place = secure_getenv("TANDEM_TRACE_CALLS");
   if (!place || !*place) return;
   if (!g_map.open(place)) {
     say_once("TANDEM_TRACE_CALLS", place, "is no trace that can be written to; not tracing");

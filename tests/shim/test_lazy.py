@@ -75,6 +75,13 @@ def test_every_glibc_since_2_17_can_load_it(preload: Preload) -> None:
     assert newest <= OLDEST_GLIBC
 
 
+def test_the_environment_of_setuid_programs_is_not_read(preload: Preload) -> None:
+    """It is their caller's, and ld.so.preload loads the library there, too: secure_getenv(3)."""
+    asked_for = re.findall(r"UND (\w*getenv)@", read(preload, "--dyn-syms"))
+
+    assert asked_for == ["secure_getenv"]
+
+
 def read(preload: Preload, what: str) -> str:
     command = ["readelf", "-W", what, str(preload.shim)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
