@@ -174,7 +174,12 @@ class Desk:
             now_ns = clock.now_ns()
             found = explain(core, job, now_ns)
             share = self._loop.recent.share(("job", job.job_id))
-            lines = (*found.lines, *space_lines(core, job, share), *scaling_lines(core, job))
+            lines = (
+                *found.lines,
+                *self._stranger_lines(job),
+                *space_lines(core, job, share),
+                *scaling_lines(core, job),
+            )
             story = tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story)
             say = self._discretion(uid)
             view = ExplanationView(
@@ -192,6 +197,17 @@ class Desk:
         view, processes, now_ns = self._ask(uid, answer)
         structure = self._loop.structures.lines(processes, now_ns)  # takes a while: not there
         return replace(view, lines=(*view.lines, *structure))
+
+    def _stranger_lines(self, job: Job) -> Iterator[str]:
+        """Who shares its GPUs without the daemon's knowledge of when it computes."""
+        for gpu in sorted(gpus_of(job)):
+            if count := self._loop.strangers.on(gpu):
+                name = self._loop.scheduler.options.name_of(gpu)
+                who = "1 process" if count == 1 else f"{count} processes"
+                yield (
+                    f"gpu {name} is used without Tandem, too: by {who} that no turns and no limits "
+                    "hold; `tandem doctor` names them"
+                )
 
     def windows(
         self,

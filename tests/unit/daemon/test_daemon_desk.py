@@ -87,3 +87,18 @@ def test_plans_for_who_may_not_see_all_jobs_say_that_they_leave_some_out(uid, to
 
     assert (UNSEEN in view.outlook.doubts) is told
     assert len(view.outlook.scene.workers) == 2 - told
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(0, None), (1, "by 1 process that"), (2, "by 2 processes that"), (None, None)],
+)
+def test_who_computes_without_tandem_beside_a_job_is_told_of(count, told):
+    desk = desk_of(Options(), [(0, JobSpec())])
+    desk._loop.strangers = SimpleNamespace(on=lambda gpu: count if gpu == 0 else None)
+
+    lines = asked(desk, desk.explanation, 0, "j-1").lines
+
+    found = [line for line in lines if "is used without Tandem" in line]
+    assert len(found) == (told is not None)
+    assert not found or told in found[0]
