@@ -34,6 +34,16 @@ constexpr Unit kTimeUnits[] = {
 
 constexpr char kSocketName[] = "/attach.sock";
 
+// HAMi's names for the same limits: that of the first device, then that of all, in HAMi's own order.
+constexpr const char* kHamiMemory[] = {"CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_MEMORY_LIMIT"};
+constexpr const char* kHamiSm[] = {"CUDA_DEVICE_SM_LIMIT_0", "CUDA_DEVICE_SM_LIMIT"};
+
+// A variable and what it says.
+struct Said {
+  const char* name;
+  const char* value;  // null: nobody says anything
+};
+
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_word(const char* a, const char* b) {
@@ -94,6 +104,20 @@ bool is_on(const char* name) {
 const char* text_of(const char* name) {
   const char* value = secure_getenv(name);
   return value && *value ? value : nullptr;
+}
+
+// Its device plugin sets 0 where a pod asks for nothing: no limit, as if it were not there.
+Said said_to_hami(const char* const (&names)[2]) {
+  for (const char* name : names) {
+    if (const char* value = text_of(name); value && std::strcmp(value, "0") != 0) return {name, value};
+  }
+  return {names[1], nullptr};
+}
+
+Said asked_memory() {
+  constexpr const char* kName = "TANDEM_MEMORY";
+  if (const char* value = text_of(kName)) return {kName, value};
+  return said_to_hami(kHamiMemory);
 }
 
 void append(char* destination, size_t size, const char* text) {
@@ -197,11 +221,42 @@ void read_promise(Settings* settings) {
   settings->promise = {bytes[0], bytes[1]};
 }
 
+// A number without a unit, as `parse_bytes` reads it.
+bool parse_count(const char* text, uint64_t* count) {
+  return parse_bytes(text, count) && is_digit(text[std::strlen(text) - 1]);
+}
+
+// Percent of the SMs, with or without the sign; all of them is no limit there.
+void read_hami_sm(Settings* settings) {
+  const Said said = said_to_hami(kHamiSm);
+  if (!said.value) return;
+  uint32_t percent = 0;
+  uint64_t count = 0;
+  if (!parse_percent(said.value, &percent)) {
+    if (!parse_count(said.value, &count) || count == 0 || count > 100)
+      return say_once(said.name, said.value, "is not a percentage (30); ignoring it");
+    percent = static_cast<uint32_t>(count);
+  }
+  settings->request.sm_percent = percent % 100;
+}
+
+void read_sm(Settings* settings) {
+  const char* value = text_of("TANDEM_SM");
+  if (!value) return read_hami_sm(settings);
+  uint64_t count = 0;
+  if (parse_percent(value, &settings->request.sm_percent)) return;
+  if (parse_count(value, &count) && count > 0 && count < 10'000) {
+    settings->sm_count = static_cast<uint32_t>(count);
+  } else {
+    say_once("TANDEM_SM", value, "is neither a share (30%) nor a number of SMs; ignoring it");
+  }
+}
+
 void read_limits(Settings* settings) {
-  if (const char* value = text_of("TANDEM_MEMORY")) {
-    if (!parse_percent(value, &settings->memory_percent) &&
-        !parse_bytes(value, &settings->request.memory_bytes)) {
-      say_once("TANDEM_MEMORY", value, "is neither a size (20GiB) nor a share (40%); ignoring it");
+  if (const Said said = asked_memory(); said.value) {
+    if (!parse_percent(said.value, &settings->memory_percent) &&
+        !parse_bytes(said.value, &settings->request.memory_bytes)) {
+      say_once(said.name, said.value, "is neither a size (20GiB) nor a share (40%); ignoring it");
     }
   }
   if (const char* value = text_of("TANDEM_MEMORY_MIN");
@@ -211,16 +266,7 @@ void read_limits(Settings* settings) {
   read_promise(settings);
   read_seconds("TANDEM_WAIT_MEMORY", &settings->request.wait_memory_s);
   read_idle_release(settings);
-  if (const char* value = text_of("TANDEM_SM")) {
-    uint64_t count = 0;
-    if (parse_percent(value, &settings->request.sm_percent)) return;
-    if (parse_bytes(value, &count) && is_digit(value[std::strlen(value) - 1]) && count > 0 &&
-        count < 10'000) {
-      settings->sm_count = static_cast<uint32_t>(count);
-    } else {
-      say_once("TANDEM_SM", value, "is neither a share (30%) nor a number of SMs; ignoring it");
-    }
-  }
+  read_sm(settings);
 }
 
 void read_isolation(Settings* settings) {
@@ -349,7 +395,7 @@ Settings read_settings() {
 }
 
 uint64_t agreed_limit(uint64_t device_bytes) {
-  const char* asked = text_of("TANDEM_MEMORY");
+  const char* asked = asked_memory().value;
   if (!asked || !text_of("TANDEM_JOB_ID") || is_on("TANDEM_DISABLE")) return shm::kNoLimit;
   uint32_t percent = 0;
   if (parse_percent(asked, &percent)) return device_bytes / 100 * percent;

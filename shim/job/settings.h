@@ -9,6 +9,7 @@
 //   TANDEM_JOB_ID     j-<hex>                  none      the job `tandem run` registered
 //   TANDEM_PRIORITY   latency | normal | batch not said
 //   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
+//                                              or HAMi's CUDA_DEVICE_MEMORY_LIMIT_0, then without _0
 //   TANDEM_MEMORY_MIN 4GiB                     not said  memory that stays resident
 //   TANDEM_PERSISTENT 4GiB                     not said  what it holds for good; with the next
 //   TANDEM_EPHEMERAL  8GiB                     not said  what an iteration takes besides, at most
@@ -17,7 +18,8 @@
 //   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
 //   TANDEM_IDLE_RELEASE 60s | never            not said  idle for so long it gives its memory up
 //   TANDEM_CHECKPOINT 0 | 1                    0         1: instead, as a whole, by the driver
-//   TANDEM_SM         30% | count              not said  share of the SMs
+//   TANDEM_SM         30% | count              not said  share of the SMs; or HAMi's CUDA_DEVICE_SM_LIMIT_0,
+//                                              then without _0, which is percent
 //   TANDEM_ISOLATION  time | mps | mps+green | mig   not said
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME       text                     none

@@ -15,7 +15,7 @@ from tandem.cli._softgpu_variables import KNOWN
 OURS = re.compile(r'"(_?TANDEM_[A-Z_]*[A-Z])"')
 FAMILIES = re.compile(
     r'"((?:CUDA_(?:MPS|VISIBLE|INJECTION\d+)|JUPYTER|PYTORCH|SLURM|TORCHELASTIC|XDG)_[A-Z_]*[A-Z]'
-    r'|CUDA_DEVICE_ORDER|LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|RUNTIME_DIRECTORY)"'
+    r'|CUDA_DEVICE_[A-Z_]*[A-Z](?:_0)?|LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|RUNTIME_DIRECTORY)"'
 )
 READ = re.compile(
     r'(?:getenv|text_of|is_on|\b(?:environ|environment|env|job|present)(?:\.get)?)[(\[]"([A-Z_]+)"'

@@ -293,6 +293,49 @@ def test_a_wrong_wish_is_one_line_and_the_default(preload: Preload, daemon: Fake
         assert len(job.end().splitlines()) == 1
 
 
+HAMI_MEMORY, HAMI_SM = "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"
+
+
+@pytest.mark.parametrize(
+    ("said", "memory_mib", "sm_percent"),
+    [
+        ({HAMI_MEMORY: "300m", HAMI_SM: "30"}, 300, 30),
+        ({HAMI_MEMORY: "1g", f"{HAMI_MEMORY}_0": "200m", f"{HAMI_MEMORY}_1": "9m"}, 200, 0),
+        ({HAMI_SM: "30", f"{HAMI_SM}_0": "40%"}, 0, 40),
+        ({f"{HAMI_MEMORY}_0": "0", HAMI_MEMORY: "300m", HAMI_SM: "0"}, 300, 0),
+        ({f"{HAMI_MEMORY}_1": "300m", HAMI_SM: "100"}, 0, 0),  # of another device; all of them
+        ({HAMI_MEMORY: "1g", "TANDEM_MEMORY": "40%", HAMI_SM: "9", "TANDEM_SM": "8%"}, 400, 8),
+    ],
+)
+def test_limits_as_hami_says_them_are_asked_for(
+    said: dict[str, str], memory_mib: int, sm_percent: int, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(**said)) as job:
+        request = job.attach_to(daemon).hello.request
+
+        assert (request.memory_bytes, request.sm_percent) == (memory_mib * MIB, sm_percent)
+        assert job.end() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        (HAMI_MEMORY, "3 apples", "is neither a size (20GiB) nor a share (40%); ignoring it"),
+        (f"{HAMI_MEMORY}_0", "12XB", "is neither a size (20GiB) nor a share (40%); ignoring it"),
+        (HAMI_SM, "101", "is not a percentage (30); ignoring it"),
+        (HAMI_SM, "half", "is not a percentage (30); ignoring it"),
+    ],
+)
+def test_what_is_not_understood_is_called_by_hamis_name(
+    name: str, value: str, complaint: str, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(**{name: value})) as job:
+        request = job.attach_to(daemon).hello.request
+
+        assert (request.memory_bytes, request.sm_percent) == (0, 0)
+        assert job.end() == f"tandem: {name} '{value}' {complaint}\n"
+
+
 def test_disabled_means_not_there(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment(TANDEM_DISABLE="1")) as job:
         assert job.do("[launch() for _ in range(3)]") == [0, 0, 0]
@@ -351,6 +394,7 @@ def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: Fake
         ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "300MiB"}, 300),
         ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "40%"}, 400),
         ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "2GiB"}, 1000),
+        ({"TANDEM_JOB_ID": "j-1", "CUDA_DEVICE_MEMORY_LIMIT_0": "300m"}, 300),
         ({"TANDEM_JOB_ID": "j-1"}, 1000),
         ({"TANDEM_MEMORY": "300MiB"}, 1000),  # no daemon took it
         ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "300MiB", "TANDEM_DISABLE": "1"}, 1000),

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -16,10 +16,41 @@ def where_said(param: click.Parameter, ctx: click.Context | None) -> str:
     """What its value came from: the variable or the key of the user's file, else the option."""
     match ctx and ctx.get_parameter_source(param.name or ""):
         case ParameterSource.ENVIRONMENT:
-            return str(param.envvar)
+            return param.variable() if isinstance(param, Aliased) else str(param.envvar)
         case ParameterSource.DEFAULT_MAP:
             return f"{_user_file.place(os.environ)}: {_user_file.TABLE}.{param.name}"
     return param.opts[-1]
+
+
+class Aliased(click.Option):
+    """An option whose variable others call otherwise: theirs counts where ours says nothing."""
+
+    def __init__(
+        self,
+        *args: Any,
+        aliases: Sequence[str],
+        understood: Callable[[str], str | None],
+        **kwargs: Any,
+    ) -> None:
+        """`understood`: a text of theirs as the option takes it; None says nothing."""
+        super().__init__(*args, **kwargs)
+        self._aliases = aliases
+        self._understood = understood
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Like click's; of the aliases the first that says something."""
+        own = super().resolve_envvar_value(ctx)
+        return own or next((text for _, text in self._said()), None)
+
+    def variable(self) -> str:
+        """The name of the one that counts."""
+        own = str(self.envvar)
+        return own if os.environ.get(own) else next((name for name, _ in self._said()), own)
+
+    def _said(self) -> Iterator[tuple[str, str]]:
+        for name in self._aliases:
+            if (theirs := os.environ.get(name)) and (text := self._understood(theirs)) is not None:
+                yield name, text
 
 
 class Parsed(click.ParamType[Any]):

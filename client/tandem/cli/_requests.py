@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from tandem._attach import CLASSES, ISOLATIONS, MAX_WAIT_NS, NEVER_IDLE_NS, Request
-from tandem.cli._parsed import Parsed
+from tandem.cli._parsed import Aliased, Parsed
 from tandem.errors import UsageError
 from tandem.units import (
     Percent,
@@ -44,6 +44,21 @@ def parse_idle_release(text: str, *, what: str = "idle-release") -> int:
     return min(after_ns, NEVER_IDLE_NS)
 
 
+# As the shim reads them (shim/job/settings.cpp): HAMi has that of a device before that of all.
+_HAMI_MEMORY = ("CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_MEMORY_LIMIT")
+_HAMI_SM = ("CUDA_DEVICE_SM_LIMIT_0", "CUDA_DEVICE_SM_LIMIT")
+
+
+def _limit_of_hami(text: str) -> str | None:
+    return None if text == "0" else text  # which it sets for who asks for nothing
+
+
+def _share_of_hami(text: str) -> str | None:
+    if text.removesuffix("%") in ("0", "100"):
+        return None  # no limit
+    return f"{text}%" if text.isascii() and text.isdigit() else text
+
+
 _OPTIONS = (
     click.option(
         "-p",
@@ -57,6 +72,9 @@ _OPTIONS = (
         "--memory",
         type=Parsed("SIZE", parse_memory),
         envvar="TANDEM_MEMORY",
+        cls=Aliased,
+        aliases=_HAMI_MEMORY,
+        understood=_limit_of_hami,
         help="Limit of device memory on each GPU: 20GiB, 8g, 40%; not 0.",
     ),
     click.option(
@@ -90,6 +108,9 @@ _OPTIONS = (
         "--sm",
         type=Parsed("SHARE", parse_sm),
         envvar="TANDEM_SM",
+        cls=Aliased,
+        aliases=_HAMI_SM,
+        understood=_share_of_hami,
         help="Share (30%) or number (40) of the SMs; in mode time a share of time.",
     ),
     click.option(

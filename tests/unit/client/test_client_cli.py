@@ -96,6 +96,8 @@ def test_bad_options_of_run(tandem, words, complaint):
     ("name", "value", "complaint"),
     [
         ("TANDEM_MEMORY", "12XB", "error: TANDEM_MEMORY '12XB' has the unknown unit"),
+        ("CUDA_DEVICE_MEMORY_LIMIT_0", "12XB", "CUDA_DEVICE_MEMORY_LIMIT_0 '12XB' has the unknown"),
+        ("CUDA_DEVICE_SM_LIMIT", "half", "CUDA_DEVICE_SM_LIMIT 'half' is neither a share"),
         ("TANDEM_PRIORITY", "urgent", "Invalid value for 'TANDEM_PRIORITY': 'urgent' is not one"),
         ("TANDEM_REQUIRE", "maybe", "Invalid value for 'TANDEM_REQUIRE': 'maybe' is not a valid"),
     ],

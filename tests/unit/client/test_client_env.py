@@ -34,7 +34,7 @@ def heard(monkeypatch):
 
 def printed(*words, present=None):
     present = {"TANDEM_RUNTIME_DIR": "/run/mine", **(present or {})}
-    clean = dict.fromkeys([k for k in os.environ if k.startswith("TANDEM_")])
+    clean = dict.fromkeys([k for k in os.environ if k.startswith(("TANDEM_", "CUDA_DEVICE_"))])
     done = CliRunner().invoke(env, words, env=clean | present, catch_exceptions=False)
     assert done.exit_code == 0
     return done.stdout
@@ -62,6 +62,36 @@ def test_what_is_set_already_is_printed_too(shim, heard):
 
     said = json.loads(printed("--json", present=present))
     assert (said["TANDEM_GROUP"], said["LD_PRELOAD"]) == ("team", str(shim))
+
+
+@pytest.mark.parametrize(
+    ("present", "memory", "sm"),
+    [
+        ({"CUDA_DEVICE_MEMORY_LIMIT": "3000m", "CUDA_DEVICE_SM_LIMIT": "30"}, "3000MiB", "30%"),
+        ({"CUDA_DEVICE_MEMORY_LIMIT_0": "3g", "CUDA_DEVICE_MEMORY_LIMIT": "1g"}, "3GiB", None),
+        ({"CUDA_DEVICE_MEMORY_LIMIT_0": "0", "CUDA_DEVICE_SM_LIMIT": "0"}, None, None),
+        ({"CUDA_DEVICE_SM_LIMIT": "100", "CUDA_DEVICE_MEMORY_LIMIT_1": "1g"}, None, None),
+        ({"CUDA_DEVICE_MEMORY_LIMIT": "3g", "TANDEM_MEMORY": "2GiB"}, "2GiB", None),
+        ({"CUDA_DEVICE_SM_LIMIT_0": "30%", "TANDEM_SM": "8"}, None, "8"),
+        ({"CUDA_DEVICE_SM_LIMIT": "30", "TANDEM_SM": ""}, None, "30%"),
+    ],
+)
+def test_limits_as_hami_says_them_are_taken_where_ours_are_not_said(
+    shim, heard, present, memory, sm
+):
+    heard(Registered(job_id=0))
+
+    said = json.loads(printed("--json", present=present))
+
+    assert (said.get("TANDEM_MEMORY"), said.get("TANDEM_SM")) == (memory, sm)
+
+
+def test_an_option_goes_before_what_hami_is_told(shim, heard):
+    heard(Registered(job_id=0))
+
+    said = json.loads(printed("--json", "-m", "4GiB", present={"CUDA_DEVICE_MEMORY_LIMIT": "3g"}))
+
+    assert said["TANDEM_MEMORY"] == "4GiB"
 
 
 def test_the_daemon_is_asked_and_no_job_comes_of_it(shim, heard):
