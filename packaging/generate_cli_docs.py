@@ -28,9 +28,9 @@ Made from the commands by `python packaging/generate_cli_docs.py`; do not edit.
 Options come before arguments and, for `tandem run`, before the command. Sizes are bytes, or carry a
 unit: `20GiB`, `20G` and `20g` are the same, `20GB` is decimal. Times need a unit: `50ms`. Commands
 that read take `--json`, with the names and units of [the Python API](python.md); tables are for
-people and may change; for spreadsheets `tandem ps` and `tandem gpus` have `--format csv`. Colours
-appear on a terminal only, and never under `NO_COLOR`. What a user asks for as a rule can stand in
-[a file](operations.md#what-your-jobs-ask-for).
+people and may change; for spreadsheets `tandem ps`, `tandem history` and `tandem gpus` have
+`--format csv`. Colours appear on a terminal only, and never under `NO_COLOR`. What a user asks for
+as a rule can stand in [a file](operations.md#what-your-jobs-ask-for).
 """
 
 EXIT_CODES = """\

@@ -91,6 +91,7 @@ class AsyncClient:
     set_policy = _awaited(Client.set_policy)
     status = _awaited(Client.status)
     metrics = _awaited(Client.metrics)
+    history = _awaited(Client.history)
     events = _awaited(Client.events)
 
     async def wait(

@@ -26,6 +26,7 @@ from tandem._results import (
     JobEvent,
     MemoryHistory,
     Partition,
+    PastJob,
     Policy,
     Status,
     Window,
@@ -45,6 +46,7 @@ DEADLINE_S = 5.0
 PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
+_LONGEST_PAGE = 1000  # of an answer
 CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
 
 _Request = TypeVar("_Request", contravariant=True)
@@ -429,6 +431,39 @@ class Client:
     def metrics(self, *, deadline_s: float = DEADLINE_S) -> str:
         """What can be counted of the jobs the caller may see, as Prometheus' text."""
         return self._call(self._daemon.GetMetrics, pb.GetMetricsRequest(), deadline_s).text
+
+    def history(
+        self,
+        *,
+        user: str | None = None,
+        group: str | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        limit: int | None = None,
+        deadline_s: float = DEADLINE_S,
+    ) -> list[PastJob]:
+        """Jobs that have ended, also before the daemon was started, in the order of their ends.
+
+        What is given has to fit: the user by name or uid, the group, and when they ended, in
+        nanoseconds since 1970. With `limit` only the newest so many.
+
+        Raises:
+            StateError: the daemon keeps none.
+        """
+        if limit is not None and limit < 1:
+            raise UsageError(f"limit is {limit}, not a number of jobs above 0; None is all")
+        said = {"user": user, "group": group}
+        texts = {what: None if text is None else _text(text, what) for what, text in said.items()}
+        request = _convert.history_request(**texts, since_ns=since_ns, until_ns=until_ns)
+        found: list[PastJob] = []
+        while limit is None or len(found) < limit:
+            request.page_size = 0 if limit is None else min(limit - len(found), _LONGEST_PAGE)
+            answer = self._call(self._jobs.ListHistory, request, deadline_s)
+            found += map(_convert.past_job, answer.jobs)
+            request.page_token = answer.next_page_token
+            if not request.page_token:
+                break
+        return found[::-1]
 
     def events(self, *, deadline_s: float = DEADLINE_S) -> list[JobEvent]:
         """What happened to the jobs so far, oldest first; the jobs are as they are now.

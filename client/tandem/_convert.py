@@ -18,6 +18,7 @@ from tandem._results import (
     MemoryHistory,
     MemoryPoint,
     MigInstance,
+    PastJob,
     Policy,
     Process,
     SetProof,
@@ -99,6 +100,43 @@ def job(message: pb.Job) -> Job:
         checkpoint=spec.checkpoint,
         warnings=tuple(message.warnings),
     )
+
+
+def past_job(message: pb.PastJob) -> PastJob:
+    """A job that has ended."""
+    return PastJob(
+        name=message.name,
+        display_name=message.display_name,
+        uid=message.uid,
+        user=message.user,
+        priority=class_word(getattr(message, "class")),
+        group=message.group,
+        gpus=tuple(message.gpus),
+        command=message.command,
+        begin_time_ns=message.begin_time.ToNanoseconds(),
+        end_time_ns=message.end_time.ToNanoseconds(),
+        outcome=message.outcome,
+        gpu_time_ns=message.gpu_time.ToNanoseconds(),
+        gpu_time_estimated=message.gpu_time_estimated,
+        wait_time_ns=message.wait_time.ToNanoseconds(),
+        peak_bytes=message.peak_bytes,
+        launches=message.launches,
+        iterations=message.iterations,
+        refusals=message.refusals,
+        findings=tuple(message.findings),
+    )
+
+
+def history_request(
+    *, user: str | None, group: str | None, since_ns: int | None, until_ns: int | None
+) -> pb.ListHistoryRequest:
+    """Which jobs that have ended; None: all."""
+    request = pb.ListHistoryRequest(user=user or "", group=group or "")
+    if since_ns is not None:
+        request.since.FromNanoseconds(since_ns)
+    if until_ns is not None:
+        request.until.FromNanoseconds(until_ns)
+    return request
 
 
 def job_event(message: pb.JobEvent) -> JobEvent:

@@ -81,6 +81,31 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastJob:
+    """A job that has ended, from when it came to the daemon."""
+
+    name: str  # "j-7f3a"
+    display_name: str
+    uid: int
+    user: str  # as the uid was called then
+    priority: str  # latency, normal, batch: the last that it had
+    group: str
+    gpus: tuple[str, ...]  # that it used, as `tandem gpus` called them then
+    command: str  # empty when the caller may not see it
+    begin_time_ns: int  # since 1970
+    end_time_ns: int
+    outcome: str  # ended, cancelled
+    gpu_time_ns: int
+    gpu_time_estimated: bool  # part of it was split between jobs that ran together
+    wait_time_ns: int  # of its threads, for others: not while only its own window was full
+    peak_bytes: int  # of device memory that it had taken
+    launches: int
+    iterations: int  # marked, or else found
+    refusals: int  # times it was told out of memory
+    findings: tuple[str, ...]  # rules of the watchdog that found something
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
     """One change of a job."""
 

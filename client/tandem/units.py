@@ -133,6 +133,38 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
     return _parse(text, units=_NANOSECONDS, what=what, hint=_TIME_HINT, fold=False)
 
 
+def parse_moment(text: str, *, now_ns: int, what: str = "time") -> int:
+    """Nanoseconds since 1970 from `2h`, which is so long ago, or a date as ISO 8601 has them.
+
+    A date without a time is its beginning, and one without an offset is in local time.
+
+    Raises:
+        UsageError: neither, or before 1970 or after 2262.
+    """
+    from datetime import datetime  # few commands need it
+
+    if _NUMBER.fullmatch(text) and not text.strip().isdigit():
+        moment_ns = now_ns - parse_duration(text, what=what)
+    else:
+        try:
+            moment_ns = round(datetime.fromisoformat(text.strip()).timestamp()) * 10**9
+        except (ValueError, OverflowError, OSError) as exc:
+            raise UsageError(
+                f"{what} {text!r} is neither so long ago, such as 2h or 7d, nor a date such as "
+                "2026-01-31 or 2026-01-31T18:00"
+            ) from exc
+    if not 0 <= moment_ns <= _MAX:
+        raise UsageError(f"{what} {text!r} is not between 1970 and 2262")
+    return moment_ns
+
+
+def format_moment(moment_ns: int) -> str:
+    """`2026-01-31 18:00:05`: in local time, for reading only."""
+    from datetime import datetime
+
+    return f"{datetime.fromtimestamp(moment_ns // 10**9).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
 def parse_slo(text: str, *, what: str = "slo") -> int:
     """Nanoseconds of the 99th percentile from `p99=50ms`.
 

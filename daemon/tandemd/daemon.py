@@ -39,6 +39,7 @@ from tandemd.core.events import (
     SubstrateFailed,
 )
 from tandemd.core.model import Options
+from tandemd.core.past import past_of
 from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.attach import AttachServer, Message
@@ -56,7 +57,7 @@ from tandemd.edges.set_proof import Asker, SetProofs
 from tandemd.host import Host
 from tandemd.identities import Identities
 from tandemd.introductions import Introductions
-from tandemd.loop import Loop
+from tandemd.loop import Change, Loop
 from tandemd.observers.auditor import Auditor
 from tandemd.remembered import Remembered
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
@@ -254,6 +255,7 @@ class Daemon:
             self._desk.is_reload_good = False  # until all of it is in force
             self._sessions.limits = self._desk.limits = limits  # first who may do and see what
             self._desk.privacy = config.daemon.privacy
+            self._remembered.keep_most_past(config.daemon.history)
             self._loop.watchdog.change(config.watchdog.watch())
             self._regard_gpus()
             known = self._with_sets(options)
@@ -366,7 +368,9 @@ class Daemon:
         clock: Clock = MonotonicClock()
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
             clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
-        self._remembered = Remembered(self._state, at_once=clock.is_virtual)
+        self._remembered = Remembered(
+            self._state, at_once=clock.is_virtual, most_past=self._config.daemon.history
+        )
         self._make_proofs(clock)
         scheduler = Scheduler(self._with_sets(self._options(self._config)))
         poller = _native.Poller()
@@ -407,6 +411,7 @@ class Daemon:
         )
         self._sessions.remembered = self._loop.remembered
         self._loop.watchers.add(lambda change: self._sessions.remember(change.job_id))
+        self._loop.watchers.add(self._keep_past)
         self._checkpointer = Checkpointer(
             post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual
         )
@@ -428,6 +433,21 @@ class Daemon:
         self._sessions.unserved = self._unserved
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
+
+    def _keep_past(self, change: Change) -> None:
+        """Who has just ended is accounted for."""
+        job = self._loop.scheduler.finished.get(change.job_id)
+        if change.kind != "exited" or job is None:
+            return
+        self._remembered.keep_past(
+            past_of(
+                job,
+                user=self._sessions.limits.user_of(job.uid),
+                command=self._sessions.commands.get(job.job_id, ""),
+                name_of=self._loop.scheduler.options.name_of,
+                wall_ns=self._loop.calendar.wall_ns,
+            )
+        )
 
     def _make_proofs(self, clock: Clock) -> None:
         self._asker = Asker()

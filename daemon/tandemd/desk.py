@@ -35,6 +35,7 @@ from tandemd.core.histogram import Counted
 from tandemd.core.memory.minima import gpus_of, share_bytes
 from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, JobSpec, JobState, Options
 from tandemd.core.notices import pause_in_ns
+from tandemd.core.past import PastJob
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import UNSEEN, Outlook, outlook
 from tandemd.core.policy import POLICIES
@@ -50,6 +51,7 @@ from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.tuner.pauses import has_requests
 from tandemd.core.words import sizes_apart
 from tandemd.edges.gpus import Gpu, Inventory
+from tandemd.edges.journal import PastQuery
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
 from tandemd.loop import Change, Loop
@@ -152,6 +154,21 @@ class Desk:
             ]
 
         return sorted(self._ask(uid, answer), key=attrgetter("wall_ns"))[-MOST_EVENTS:]
+
+    def past(self, uid: int, query: PastQuery) -> list[tuple[int, PastJob]]:
+        """Jobs that have ended, with their numbers, the newest first; reads the disk.
+
+        Raises:
+            StateError: the daemon keeps none.
+        """
+        is_admin = self._is_admin(uid)
+        if self.privacy == "own-only" and not is_admin:
+            query = replace(query, uid=uid)
+        shows_all = self.privacy == "open" or is_admin
+        return [
+            (number, job if shows_all or job.uid == uid else replace(job, command=""))
+            for number, job in self._loop.remembered.past(query)
+        ]
 
     def job(self, uid: int, name: str) -> JobView:
         """One job.
@@ -838,7 +855,7 @@ class Desk:
             set_sms=_set_sms(job, core.options),
             set_groups=tuple(range(job.set.first, job.set.end)) if job.set else (),
             sms=given_sms(job, gpus[0], core.options) if gpus else 0,
-            iterations=sum(p.usage.steps or p.usage.iterations for p in job.processes.values()),
+            iterations=job.iterations,
             audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
             refused_by=job.refused_by,
             memory_wait_bytes=wait_bytes,

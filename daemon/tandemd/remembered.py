@@ -18,11 +18,14 @@ from typing import assert_never
 import msgspec
 import structlog
 
+from tandem.errors import StateError
 from tandemd.core.model import Job, JobSpec, Split
+from tandemd.core.past import PastJob
 from tandemd.core.spec_ranges import objection
 from tandemd.core.turns.interference import Trial
 from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import (
+    MOST_PAST,
     MOST_TRIALS,
     GoneJob,
     Journal,
@@ -32,8 +35,13 @@ from tandemd.edges.journal import (
     KeptTrial,
     Kind,
     Note,
+    PastQuery,
+    read_past,
 )
 from tandemd.edges.worker import Worker
+
+MOST_LATE = 1024  # jobs that have ended and cannot be written
+FLUSH_S = 1.0  # for what is being written, before somebody reads
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +49,12 @@ log = structlog.get_logger(__name__)
 class Remembered:
     """What was known before, and what is to be known again."""
 
-    def __init__(self, path: Path | None, *, at_once: bool) -> None:
-        """`at_once`: it is written by whoever has something to keep (virtual clock)."""
+    def __init__(self, path: Path | None, *, at_once: bool, most_past: int = MOST_PAST) -> None:
+        """`at_once`: it is written by whoever has something to keep (virtual clock).
+
+        `most_past`: jobs that have ended, to be kept.
+        """
+        self._most_past = most_past
         self._journal: Journal | None = None
         self._worker = Worker("journal", at_once=at_once)
         self._notes: deque[Note] = deque()  # from the loop's thread to the worker's
@@ -110,6 +122,40 @@ class Remembered:
         if self._jobs.pop(job_id, None) is not None:
             self._keep([GoneJob(job_id=job_id)])
 
+    def keep_past(self, job: PastJob) -> None:
+        """It has ended, and somebody may ask for it later."""
+        if self._most_past:
+            self._keep([job])
+
+    def keep_most_past(self, most: int) -> None:
+        """So many jobs that have ended are to be kept from now on."""
+        self._most_past = most
+        if self._journal is not None:
+            self._journal.most_past = most
+            self._worker.do(self._drop_past)
+
+    def past(self, query: PastQuery) -> list[tuple[int, PastJob]]:
+        """Jobs that have ended, with their numbers, the newest first. Any thread but the loop's.
+
+        Raises:
+            StateError: none are kept, or the file cannot be read.
+        """
+        if not self._most_past:
+            raise StateError(
+                "this daemon keeps no history: daemon.history is 0; set it to the number of jobs "
+                "to keep"
+            )
+        journal = self._journal
+        if journal is None:
+            raise StateError(
+                "this daemon keeps no history: it has no state file; see daemon.state, and its log"
+            )
+        self._worker.finish(FLUSH_S)
+        try:
+            return read_past(journal.path, query)
+        except sqlite3.Error as error:
+            raise StateError(f"the state file {journal.path} cannot be read: {error}") from error
+
     def close(self, timeout_s: float) -> None:
         """Wait for what is being written, for so long at most; the loop has ended."""
         self._worker.do(self._close)
@@ -117,7 +163,7 @@ class Remembered:
 
     def _open(self, path: Path) -> None:
         try:
-            self._journal = Journal(path, _boot())
+            self._journal = Journal(path, _boot(), self._most_past)
             self._trials = self._journal.trials()
             self._before = self._journal.jobs()
             self._splits = self._journal.splits()
@@ -151,6 +197,14 @@ class Remembered:
             self._was_written = True
             self._late = _Late()
 
+    def _drop_past(self) -> None:
+        if self._journal is None:
+            return
+        try:
+            self._journal.drop_past()
+        except sqlite3.Error:
+            return  # with the next that is written
+
     def _close(self) -> None:
         self._write()
         journal, self._journal = self._journal, None
@@ -165,6 +219,7 @@ class _Late:
         self._trials: deque[KeptTrial] = deque(maxlen=MOST_TRIALS)
         self._jobs: dict[int, KeptJob | GoneJob] = {}
         self._splits: dict[str, KeptSplit] = {}
+        self._past: deque[PastJob] = deque(maxlen=MOST_LATE)
 
     def take(self, note: Note) -> None:
         match note:
@@ -174,11 +229,13 @@ class _Late:
                 self._jobs[job_id] = note
             case KeptSplit(uuid=uuid):
                 self._splits[uuid] = note
+            case PastJob():
+                self._past.append(note)
             case _:
                 assert_never(note)
 
     def notes(self) -> list[Note]:
-        return [*self._trials, *self._jobs.values(), *self._splits.values()]
+        return [*self._trials, *self._jobs.values(), *self._splits.values(), *self._past]
 
 
 def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:

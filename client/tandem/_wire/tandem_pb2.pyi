@@ -700,6 +700,153 @@ class ListJobEventsResponse(google.protobuf.message.Message):
 global___ListJobEventsResponse = ListJobEventsResponse
 
 @typing.final
+class PastJob(google.protobuf.message.Message):
+    """A job that has ended, from when it came to the daemon."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    USER_FIELD_NUMBER: builtins.int
+    CLASS_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
+    GPUS_FIELD_NUMBER: builtins.int
+    COMMAND_FIELD_NUMBER: builtins.int
+    BEGIN_TIME_FIELD_NUMBER: builtins.int
+    END_TIME_FIELD_NUMBER: builtins.int
+    OUTCOME_FIELD_NUMBER: builtins.int
+    GPU_TIME_FIELD_NUMBER: builtins.int
+    GPU_TIME_ESTIMATED_FIELD_NUMBER: builtins.int
+    WAIT_TIME_FIELD_NUMBER: builtins.int
+    PEAK_BYTES_FIELD_NUMBER: builtins.int
+    LAUNCHES_FIELD_NUMBER: builtins.int
+    ITERATIONS_FIELD_NUMBER: builtins.int
+    REFUSALS_FIELD_NUMBER: builtins.int
+    FINDINGS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    display_name: builtins.str
+    uid: builtins.int
+    user: builtins.str
+    """as the uid was called then"""
+    group: builtins.str
+    command: builtins.str
+    """empty when the caller may not see it"""
+    outcome: builtins.str
+    """ended, cancelled"""
+    gpu_time_estimated: builtins.bool
+    """as in JobStatus"""
+    peak_bytes: builtins.int
+    """of device memory that it had taken"""
+    launches: builtins.int
+    iterations: builtins.int
+    """marked, or else found"""
+    refusals: builtins.int
+    """times it was told out of memory"""
+    @property
+    def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """that it used, by their names then"""
+
+    @property
+    def begin_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def end_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
+    @property
+    def wait_time(self) -> google.protobuf.duration_pb2.Duration:
+        """likewise"""
+
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """rules of the watchdog that found something"""
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        display_name: builtins.str = ...,
+        uid: builtins.int = ...,
+        user: builtins.str = ...,
+        group: builtins.str = ...,
+        gpus: collections.abc.Iterable[builtins.str] | None = ...,
+        command: builtins.str = ...,
+        begin_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        end_time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        outcome: builtins.str = ...,
+        gpu_time: google.protobuf.duration_pb2.Duration | None = ...,
+        gpu_time_estimated: builtins.bool = ...,
+        wait_time: google.protobuf.duration_pb2.Duration | None = ...,
+        peak_bytes: builtins.int = ...,
+        launches: builtins.int = ...,
+        iterations: builtins.int = ...,
+        refusals: builtins.int = ...,
+        findings: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["begin_time", b"begin_time", "end_time", b"end_time", "gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["begin_time", b"begin_time", "class", b"class", "command", b"command", "display_name", b"display_name", "end_time", b"end_time", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "gpus", b"gpus", "group", b"group", "iterations", b"iterations", "launches", b"launches", "name", b"name", "outcome", b"outcome", "peak_bytes", b"peak_bytes", "refusals", b"refusals", "uid", b"uid", "user", b"user", "wait_time", b"wait_time"]) -> None: ...
+
+global___PastJob = PastJob
+
+@typing.final
+class ListHistoryRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    USER_FIELD_NUMBER: builtins.int
+    GROUP_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    UNTIL_FIELD_NUMBER: builtins.int
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    user: builtins.str
+    """a name or a uid; empty = all"""
+    group: builtins.str
+    page_size: builtins.int
+    """1000 at most"""
+    page_token: builtins.str
+    @property
+    def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """it ended then or later"""
+
+    @property
+    def until(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """and before that; not there = now"""
+
+    def __init__(
+        self,
+        *,
+        user: builtins.str = ...,
+        group: builtins.str = ...,
+        since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        until: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["since", b"since", "until", b"until"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["group", b"group", "page_size", b"page_size", "page_token", b"page_token", "since", b"since", "until", b"until", "user", b"user"]) -> None: ...
+
+global___ListHistoryRequest = ListHistoryRequest
+
+@typing.final
+class ListHistoryResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PastJob]: ...
+    def __init__(
+        self,
+        *,
+        jobs: collections.abc.Iterable[global___PastJob] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]) -> None: ...
+
+global___ListHistoryResponse = ListHistoryResponse
+
+@typing.final
 class RecordWindowRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -94,6 +94,11 @@ class JobServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsResponse.FromString,
                 _registered_method=True)
+        self.ListHistory = channel.unary_unary(
+                '/tandem.v1.JobService/ListHistory',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.ListHistoryRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.ListHistoryResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -179,6 +184,14 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListHistory(self, request, context):
+        """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
+        where none are kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -236,6 +249,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ListJobEvents,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.ListJobEventsResponse.SerializeToString,
+            ),
+            'ListHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHistory,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.ListHistoryRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.ListHistoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -534,6 +552,33 @@ class JobService(object):
             '/tandem.v1.JobService/ListJobEvents',
             tandem_dot___wire_dot_tandem__pb2.ListJobEventsRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.ListJobEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.JobService/ListHistory',
+            tandem_dot___wire_dot_tandem__pb2.ListHistoryRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.ListHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -98,6 +98,14 @@ class JobServiceStub:
     when that was last. The jobs are as they are now.
     """
 
+    ListHistory: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ListHistoryRequest,
+        tandem._wire.tandem_pb2.ListHistoryResponse,
+    ]
+    """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
+    where none are kept.
+    """
+
 class JobServiceAsyncStub:
     ListJobs: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ListJobsRequest,
@@ -171,6 +179,14 @@ class JobServiceAsyncStub:
     ]
     """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
     when that was last. The jobs are as they are now.
+    """
+
+    ListHistory: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.ListHistoryRequest,
+        tandem._wire.tandem_pb2.ListHistoryResponse,
+    ]
+    """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
+    where none are kept.
     """
 
 class JobServiceServicer(metaclass=abc.ABCMeta):
@@ -268,6 +284,16 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[tandem._wire.tandem_pb2.ListJobEventsResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListJobEventsResponse]]:
         """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
         when that was last. The jobs are as they are now.
+        """
+
+    @abc.abstractmethod
+    def ListHistory(
+        self,
+        request: tandem._wire.tandem_pb2.ListHistoryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.ListHistoryResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListHistoryResponse]]:
+        """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
+        where none are kept.
         """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -48,6 +48,7 @@ COMMANDS = {
     "cancel": Verb(target="tandem.cli.cancel:cancel", help="End jobs, by force if need be."),
     "wait": Verb(target="tandem.cli.wait:wait", help="Wait until jobs have ended."),
     "events": Verb(target="tandem.cli.events:events", help="Show what happens to jobs."),
+    "history": Verb(target="tandem.cli.history:history", help="List jobs that have ended."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
     "partition": Verb(
         target="tandem.cli.partition:partition", help="Show or change how GPUs are divided."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tandem.errors import UsageError
+from tandem.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from tandem._client import Client
@@ -41,3 +42,15 @@ def check_named(jobs: tuple[str, ...], group: str | None) -> None:
 def names_of(client: Client, jobs: tuple[str, ...], group: str | None) -> list[str]:
     """What a command that waits for them calls them."""
     return list(jobs) if group is None else [job.name for job in client.group(group)]
+
+
+def require_user(user: str) -> None:
+    """Tell a user without jobs from one who does not exist.
+
+    Raises:
+        NotFoundError: this machine has no such user.
+    """
+    try:
+        pwd.getpwuid(int(user)) if user.isascii() and user.isdigit() else pwd.getpwnam(user)
+    except (KeyError, ValueError, OverflowError) as exc:
+        raise NotFoundError(f"no user {user!r} on this machine") from exc

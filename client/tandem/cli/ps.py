@@ -1,14 +1,13 @@
 """`tandem ps`."""
 
-import pwd
 import time
 
 import click
 
 from tandem._results import Job
 from tandem.cli._columns import Column, check_form, column, column_options, fields, print_items
+from tandem.cli._jobs import require_user
 from tandem.cli._output import json_option, open_client, print_json
-from tandem.errors import NotFoundError
 from tandem.units import format_bytes, format_duration
 
 
@@ -129,22 +128,10 @@ def ps(
     if user is not None:
         jobs = [job for job in jobs if user in (job.user, str(job.uid))]
         if not jobs:
-            _require_user(user)
+            require_user(user)
     if as_json:
         print_json(jobs)
         return
     has_groups = form == "csv" or any(job.group for job in jobs)
     names = chosen or [name for name in COLUMNS if name != "group" or has_groups]
     print_items(jobs, [COLUMNS[name] for name in names], form=form, now_ns=time.time_ns())
-
-
-def _require_user(user: str) -> None:
-    """Tell a user without jobs from one who does not exist.
-
-    Raises:
-        NotFoundError: this machine has no such user.
-    """
-    try:
-        pwd.getpwuid(int(user)) if user.isascii() and user.isdigit() else pwd.getpwnam(user)
-    except (KeyError, ValueError, OverflowError) as exc:
-        raise NotFoundError(f"no user {user!r} on this machine") from exc

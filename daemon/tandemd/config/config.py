@@ -62,6 +62,7 @@ class DaemonTable(_Table):
     admin_group: str = "tandem-admin"
     max_processes_per_uid: int = Field(default=8192, ge=1)
     state: str = state_file.AUTO
+    history: int = Field(default=10_000, ge=0, le=1_000_000)
 
     @field_validator("state")
     @classmethod

@@ -405,12 +405,15 @@ class Job:
     retired_shared_ns: int = 0
     retired_launches: int = 0
     retired_steps: int = 0
+    retired_iterations: int = 0
     retired_wait_ns: tuple[int, ...] = (0, 0, 0, 0, 0)
     pauses_ns: int = 0  # that its threads waited while somebody had paused it, but for this pause,
     gate_at_pause_ns: int = 0  # before which they had waited so long for their gates
     retired_refused_by: tuple[int, ...] = (0, 0, 0)
     retired_moved_bytes: tuple[int, int] = (0, 0)
     retired_moved_ns: tuple[int, int] = (0, 0)
+    used_gpus: frozenset[int] = frozenset()  # by processes that are gone
+    peak_bytes: int = 0  # of device memory, of all its processes together as far as it was seen
     ended_ns: int = 0
     latency: Latency = field(default_factory=Latency)  # of its requests
     gate_waits: Histogram = field(default_factory=lambda: Histogram(WAITS_NS))  # those that ended
@@ -510,6 +513,12 @@ class Job:
         return total((self.retired_steps, *live))
 
     @property
+    def iterations(self) -> int:
+        """Ends of iterations so far: of each process those it marks, or else those found."""
+        live = (p.usage.steps or p.usage.iterations for p in self.processes.values())
+        return total((self.retired_iterations, *live))
+
+    @property
     def refused_by(self) -> tuple[int, ...]:
         """Times it was told out of memory, by Refusal."""
         rows = [p.usage.refused_by for p in self.processes.values()]
@@ -537,6 +546,13 @@ class Job:
         waited_ns = self._all_waits_ns(now_ns)[WaitReason.GATE]
         self.pauses_ns += max(0, waited_ns - self.gate_at_pause_ns)
         self.paused = False
+
+    def note_peak(self, usage: Usage, old: Usage) -> None:
+        """Of a process of it, which may hold more than before, or did between two looks."""
+        if usage.device_bytes <= old.device_bytes and usage.peak_bytes <= old.peak_bytes:
+            return
+        held = (p.usage.device_bytes for p in self.processes.values())
+        self.peak_bytes = max(self.peak_bytes, usage.peak_bytes, total(held))
 
     def tell(self, now_ns: int, line: str) -> None:
         """Add a line to the story."""

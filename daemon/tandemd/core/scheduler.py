@@ -751,6 +751,8 @@ class Scheduler:
         job.retired_shared_ns += usage.shared_ns
         job.retired_launches += usage.launches
         job.retired_steps += usage.steps
+        job.retired_iterations += usage.steps or usage.iterations
+        job.used_gpus |= process.gpus
         columns = zip(job.retired_wait_ns, usage.waited_ns(event.now_ns), strict=True)
         job.retired_wait_ns = tuple(map(sum, columns))
         refusals = zip(job.retired_refused_by, usage.refused_by, strict=True)
@@ -800,6 +802,7 @@ class Scheduler:
             usage = self.memory.line.plausible(process, told)
             old, process.usage = process.usage, usage
             process.count_ends(old, finds=self.options.find_iterations)
+            job.note_peak(usage, old)
             if usage.swapped_bytes or process.away_since_ns or usage.refused_by != old.refused_by:
                 self._note_memory(process, old, job, event.now_ns)
             self.memory.take(process, old, event.now_ns)

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
@@ -22,6 +22,8 @@ from typing import assert_never
 import msgspec
 
 from tandemd.core.model import Cancel, Split
+from tandemd.core.past import PastJob
+from tandemd.core.sums import MOST
 from tandemd.core.turns.interference import Trial
 
 APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
@@ -30,6 +32,7 @@ BUSY_S = 1.0  # for so long another daemon may be writing
 MOST_TRIALS = 1024  # of a kind of GPU; older ones count for less than a hundredth of the newest
 MOST_KINDS = 16  # of GPUs, those with the newest trials
 MOST_JOBS = 8192  # the youngest
+MOST_PAST = 10_000  # jobs that have ended: the newest, where nobody says how many
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -57,6 +60,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             driver TEXT NOT NULL,
             boot TEXT NOT NULL,
             split TEXT NOT NULL
+        )""",
+    ),
+    (
+        """CREATE TABLE past (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            uid INTEGER NOT NULL,
+            user TEXT NOT NULL,
+            job_group TEXT NOT NULL,
+            ended_ns INTEGER NOT NULL,
+            job TEXT NOT NULL
         )""",
     ),
 )
@@ -104,7 +117,20 @@ class GoneJob:
     job_id: int
 
 
-Note = KeptTrial | KeptJob | GoneJob | KeptSplit
+Note = KeptTrial | KeptJob | GoneJob | KeptSplit | PastJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastQuery:
+    """Which of the jobs that have ended; what is None or empty is not looked at."""
+
+    uid: int | None = None
+    user: str = ""  # a name, or the number of a uid
+    group: str = ""
+    since_ns: int = 0  # it ended then or later; Unix time
+    until_ns: int = MOST  # and before that
+    before_id: int = MOST  # of their rows
+    most: int = 1000  # the newest of them
 
 
 class _JobText(msgspec.Struct):
@@ -119,15 +145,17 @@ class _JobText(msgspec.Struct):
 class Journal:
     """One file. For one thread at a time; several daemons may have the same one."""
 
-    def __init__(self, path: Path, boot: str = "") -> None:
+    def __init__(self, path: Path, boot: str = "", most_past: int = MOST_PAST) -> None:
         """Open it, after making it (0600) if it is not there; bring its schema up to date.
 
-        `boot` names the time since the machine was started: no job is older than that.
+        `boot` names the time since the machine was started: no living job is older than that.
+        `most_past` jobs that have ended are kept.
 
         Raises:
             JournalError: it cannot be made, read or written, is broken, or is not for this version.
         """
         self.path = path
+        self.most_past = most_past
         self._boot = boot
         try:
             _make(path)
@@ -232,10 +260,22 @@ class Journal:
                         )
                     case GoneJob(job_id=job_id):
                         self._database.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+                    case PastJob():
+                        self._append(note)
                     case _:
                         assert_never(note)
             for kind in kinds:
                 self._drop_beyond(kind)
+            self._drop_past()
+
+    def drop_past(self) -> None:
+        """Keep `most_past` of the jobs that have ended, which may be fewer than before.
+
+        Raises:
+            sqlite3.Error: it cannot be written.
+        """
+        with _whole(self._database):
+            self._drop_past()
 
     def close(self) -> None:
         """Nothing may be asked of it any more."""
@@ -244,6 +284,18 @@ class Journal:
     def _insert(self, note: KeptTrial) -> None:
         row = (*note.kind, msgspec.json.encode(note.trial).decode())
         self._database.execute("INSERT INTO trials (gpu, driver, trial) VALUES (?, ?, ?)", row)
+
+    def _append(self, job: PastJob) -> None:
+        text = msgspec.json.encode(job).decode()
+        self._database.execute(
+            "INSERT INTO past (uid, user, job_group, ended_ns, job) VALUES (?, ?, ?, ?, ?)",
+            (job.uid, job.user, job.group, job.ended_wall_ns, text),
+        )
+
+    def _drop_past(self) -> None:
+        # By the number of the newest that ever was: rows go in the order in which they came.
+        newest = "SELECT seq FROM sqlite_sequence WHERE name = 'past'"
+        self._database.execute(f"DELETE FROM past WHERE id <= ({newest}) - ?", (self.most_past,))
 
     def _replace(self, job: KeptJob) -> None:
         kept = _JobText(
@@ -269,11 +321,44 @@ class Journal:
             f"DELETE FROM trials WHERE (gpu, driver) NOT IN ({newest})", (MOST_KINDS,)
         )
         self._database.execute("DELETE FROM splits WHERE boot != ?", (self._boot,))
+        self._drop_past()
         # Jobs may end while no daemon is there to see it.
         newest = "SELECT id FROM jobs WHERE boot = ? ORDER BY id DESC LIMIT ?"
         self._database.execute(
             f"DELETE FROM jobs WHERE id NOT IN ({newest})", (self._boot, MOST_JOBS)
         )
+
+
+def read_past(path: Path, query: PastQuery) -> list[tuple[int, PastJob]]:
+    """Jobs that have ended, with the numbers of their rows, the newest first.
+
+    Any thread: it has a connection of its own, and neither waits for who writes nor stops him.
+
+    Raises:
+        sqlite3.Error: it cannot be read.
+    """
+    words = ["id < ?", "ended_ns >= ?", "ended_ns < ?"]
+    wanted: list[object] = [query.before_id, query.since_ns, query.until_ns]
+    if query.uid is not None:
+        words.append("uid = ?")
+        wanted.append(query.uid)
+    if query.user:
+        words.append("? IN (user, CAST(uid AS TEXT))")
+        wanted.append(query.user)
+    if query.group:
+        words.append("job_group = ?")
+        wanted.append(query.group)
+    decoder = msgspec.json.Decoder(PastJob)
+    found: list[tuple[int, PastJob]] = []
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as database:
+        rows = database.execute(
+            f"SELECT id, job FROM past WHERE {' AND '.join(words)} ORDER BY id DESC LIMIT ?",
+            (*wanted, query.most),
+        )
+        for number, text in rows:
+            with suppress(msgspec.DecodeError):  # of another version, say
+                found.append((number, decoder.decode(text)))
+    return found
 
 
 def _make(path: Path) -> None:

@@ -13,8 +13,10 @@ from tandem.errors import UsageError
 from tandemd.core.cancels import MOST_GRACE_NS, SIGNALS
 from tandemd.core.model import NO_LIMIT, JobClass, WaitReason
 from tandemd.core.notices import MOST_GRACE_NS as MOST_PAUSE_GRACE_NS
+from tandemd.core.past import PastJob
 from tandemd.core.spec_ranges import MOST_NS, MOST_WAIT_NS
 from tandemd.core.sums import MOST
+from tandemd.edges.journal import PastQuery
 from tandemd.failures import Failures
 from tandemd.views import (
     AllowanceView,
@@ -182,6 +184,43 @@ def _findings(views: Iterable[FindingView]) -> list[pb.Finding]:
         )
         for view in views
     ]
+
+
+def past_message(job: PastJob) -> pb.PastJob:
+    """A job that has ended."""
+    return pb.PastJob(
+        name=f"j-{job.job_id:x}",
+        display_name=job.name,
+        uid=job.uid,
+        user=job.user,
+        group=job.group,
+        gpus=job.gpus,
+        command=job.command,
+        begin_time=_timestamp(job.began_wall_ns),
+        end_time=_timestamp(job.ended_wall_ns),
+        outcome=job.outcome,
+        gpu_time=_duration(job.gpu_ns),
+        gpu_time_estimated=job.shared_ns > job.gpu_ns // 100,
+        wait_time=_duration(job.waited_ns),
+        peak_bytes=int64(job.peak_bytes),
+        launches=int64(job.launches),
+        iterations=int64(job.iterations),
+        refusals=int64(job.refusals),
+        findings=job.findings,
+        **{"class": int(job.job_class)},  # a keyword of Python
+    )
+
+
+def past_query(request: pb.ListHistoryRequest, *, before_id: int, most: int) -> PastQuery:
+    """Which jobs that have ended are asked for; `before_id`: of a page before, or 0."""
+    return PastQuery(
+        user=request.user,
+        group=request.group,
+        since_ns=min(max(0, request.since.ToNanoseconds()), MOST),
+        until_ns=min(request.until.ToNanoseconds(), MOST) if request.HasField("until") else MOST,
+        before_id=before_id or MOST,
+        most=most,
+    )
 
 
 def event_message(event: Event) -> pb.JobEvent:

@@ -35,6 +35,8 @@ from tandemd.edges.messages import (
     gpu_message,
     history_message,
     job_message,
+    past_message,
+    past_query,
     pause_grace_ns,
     window_message,
 )
@@ -53,6 +55,7 @@ IDLE_MS = 60_000  # of a connection without calls; clients connect again at thei
 # Of all users: whose they are nobody knows before a call. The other descriptors are for jobs.
 MAX_CONNECTIONS, DESCRIPTORS_SHARE = 1024, 4
 MAX_PAGE = 1000
+MAX_TOKEN = 19  # digits of a number in a page token
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
 MAX_SIGNATURES = 1024  # of kernels, a call
 
@@ -197,6 +200,18 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
         with _errors_to(context):
             events = map(event_message, self._desk.events(self._uid(context)))
             return pb.ListJobEventsResponse(events=events)
+
+    def ListHistory(  # noqa: N802
+        self, request: pb.ListHistoryRequest, context: grpc.ServicerContext
+    ) -> pb.ListHistoryResponse:
+        """Jobs that have ended, newest first, a page at a time."""
+        with _errors_to(context):
+            before, size = _page(request)
+            query = past_query(request, before_id=before, most=size + 1)
+            found = self._desk.past(self._uid(context), query)
+            following = str(found[size - 1][0]) if len(found) > size else ""
+            jobs = [past_message(job) for _, job in found[:size]]
+            return pb.ListHistoryResponse(jobs=jobs, next_page_token=following)
 
 
 class Gpus(_Servicer, pb_grpc.GpuServiceServicer):
@@ -428,9 +443,9 @@ def _signature(name: str, text: str) -> _native.Signature:
         raise errors.UsageError(f"kernel '{name}': {exc}") from exc
 
 
-def _page(request: pb.ListJobsRequest) -> tuple[int, int]:
+def _page(request: pb.ListJobsRequest | pb.ListHistoryRequest) -> tuple[int, int]:
     token = request.page_token
-    if token and not (token.isascii() and token.isdigit()):
+    if token and not (token.isascii() and token.isdigit() and len(token) < MAX_TOKEN):
         raise errors.UsageError(f"page token '{token}' is none of this daemon's")
     if request.page_size < 0:
         raise errors.UsageError(f"page size {request.page_size} is negative")

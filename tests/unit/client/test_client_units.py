@@ -1,6 +1,7 @@
 """Sizes, times and shares as people write them."""
 
 import re
+import time
 from contextlib import suppress
 
 import pytest
@@ -14,10 +15,12 @@ from tandem.units import (
     exact_duration,
     format_bytes,
     format_duration,
+    format_moment,
     parse_bytes,
     parse_device_bytes,
     parse_duration,
     parse_memory,
+    parse_moment,
     parse_percent,
     parse_slo,
 )
@@ -224,3 +227,39 @@ def test_any_text_is_a_value_or_a_usage_error(text):
 @given(st.integers(0, 2**20), st.sampled_from(["", "B", "k", "KiB", "KB", "m", "GiB", "t"]))
 def test_sizes_grow_with_their_number(number, unit):
     assert parse_bytes(f"{number}{unit}") < parse_bytes(f"{number + 1}{unit}")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds_ago"),
+    [("2h", 7200), ("7d", 7 * 86_400), ("1970-01-12T13:46:40Z", 0), ("1970-01-12T13:46+00:00", 40)],
+)
+def test_a_moment_is_so_long_ago_or_a_date(text, seconds_ago):
+    assert parse_moment(text, now_ns=10**15) == 10**15 - seconds_ago * 10**9
+
+
+def test_a_date_without_an_offset_is_in_local_time_and_is_written_so(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC-2")  # two hours before UTC
+    time.tzset()
+    try:
+        assert parse_moment("1970-01-02", now_ns=0) == 22 * 3600 * 10**9
+        assert format_moment(22 * 3600 * 10**9) == "1970-01-02 00:00:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "7", "2026-13-01", "2h30", "-2h", "99999-01-01"])
+def test_what_is_no_moment_is_refused(text):
+    with pytest.raises(UsageError, match=r"since .* is neither so long ago, such as 2h"):
+        parse_moment(text, now_ns=10**18, what="since")
+
+
+@pytest.mark.parametrize("text", ["30000d", "1969-12-30", "2400-01-01"])
+def test_a_moment_that_no_clock_has_is_refused(text):
+    with pytest.raises(UsageError, match="is not between 1970 and 2262"):
+        parse_moment(text, now_ns=10**18)
+
+
+def test_a_time_with_an_unknown_unit_is_called_so():
+    with pytest.raises(UsageError, match="since '2y' has the unknown unit 'y'"):
+        parse_moment("2y", now_ns=10**18, what="since")

@@ -46,6 +46,7 @@ def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
     daemon._inventory = SimpleNamespace(gpus=lambda: GPUS, refresh=lambda: None)
     daemon._mps, daemon._proofs, daemon._host = mps, nothing, nothing
     daemon._sessions, daemon._desk = SimpleNamespace(), SimpleNamespace()
+    daemon._remembered = SimpleNamespace(keep_most_past=lambda _: None)
     daemon._look_at_gpus = daemon._regard_gpus = lambda: None
     daemon._warn_of_unknown = lambda _: None  # a thread of its own, which may outlive the test
     daemon._options = daemon._with_sets = lambda given: given
