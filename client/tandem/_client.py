@@ -12,6 +12,7 @@ from types import MappingProxyType, TracebackType
 from typing import Protocol, Self, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from tandem import _convert, _convert_partition, _convert_plans
 from tandem._heartbeat import BEAT_S, Heartbeat, Stream
@@ -35,6 +36,7 @@ from tandem._waits import arrivals
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
 from tandem.errors import (
+    DOMAIN,
     DeadlineError,
     StateError,
     UnavailableError,
@@ -46,6 +48,7 @@ DEADLINE_S = 5.0
 PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
+_DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
 _LONGEST_PAGE = 1000  # of an answer
 CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
 
@@ -619,9 +622,25 @@ def _mapped(place: RuntimeDir) -> Iterator[None]:
         if exc.code() is grpc.StatusCode.UNIMPLEMENTED:
             raise StateError(
                 f"the daemon in {place.path} ({place.origin}) is older than this client and cannot "
-                "do that; `tandem status` says its version, start a newer one"
+                "do that; `tandem status` says its version, start a newer one",
+                reason="OLDER_DAEMON",
             ) from exc
-        raise from_grpc_status(exc.code().name)(text) from exc
+        raise from_grpc_status(exc.code().name)(text, reason=_reason_of(exc)) from exc
+
+
+def _reason_of(failure: grpc.RpcError) -> str:
+    """What the daemon says of it in a word; empty: it says none, as older ones do."""
+    from google.rpc import error_details_pb2, status_pb2  # most calls do not fail
+
+    trailing = failure.trailing_metadata() or ()
+    packed = next((one.value for one in trailing if one.key == _DETAILS), b"")
+    status, info = status_pb2.Status(), error_details_pb2.ErrorInfo()
+    try:
+        status.ParseFromString(packed)
+        said = [info.reason for one in status.details if one.Unpack(info) and info.domain == DOMAIN]
+    except DecodeError:
+        return ""  # none of ours has written it
+    return str(said[0]) if said else ""
 
 
 def _absent(place: RuntimeDir, cause: str) -> UnavailableError:

@@ -23,6 +23,16 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class TandemError(Exception):
     """Base of all of them; its text is for people: cause first, then the remedy."""
 
+    def __init__(self, *args: object, reason: str = "") -> None:
+        """`reason`: one of REASONS; empty: that of its class."""
+        super().__init__(*args)
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """What went wrong, in a word for programs: `CLASS_CEILING`. Stable, unlike the text."""
+        return self._reason or _row(self).reason
+
 
 class UsageError(TandemError):
     """The request is wrong in itself: an unknown option, a size like `12XB`.
@@ -80,25 +90,46 @@ class BugError(TandemError):
     """
 
 
+#: `domain` of google.rpc.ErrorInfo: whose reasons they are.
+DOMAIN = "tandem"
+
+
 class ErrorRow(NamedTuple):  # a dataclass would double the time of `import tandem`
     """What one error is elsewhere."""
 
     error: type[TandemError]
     grpc_status: str  # name of the member of grpc.StatusCode; this module never imports grpc
     exit_code: int
+    reason: str  # where nothing says it closer
 
 
-# One row each; no error, status or exit code appears twice.
+# One row each; no error, status, exit code or reason appears twice.
 ERRORS = (
-    ErrorRow(error=UsageError, grpc_status="INVALID_ARGUMENT", exit_code=2),
-    ErrorRow(error=NotFoundError, grpc_status="NOT_FOUND", exit_code=3),
-    ErrorRow(error=StateError, grpc_status="FAILED_PRECONDITION", exit_code=4),
-    ErrorRow(error=CapacityError, grpc_status="RESOURCE_EXHAUSTED", exit_code=5),
-    ErrorRow(error=AccessError, grpc_status="PERMISSION_DENIED", exit_code=6),
-    ErrorRow(error=UnavailableError, grpc_status="UNAVAILABLE", exit_code=7),
-    ErrorRow(error=DeadlineError, grpc_status="DEADLINE_EXCEEDED", exit_code=8),
-    ErrorRow(error=BugError, grpc_status="INTERNAL", exit_code=70),
+    ErrorRow(UsageError, "INVALID_ARGUMENT", 2, "INVALID_REQUEST"),
+    ErrorRow(NotFoundError, "NOT_FOUND", 3, "NOT_FOUND"),
+    ErrorRow(StateError, "FAILED_PRECONDITION", 4, "WRONG_STATE"),
+    ErrorRow(CapacityError, "RESOURCE_EXHAUSTED", 5, "NO_ROOM"),
+    ErrorRow(AccessError, "PERMISSION_DENIED", 6, "NOT_ALLOWED"),
+    ErrorRow(UnavailableError, "UNAVAILABLE", 7, "NO_ANSWER"),
+    ErrorRow(DeadlineError, "DEADLINE_EXCEEDED", 8, "TOO_LATE"),
+    ErrorRow(BugError, "INTERNAL", 70, "BUG"),
 )
+
+# Those that say it closer, and the error that each is one of. None is taken away or renamed.
+REASONS: dict[str, type[TandemError]] = {
+    "AMBIGUOUS_NAME": NotFoundError,
+    "JOB_ENDED": StateError,
+    "CHANGED_MEANWHILE": StateError,
+    "GPU_IN_USE": StateError,
+    "NO_HISTORY": StateError,
+    "OLDER_DAEMON": StateError,
+    "TOO_MANY_CALLS": CapacityError,
+    "CLASS_CEILING": AccessError,
+    "QUOTA_EXCEEDED": AccessError,
+    "NOT_OWNER": AccessError,
+    "ADMINS_ONLY": AccessError,
+    "NO_TOKEN": AccessError,
+}
 
 # What a server never says on purpose still needs a meaning at the client.
 _OTHER_STATUSES: dict[str, type[TandemError]] = {
@@ -108,6 +139,12 @@ _OTHER_STATUSES: dict[str, type[TandemError]] = {
     "OUT_OF_RANGE": UsageError,
     "CANCELLED": UnavailableError,
 }
+
+
+def reason_of_status(status: str) -> str:
+    """The reason where only the name of a `grpc.StatusCode` is known."""
+    error = from_grpc_status(status)
+    return next(row.reason for row in ERRORS if row.error is error)
 
 
 def exit_code(error: TandemError) -> int:

@@ -371,7 +371,10 @@ class Desk:
     def _wanted(self, uid: int, job: Job, changes: Mapping[str, object], etag: str) -> JobSpec:
         """What the job is to have then, if it may."""
         if etag and etag != etag_of(job.spec):
-            raise StateError(f"{job.display_name} was changed by somebody else; read it again")
+            raise StateError(
+                f"{job.display_name} was changed by somebody else; read it again",
+                reason="CHANGED_MEANWHILE",
+            )
         spec = _changed(job.spec, changes)
         if "memory_percent" in changes:
             size_bytes = self._share_bytes(job, spec.memory_percent)
@@ -398,7 +401,9 @@ class Desk:
             NotFoundError: there is no such policy.
         """
         if not self._is_admin(uid):
-            raise AccessError(f"uid {uid} may not change the policy; ask an admin")
+            raise AccessError(
+                f"uid {uid} may not change the policy; ask an admin", reason="ADMINS_ONLY"
+            )
 
         def answer() -> str:
             now_ns, before = self._loop.clock.now_ns(), self._loop.scheduler.options.policy
@@ -421,7 +426,7 @@ class Desk:
             UsageError: it is no layout, or names no GPU or profile that there is.
         """
         if not self._is_admin(uid):
-            raise AccessError(f"uid {uid} may not cut a gpu; ask an admin")
+            raise AccessError(f"uid {uid} may not cut a gpu; ask an admin", reason="ADMINS_ONLY")
         try:
             wanted = parse_layout(layout)
         except ValueError as error:
@@ -438,7 +443,10 @@ class Desk:
             if not is_real:
                 return CutView(cut=planned, users=users)
             if users:
-                raise StateError(f"gpu {wanted.gpu} is used by {', '.join(users)}; end them first")
+                raise StateError(
+                    f"gpu {wanted.gpu} is used by {', '.join(users)}; end them first",
+                    reason="GPU_IN_USE",
+                )
             log.info("gpu is cut", layout=layout, uid=uid)
             try:
                 return CutView(cut=layouts.apply(wanted), users=())
@@ -680,7 +688,8 @@ class Desk:
         if asked < job.spec.job_class and asked < ceiling and not self.limits.is_admin(uid):
             raise AccessError(
                 f"uid {job.uid} may not exceed class '{ceiling.name.lower()}' "
-                f"({self.limits.why_class(job.uid)}); ask an admin"
+                f"({self.limits.why_class(job.uid)}); ask an admin",
+                reason="CLASS_CEILING",
             )
 
     def _check_memory(self, uid: int, job: Job, spec: JobSpec) -> None:
@@ -696,7 +705,8 @@ class Desk:
             )
             raise AccessError(
                 f"{asked} is more than the {most} of a gpu that all jobs of uid {job.uid} may have "
-                f"({key}); {remedy}"
+                f"({key}); {remedy}",
+                reason="QUOTA_EXCEEDED",
             )
 
     def _check_minimum(self, job: Job, spec: JobSpec) -> None:
@@ -744,7 +754,8 @@ class Desk:
             [(_, group), *others] = groups
             all_of_it = f", or with -G all of group '{group}'" if group and not others else ""
             raise NotFoundError(
-                f"several jobs are named '{name}': {ids}; name one of those{all_of_it}"
+                f"several jobs are named '{name}': {ids}; name one of those{all_of_it}",
+                reason="AMBIGUOUS_NAME",
             )
         if not named:
             raise NotFoundError(f"no job is named '{name}'; `tandem ps` lists them")
@@ -764,9 +775,12 @@ class Desk:
     def _own(self, uid: int, name: str) -> Job:
         job = self._find(uid, name)
         if not self._may_control(uid, job):
-            raise AccessError(f"{job.display_name} belongs to uid {job.uid}, not to uid {uid}")
+            raise AccessError(
+                f"{job.display_name} belongs to uid {job.uid}, not to uid {uid}",
+                reason="NOT_OWNER",
+            )
         if job.state is JobState.EXITED:
-            raise StateError(f"{job.display_name} has ended")
+            raise StateError(f"{job.display_name} has ended", reason="JOB_ENDED")
         return job
 
     def _chosen(self, uid: int, whom: Whom) -> list[Job]:
@@ -776,10 +790,11 @@ class Desk:
         members = self._members(uid, whom.name)
         if not self._may_control(uid, members[0]):
             raise AccessError(
-                f"group '{whom.name}' belongs to uid {members[0].uid}, not to uid {uid}"
+                f"group '{whom.name}' belongs to uid {members[0].uid}, not to uid {uid}",
+                reason="NOT_OWNER",
             )
         if members[0].state is JobState.EXITED:
-            raise StateError(f"all jobs of group '{whom.name}' have ended")
+            raise StateError(f"all jobs of group '{whom.name}' have ended", reason="JOB_ENDED")
         return members
 
     def _members(self, uid: int, name: str) -> list[Job]:
@@ -791,7 +806,8 @@ class Desk:
         if len(owners) > 1:
             raise NotFoundError(
                 f"uids {' and '.join(map(str, owners))} each have a group '{name}'; name the jobs, "
-                "`tandem ps -u USER` lists them"
+                "`tandem ps -u USER` lists them",
+                reason="AMBIGUOUS_NAME",
             )
         if not named:
             raise NotFoundError(f"no group is named '{name}'; GROUP in `tandem ps` says which are")

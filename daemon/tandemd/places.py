@@ -29,9 +29,14 @@ class Places:
         with self._lock:
             if self._taken[uid] >= self._most_per_uid:
                 who = f"{self._most_per_uid} clients of uid {uid}"
-                raise CapacityError(f"{who} {self._what} already; try again later")
+                raise CapacityError(
+                    f"{who} {self._what} already; try again later", reason="TOO_MANY_CALLS"
+                )
             if self._taken.total() >= self._most:
-                raise CapacityError(f"{self._most} clients {self._what} already; try again later")
+                raise CapacityError(
+                    f"{self._most} clients {self._what} already; try again later",
+                    reason="TOO_MANY_CALLS",
+                )
             self._taken[uid] += 1
         try:
             yield

@@ -143,12 +143,14 @@ class Remembered:
         if not self._most_past:
             raise StateError(
                 "this daemon keeps no history: daemon.history is 0; set it to the number of jobs "
-                "to keep"
+                "to keep",
+                reason="NO_HISTORY",
             )
         journal = self._journal
         if journal is None:
             raise StateError(
-                "this daemon keeps no history: it has no state file; see daemon.state, and its log"
+                "this daemon keeps no history: it has no state file; see daemon.state, and its log",
+                reason="NO_HISTORY",
             )
         self._worker.finish(FLUSH_S)
         try:

@@ -350,7 +350,9 @@ class MigLayouts:
         except nvml.NVMLError_NoPermission as error:
             raise AccessError(f"{what}: the driver lets root alone do it") from error
         except nvml.NVMLError_InUse as error:
-            raise StateError(f"{what}: it is in use; end what runs there") from error
+            raise StateError(
+                f"{what}: it is in use; end what runs there", reason="GPU_IN_USE"
+            ) from error
         except nvml.NVMLError_InsufficientResources as error:
             raise CapacityError(f"{what}: it does not fit beside the others") from error
         except nvml.NVMLError as error:

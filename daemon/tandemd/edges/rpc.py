@@ -72,7 +72,7 @@ class _Servicer:
     def _uid(self, context: grpc.ServicerContext) -> int:
         peer = peer_of(context.invocation_metadata(), self._peer_for)
         if peer is None:  # the login connection closed while the call was on its way
-            raise Aborted(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
+            raise Aborted(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN, "NO_TOKEN")
         return peer.uid
 
 
@@ -408,7 +408,8 @@ def _errors_to(context: grpc.ServicerContext) -> Iterator[None]:
     try:
         yield
     except errors.TandemError as error:
-        context.abort(grpc.StatusCode[errors.grpc_status(error)], str(error))
+        code = grpc.StatusCode[errors.grpc_status(error)]
+        raise Aborted(code, str(error), error.reason) from error
     except TimeoutError:
         context.abort(grpc.StatusCode.UNAVAILABLE, "the scheduler does not answer")
     except Aborted:

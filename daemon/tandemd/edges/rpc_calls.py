@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 
+from tandem.errors import reason_of_status
 from tandemd.desk import MAX_WATCHERS, MAX_WINDOWS
+from tandemd.edges.error_info import details_of
 from tandemd.edges.peers import Peer
 
 if TYPE_CHECKING:  # as it runs, grpc's are not generic
@@ -30,7 +32,7 @@ TURNS_PER_UID = 4  # calls whose request is read, or that are being answered; ot
 SPARE_STREAMS = 8  # threads for those that the desk refuses, which is soon done
 MAX_CALLS_PER_UID = 256  # under way or waiting, in all its connections
 REQUEST_S = 5.0  # in its turn, for the whole request to come
-MAX_TEXT = 1024  # of a status: some say again what the request said
+MAX_TEXT = 1024  # bytes of a status: some say again what the request said
 LOOK_S = 0.5  # how soon an ended stream is noticed
 HEALTH = "/grpc.health.v1.Health/"
 NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
@@ -41,9 +43,17 @@ PeerFor = Callable[[str], Peer | None]
 class Aborted(Exception):  # noqa: N818 - no error of ours: how a call ends
     """Ends a call with a status."""
 
-    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+    def __init__(self, code: grpc.StatusCode, text: str, reason: str = "") -> None:
+        """`reason`: as in tandem.errors; empty: that of the status."""
         super().__init__(text)
-        self.code, self.text = code, text[:MAX_TEXT]
+        # In bytes: it goes twice, once with three for one, and 8 KiB are all that a client takes.
+        self.text = text.encode(errors="replace")[:MAX_TEXT].decode(errors="ignore")
+        self.code, self.reason = code, reason or reason_of_status(code.name)
+
+    async def end(self, context: Context) -> NoReturn:
+        """Tell the caller; in the event loop."""
+        details = details_of(self.code, self.text, self.reason)
+        await context.abort(self.code, self.text, details)
 
 
 class Call:
@@ -64,7 +74,7 @@ class Call:
         return not self._gone.is_set()
 
     def abort(self, code: grpc.StatusCode, text: str) -> NoReturn:
-        """End the call.
+        """End the call, as generated servicers do it.
 
         Raises:
             Aborted: always.
@@ -158,13 +168,13 @@ class Door(grpc.aio.ServerInterceptor):
     async def _place(self, uid: int, context: Context) -> AsyncIterator[Call]:
         if self._calls[uid] >= MAX_CALLS_PER_UID:
             text = f"uid {uid} has {MAX_CALLS_PER_UID} calls under way already; try again later"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            await Aborted(grpc.StatusCode.RESOURCE_EXHAUSTED, text, "TOO_MANY_CALLS").end(context)
         call = Call(context)
         self._calls[uid] += 1
         try:
             yield call
         except Aborted as end:
-            await context.abort(end.code, end.text)
+            await end.end(context)
         finally:
             call.leave()
             self._leave(uid)
@@ -193,7 +203,7 @@ def _end_of(do: Callable[..., object], *arguments: object) -> object:
     try:
         return do(*arguments)
     except Aborted as end:
-        return Aborted(end.code, end.text)
+        return Aborted(end.code, end.text, end.reason)
 
 
 def _said(end: object) -> object:
@@ -213,7 +223,7 @@ async def _request_of(requests: AsyncIterator[object]) -> object:
 
 
 async def _refuse(_requests: AsyncIterator[object], context: Context) -> None:
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN)
+    await Aborted(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN, "NO_TOKEN").end(context)
 
 
 def peer_of(metadata: Metadata | None, peer_for: PeerFor) -> Peer | None:

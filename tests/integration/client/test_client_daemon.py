@@ -101,6 +101,20 @@ def test_an_unknown_job_is_not_found(client):
         client.job("j-1")
 
 
+def test_an_error_says_in_a_word_what_it_is(client, job):
+    with pytest.raises(NotFoundError) as unknown:
+        client.job("j-1")
+    with pytest.raises(NotFoundError) as policy:
+        client.set_policy("fastest")
+    client.cancel(job, signal="KILL")
+    client.wait(job, deadline_s=20)
+    with pytest.raises(StateError) as ended:
+        client.pause(job)
+
+    assert unknown.value.reason == policy.value.reason == "NOT_FOUND"
+    assert ended.value.reason == "JOB_ENDED"
+
+
 def test_bad_values_are_refused_before_the_daemon_sees_them(client, job):
     with pytest.raises(UsageError, match="memory '12XB' has the unknown unit 'XB'"):
         client.set(job, memory="12XB")

@@ -41,7 +41,10 @@ def ancient():
 
 def test_an_older_daemon_is_said_to_be_one(ancient):
     with Client(directory=str(ancient)) as client:
-        with pytest.raises(StateError, match="is older than this client and cannot do that; "):
+        with pytest.raises(
+            StateError, match="is older than this client and cannot do that; "
+        ) as it:
             client.cancel("train", deadline_s=20)
+        assert it.value.reason == "OLDER_DAEMON"
         with pytest.raises(StateError, match="is older than this client"):
             next(client.watch(deadline_s=20))

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandem.errors import CapacityError, NotFoundError
-from tandemd.edges import rpc, rpc_calls
+from tandemd.edges import error_info, rpc, rpc_calls
 from tandemd.edges.rpc import RpcServer
 from tandemd.places import Places
 
@@ -309,3 +310,23 @@ def test_places_are_limited_in_all_and_for_each_uid_and_come_back():
 
     with places.take(7), places.take(7), places.take(9):
         pass
+
+
+def test_a_status_carries_its_reason_as_grpcs_own_libraries_read_it(connect):
+    failure = connect(7).set("none such").exception(SOON_S)
+
+    status = status_pb2.Status.FromString(dict(failure.trailing_metadata())[error_info.KEY])
+    info = error_details_pb2.ErrorInfo()
+    (detail,) = status.details
+    assert detail.Unpack(info)
+    assert (info.reason, info.domain) == ("NOT_FOUND", "tandem")
+    assert (status.code, status.message) == (failure.code().value[0], failure.details())
+
+
+@pytest.mark.parametrize("letter", ["x", "\U0001f600"])
+def test_a_long_text_leaves_room_for_its_reason(connect, letter):
+    failure = connect(7).set(letter * 2000).exception(SOON_S)
+
+    assert failure.code() is grpc.StatusCode.NOT_FOUND
+    assert len(failure.details().encode()) <= rpc_calls.MAX_TEXT
+    assert error_info.KEY in dict(failure.trailing_metadata())
