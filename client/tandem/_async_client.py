@@ -83,6 +83,7 @@ class AsyncClient:
     explain = _awaited(Client.explain)
     windows = _awaited(Client.windows)
     gpus = _awaited(Client.gpus)
+    drain_gpu = _awaited(Client.drain_gpu)
     cut_gpu = _awaited(Client.cut_gpu)
     memory_history = _awaited(Client.memory_history)
     partitions = _awaited(Client.partitions)

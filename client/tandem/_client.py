@@ -376,6 +376,16 @@ class Client:
         answer = self._call(self._gpus.ListGpus, pb.ListGpusRequest(), deadline_s)
         return [_convert.gpu(g) for g in answer.gpus]
 
+    def drain_gpu(self, name: str, *, undo: bool = False, deadline_s: float = DEADLINE_S) -> Gpu:
+        """Have no job started on a GPU any more, or with `undo` again; what runs there goes on.
+
+        Raises:
+            AccessError: the caller is no admin.
+            NotFoundError: no GPU has that name or UUID.
+        """
+        request = pb.DrainGpuRequest(name=_text(name, "name"), undo=undo)
+        return _convert.gpu(self._call(self._gpus.DrainGpu, request, deadline_s))
+
     def cut_gpu(
         self, mig: str, *, dry_run: bool = False, deadline_s: float = CUT_DEADLINE_S
     ) -> GpuCut:

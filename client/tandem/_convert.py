@@ -211,6 +211,7 @@ def gpu(message: pb.Gpu) -> Gpu:
         unmanaged_processes=(
             message.unmanaged_processes if message.HasField("unmanaged_processes") else None
         ),
+        draining=message.draining,
     )
 
 

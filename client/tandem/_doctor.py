@@ -359,6 +359,13 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
                 text=f"not in the mode that is configured: {gpu.not_had}",
                 remedy="mend that and restart tandemd, or configure another mode",
             )
+        if gpu.draining:
+            yield Finding(
+                check=f"gpu {gpu.name}",
+                level=WARN,
+                text="draining: no job is started there",
+                remedy=f"once it may be used again, tandem drain --undo {gpu.name}",
+            )
     yield from _unmanaged(managed)
 
 

@@ -192,6 +192,7 @@ class Gpu:
     sets: SetProof | None = None  # where mode mps+green is configured and MPS runs
     not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
     unmanaged_processes: int | None = None  # compute there without the daemon; None: not known
+    draining: bool = False  # no job is started there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

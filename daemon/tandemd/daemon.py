@@ -431,6 +431,7 @@ class Daemon:
         self._sessions.attach = self._attach
         self._sessions.surroundings = self._surroundings
         self._sessions.unserved = self._unserved
+        self._sessions.is_draining = self._is_draining
         self._sessions.note = self._loop.note
         self._loop.attach = self._attach if clock.is_virtual else None
 
@@ -658,6 +659,10 @@ class Daemon:
         if self._mps is None or not is_ours or self._unserved(uid, gpus):
             return {}
         return self._mps.variables()
+
+    def _is_draining(self, index: int) -> bool:
+        gpus = (gpu for gpu in self._inventory.gpus() if gpu.index == index)
+        return any(map(self._remembered.is_draining, gpus))
 
     def _unserved(self, uid: int, gpus: frozenset[int]) -> str:
         options = self._loop.scheduler.options

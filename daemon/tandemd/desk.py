@@ -196,6 +196,7 @@ class Desk:
                 *self._stranger_lines(job),
                 *space_lines(core, job, share),
                 *scaling_lines(core, job),
+                *self._drain_lines(job),
             )
             story = tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story)
             say = self._discretion(uid)
@@ -225,6 +226,12 @@ class Desk:
                     f"gpu {name} is used without Tandem, too: by {who} that no turns and no limits "
                     "hold; `tandem doctor` names them"
                 )
+
+    def _drain_lines(self, job: Job) -> Iterator[str]:
+        used = gpus_of(job)
+        for gpu in self._inventory.gpus():
+            if gpu.index in used and self._loop.remembered.is_draining(gpu):
+                yield f"gpu {gpu.name} is draining: this job goes on there, and no other is started"
 
     def windows(
         self,
@@ -477,23 +484,43 @@ class Desk:
         """The GPUs of this machine."""
         gpus: Sequence[Gpu] = self._inventory.gpus()
 
-        def answer() -> list[GpuView]:
-            options, recent = self._loop.scheduler.options, self._loop.recent
-            return [
-                GpuView(
-                    gpu=gpu,
-                    mode=options.mode_of([gpu.index]),
-                    busy=recent.share(("gpu", gpu.index)),
-                    split=options.splits.get(gpu.index),
-                    is_being_proved=gpu.index in options.proving,
-                    unproved=options.unproved.get(gpu.index, ""),
-                    not_had=self._not_had(gpu, options),
-                    strangers=self._loop.strangers.on(gpu.index),
-                )
-                for gpu in gpus
-            ]
+        return self._loop.ask(lambda: [self._gpu_view(gpu) for gpu in gpus])
+
+    def drain(self, uid: int, name: str, *, is_on: bool) -> GpuView:
+        """Have no job started on a GPU any more, or again.
+
+        Raises:
+            AccessError: the caller is no admin.
+            NotFoundError: no GPU is called so.
+        """
+        if not self._is_admin(uid):
+            raise AccessError(f"uid {uid} may not drain a gpu; ask an admin", reason="ADMINS_ONLY")
+        gpus = self._inventory.gpus()
+        gpu = next((one for one in gpus if name in (one.name, one.uuid_text)), None)
+        if gpu is None:
+            there = ", ".join(one.name for one in gpus) or "none"
+            raise NotFoundError(f"no gpu is called '{name}'; there are {there}")
+
+        def answer() -> GpuView:
+            self._loop.remembered.drain(gpu, is_on=is_on)
+            log.info("draining" if is_on else "no longer draining", gpu=gpu.name, uid=uid)
+            return self._gpu_view(gpu)
 
         return self._loop.ask(answer)
+
+    def _gpu_view(self, gpu: Gpu) -> GpuView:
+        options, recent = self._loop.scheduler.options, self._loop.recent
+        return GpuView(
+            gpu=gpu,
+            mode=options.mode_of([gpu.index]),
+            busy=recent.share(("gpu", gpu.index)),
+            split=options.splits.get(gpu.index),
+            is_being_proved=gpu.index in options.proving,
+            unproved=options.unproved.get(gpu.index, ""),
+            not_had=self._not_had(gpu, options),
+            strangers=self._loop.strangers.on(gpu.index),
+            is_draining=self._loop.remembered.is_draining(gpu),
+        )
 
     def jobs_on(self) -> dict[str, list[str]]:
         """Names of the jobs with a process on each GPU, oldest first; every GPU is there."""

@@ -12,6 +12,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import assert_never
 
@@ -27,6 +28,7 @@ from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import (
     MOST_PAST,
     MOST_TRIALS,
+    Drain,
     GoneJob,
     Journal,
     JournalError,
@@ -62,6 +64,7 @@ class Remembered:
         self._was_written = True  # the last time that it was tried; the worker's
         self._kinds: dict[int, Kind] = {}  # by GPU
         self._trials: dict[Kind, tuple[Trial, ...]] = {}
+        self._drains: frozenset[str] = frozenset()  # UUIDs; exchanged as a whole
         self._splits: dict[tuple[str, Kind], Split] = {}  # by UUID and kind
         self._before: dict[int, KeptJob] = {}  # jobs that have not come back yet
         self._jobs: dict[int, KeptJob] = {}  # as they were written
@@ -90,6 +93,16 @@ class Remembered:
         if self.split_of(gpu) != split:
             self._splits[gpu.uuid_text, gpu.kind] = split
             self._keep([KeptSplit(uuid=gpu.uuid_text, kind=gpu.kind, split=split)])
+
+    def is_draining(self, gpu: Gpu) -> bool:
+        """Whether no job is started there. Any thread."""
+        return gpu.uuid_text in self._drains
+
+    def drain(self, gpu: Gpu, *, is_on: bool) -> None:
+        """No job is started there from now on, or again."""
+        uuid = frozenset({gpu.uuid_text})
+        self._drains = self._drains | uuid if is_on else self._drains - uuid
+        self._keep([Drain(uuid=gpu.uuid_text, is_on=is_on)])
 
     def claim_of(self, job_id: int) -> KeptJob | None:
         """What is known of a job from before the daemon started that has not come back yet."""
@@ -169,6 +182,7 @@ class Remembered:
             self._trials = self._journal.trials()
             self._before = self._journal.jobs()
             self._splits = self._journal.splits()
+            self._drains = frozenset(self._journal.drains())
         except (JournalError, sqlite3.Error) as error:
             _warn("the state file cannot be used, continuing without it", path, error)
 
@@ -222,6 +236,7 @@ class _Late:
         self._jobs: dict[int, KeptJob | GoneJob] = {}
         self._splits: dict[str, KeptSplit] = {}
         self._past: deque[PastJob] = deque(maxlen=MOST_LATE)
+        self._drains: dict[str, Drain] = {}
 
     def take(self, note: Note) -> None:
         match note:
@@ -233,11 +248,14 @@ class _Late:
                 self._splits[uuid] = note
             case PastJob():
                 self._past.append(note)
+            case Drain(uuid=uuid):
+                self._drains[uuid] = note
             case _:
                 assert_never(note)
 
     def notes(self) -> list[Note]:
-        return [*self._trials, *self._jobs.values(), *self._splits.values(), *self._past]
+        newest = (self._jobs, self._splits, self._drains)
+        return [*self._trials, *self._past, *chain.from_iterable(kept.values() for kept in newest)]
 
 
 def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:

@@ -109,6 +109,7 @@ class Sessions:
         self.surroundings: Callable[[int, frozenset[int]], dict[str, str]] = lambda *_: {}
         # Why what runs there would not serve it; empty: it does, or nothing has to.
         self.unserved: Callable[[int, frozenset[int]], str] = lambda *_: ""
+        self.is_draining: Callable[[int], bool] = lambda _: False
         self.remembered = Remembered(None, at_once=True)  # from before the daemon started: nothing
         self.outboxes = Outboxes()
         self.info: dict[int, ProcessInfo] = {}  # process
@@ -234,6 +235,8 @@ class Sessions:
     ) -> tuple[int, str] | None:
         """Which code and why, if the job is not to be started as it asks, in place of `before`."""
         options, unserved = self._scheduler.options, self.unserved(uid, gpus)
+        if drained := self._drained(packet.gpu):
+            return (REFUSED_NO_ROOM if packet.no_wait else REFUSED_UNFIT), drained
         never = self._no_such_gpu(packet.gpu) or never_fits(spec, gpus, options)
         if packet.asks_again and not never and (reason := not_yet(spec, gpus, options)):
             return REFUSED_NOT_YET, reason
@@ -265,6 +268,24 @@ class Sessions:
             # Clients of an MPS that was started with some GPUs alone count from 0 among these.
             said["CUDA_VISIBLE_DEVICES"] = self._gpu_index.by_uuid(gpu)
         return "\n".join(f"{name}={value}" for name, value in said.items())
+
+    def _drained(self, names: str) -> str:
+        """Why nothing is started on these GPUs, or where none is named on any; empty: it may be.
+
+        Which of those that are not named a program takes nobody knows before it does.
+        """
+        options = self._scheduler.options
+        every = options.sm_counts.keys()
+        named = frozenset().union(*map(self._gpu_index.named, map(str.strip, names.split(","))))
+        drained = [gpu for gpu in sorted(named if names else every) if self.is_draining(gpu)]
+        if not drained or (not names and len(drained) < len(every)):
+            return ""
+        called = ", ".join(map(options.name_of, drained))
+        are = "gpus" if len(drained) > 1 else "gpu"
+        return (
+            f"no job is started on {are} {called}, by an admin's `tandem drain`; "
+            "name another with --gpu, or try again later"
+        )
 
     def _no_such_gpu(self, names: str) -> str | None:
         name = self._gpu_index.missing(names)

@@ -116,6 +116,7 @@ class GpuView:
     unproved: str = ""  # why it has none, where they are asked for
     not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
     strangers: int | None = None  # processes that compute there without this daemon; None: unknown
+    is_draining: bool = False  # no job is started there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1097,6 +1097,7 @@ class Gpu(google.protobuf.message.Message):
     SETS_FIELD_NUMBER: builtins.int
     NOT_HAD_FIELD_NUMBER: builtins.int
     UNMANAGED_PROCESSES_FIELD_NUMBER: builtins.int
+    DRAINING_FIELD_NUMBER: builtins.int
     index: builtins.int
     uuid: builtins.str
     product_name: builtins.str
@@ -1113,6 +1114,8 @@ class Gpu(google.protobuf.message.Message):
     """why it is not in the mode that is configured; empty: it is, or none is"""
     unmanaged_processes: builtins.int
     """compute there without this daemon; none: not known"""
+    draining: builtins.bool
+    """no job is started there"""
     @property
     def sets(self) -> global___SetProof:
         """where mode mps+green is configured and MPS runs"""
@@ -1133,9 +1136,10 @@ class Gpu(google.protobuf.message.Message):
         sets: global___SetProof | None = ...,
         not_had: builtins.str = ...,
         unmanaged_processes: builtins.int | None = ...,
+        draining: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "sets", b"sets", "unmanaged_processes", b"unmanaged_processes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "busy_ratio", b"busy_ratio", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "not_had", b"not_had", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "unmanaged_processes", b"unmanaged_processes", "uuid", b"uuid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "busy_ratio", b"busy_ratio", "draining", b"draining", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "not_had", b"not_had", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "unmanaged_processes", b"unmanaged_processes", "uuid", b"uuid"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_unmanaged_processes", b"_unmanaged_processes"]) -> typing.Literal["unmanaged_processes"] | None: ...
 
 global___Gpu = Gpu
@@ -1169,6 +1173,25 @@ class SetProof(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["group_sms", b"group_sms", "groups", b"groups", "problem", b"problem", "under_way", b"under_way"]) -> None: ...
 
 global___SetProof = SetProof
+
+@typing.final
+class DrainGpuRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    UNDO_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """of the GPU, or its UUID"""
+    undo: builtins.bool
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        undo: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "undo", b"undo"]) -> None: ...
+
+global___DrainGpuRequest = DrainGpuRequest
 
 @typing.final
 class ListGpusRequest(google.protobuf.message.Message):

@@ -604,6 +604,11 @@ class GpuServiceStub(object):
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.ListGpusRequest.SerializeToString,
                 response_deserializer=tandem_dot___wire_dot_tandem__pb2.ListGpusResponse.FromString,
                 _registered_method=True)
+        self.DrainGpu = channel.unary_unary(
+                '/tandem.v1.GpuService/DrainGpu',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.DrainGpuRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.Gpu.FromString,
+                _registered_method=True)
         self.GetMemoryHistory = channel.unary_unary(
                 '/tandem.v1.GpuService/GetMemoryHistory',
                 request_serializer=tandem_dot___wire_dot_tandem__pb2.GetMemoryHistoryRequest.SerializeToString,
@@ -616,6 +621,14 @@ class GpuServiceServicer(object):
 
     def ListGpus(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainGpu(self, request, context):
+        """No job is started on a GPU any more, or again; what runs there goes on.
+        admin
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -634,6 +647,11 @@ def add_GpuServiceServicer_to_server(servicer, server):
                     servicer.ListGpus,
                     request_deserializer=tandem_dot___wire_dot_tandem__pb2.ListGpusRequest.FromString,
                     response_serializer=tandem_dot___wire_dot_tandem__pb2.ListGpusResponse.SerializeToString,
+            ),
+            'DrainGpu': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainGpu,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.DrainGpuRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.Gpu.SerializeToString,
             ),
             'GetMemoryHistory': grpc.unary_unary_rpc_method_handler(
                     servicer.GetMemoryHistory,
@@ -667,6 +685,33 @@ class GpuService(object):
             '/tandem.v1.GpuService/ListGpus',
             tandem_dot___wire_dot_tandem__pb2.ListGpusRequest.SerializeToString,
             tandem_dot___wire_dot_tandem__pb2.ListGpusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainGpu(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.GpuService/DrainGpu',
+            tandem_dot___wire_dot_tandem__pb2.DrainGpuRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.Gpu.FromString,
             options,
             channel_credentials,
             insecure,

@@ -305,6 +305,14 @@ class GpuServiceStub:
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
 
+    DrainGpu: grpc.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.DrainGpuRequest,
+        tandem._wire.tandem_pb2.Gpu,
+    ]
+    """No job is started on a GPU any more, or again; what runs there goes on.
+    admin
+    """
+
     GetMemoryHistory: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
         tandem._wire.tandem_pb2.MemoryHistory,
@@ -316,6 +324,14 @@ class GpuServiceAsyncStub:
         tandem._wire.tandem_pb2.ListGpusRequest,
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
+
+    DrainGpu: grpc.aio.UnaryUnaryMultiCallable[
+        tandem._wire.tandem_pb2.DrainGpuRequest,
+        tandem._wire.tandem_pb2.Gpu,
+    ]
+    """No job is started on a GPU any more, or again; what runs there goes on.
+    admin
+    """
 
     GetMemoryHistory: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
@@ -330,6 +346,16 @@ class GpuServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ListGpusRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ListGpusResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListGpusResponse]]: ...
+
+    @abc.abstractmethod
+    def DrainGpu(
+        self,
+        request: tandem._wire.tandem_pb2.DrainGpuRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[tandem._wire.tandem_pb2.Gpu, collections.abc.Awaitable[tandem._wire.tandem_pb2.Gpu]]:
+        """No job is started on a GPU any more, or again; what runs there goes on.
+        admin
+        """
 
     @abc.abstractmethod
     def GetMemoryHistory(

@@ -50,6 +50,7 @@ COMMANDS = {
     "events": Verb(target="tandem.cli.events:events", help="Show what happens to jobs."),
     "history": Verb(target="tandem.cli.history:history", help="List jobs that have ended."),
     "gpus": Verb(target="tandem.cli.gpus:gpus", help="List the GPUs."),
+    "drain": Verb(target="tandem.cli.drain:drain", help="Have no job started on a GPU any more."),
     "partition": Verb(
         target="tandem.cli.partition:partition", help="Show or change how GPUs are divided."
     ),

@@ -40,6 +40,7 @@ def gpus(chosen: list[str] | None, form: str, as_json: bool) -> None:
     """List the GPUs that the daemon shares out.
 
     MODE says what runs together: in `time` jobs take turns, in the others their kernels overlap.
+    Below the table is said which of them are draining (`tandem drain`).
 
     \b
     Examples:
@@ -66,6 +67,8 @@ def show(found: Sequence[Gpu]) -> None:
             click.echo(f"gpu {gpu.name}: mode mps+green is being proved, until then it is in mps")
         elif gpu.not_had:
             click.echo(f"gpu {gpu.name}: {printable(gpu.not_had)}")
+        if gpu.draining:
+            click.echo(f"gpu {gpu.name}: draining, no job is started there")
         if count := gpu.unmanaged_processes:
             they = f"{count} processes compute" if count > 1 else "1 process computes"
             click.echo(f"gpu {gpu.name}: {they} without this daemon; see `tandem doctor`")

@@ -72,6 +72,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             job TEXT NOT NULL
         )""",
     ),
+    ("CREATE TABLE drains (uuid TEXT PRIMARY KEY)",),
 )
 
 Kind = tuple[str, str]  # of GPU: its product name, and the version of its driver
@@ -117,7 +118,15 @@ class GoneJob:
     job_id: int
 
 
-Note = KeptTrial | KeptJob | GoneJob | KeptSplit | PastJob
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Whether jobs are started on a GPU."""
+
+    uuid: str  # as NVML says it
+    is_on: bool  # they are not
+
+
+Note = KeptTrial | KeptJob | GoneJob | KeptSplit | PastJob | Drain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +247,14 @@ class Journal:
                 continue
         return found
 
+    def drains(self) -> set[str]:
+        """UUIDs of GPUs on which no job is started.
+
+        Raises:
+            sqlite3.Error: it cannot be read.
+        """
+        return {uuid for (uuid,) in self._database.execute("SELECT uuid FROM drains")}
+
     def write(self, notes: Iterable[Note]) -> None:
         """Take all of these in, or none.
 
@@ -247,23 +264,9 @@ class Journal:
         with _whole(self._database):
             kinds: set[Kind] = set()
             for note in notes:
-                match note:
-                    case KeptTrial():
-                        self._insert(note)
-                        kinds.add(note.kind)
-                    case KeptJob():
-                        self._replace(note)
-                    case KeptSplit(uuid=uuid, kind=kind, split=split):
-                        self._database.execute(
-                            "INSERT OR REPLACE INTO splits VALUES (?, ?, ?, ?, ?)",
-                            (uuid, *kind, self._boot, msgspec.json.encode(split).decode()),
-                        )
-                    case GoneJob(job_id=job_id):
-                        self._database.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
-                    case PastJob():
-                        self._append(note)
-                    case _:
-                        assert_never(note)
+                self._take(note)
+                if isinstance(note, KeptTrial):
+                    kinds.add(note.kind)
             for kind in kinds:
                 self._drop_beyond(kind)
             self._drop_past()
@@ -281,9 +284,35 @@ class Journal:
         """Nothing may be asked of it any more."""
         self._database.close()
 
+    def _take(self, note: Note) -> None:
+        match note:
+            case KeptTrial():
+                self._insert(note)
+            case KeptJob():
+                self._replace(note)
+            case KeptSplit(uuid=uuid, kind=kind, split=split):
+                self._database.execute(
+                    "INSERT OR REPLACE INTO splits VALUES (?, ?, ?, ?, ?)",
+                    (uuid, *kind, self._boot, msgspec.json.encode(split).decode()),
+                )
+            case GoneJob(job_id=job_id):
+                self._database.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+            case PastJob():
+                self._append(note)
+            case Drain():
+                self._set_drain(note)
+            case _:
+                assert_never(note)
+
     def _insert(self, note: KeptTrial) -> None:
         row = (*note.kind, msgspec.json.encode(note.trial).decode())
         self._database.execute("INSERT INTO trials (gpu, driver, trial) VALUES (?, ?, ?)", row)
+
+    def _set_drain(self, drain: Drain) -> None:
+        words = "INSERT OR IGNORE INTO drains VALUES (?)"
+        if not drain.is_on:
+            words = "DELETE FROM drains WHERE uuid = ?"
+        self._database.execute(words, (drain.uuid,))
 
     def _append(self, job: PastJob) -> None:
         text = msgspec.json.encode(job).decode()

@@ -270,6 +270,7 @@ def gpu_message(view: GpuView) -> pb.Gpu:
         sets=_set_proof(view),
         not_had=view.not_had,
         unmanaged_processes=view.strangers,
+        draining=view.is_draining,
     )
 
 

@@ -225,6 +225,12 @@ class Gpus(_Servicer, pb_grpc.GpuServiceServicer):
         with _errors_to(context):
             return pb.ListGpusResponse(gpus=[gpu_message(view) for view in self._desk.gpus()])
 
+    def DrainGpu(self, request: pb.DrainGpuRequest, context: grpc.ServicerContext) -> pb.Gpu:  # noqa: N802
+        """No job is started on a GPU any more, or again."""
+        with _errors_to(context):
+            uid = self._uid(context)
+            return gpu_message(self._desk.drain(uid, request.name, is_on=not request.undo))
+
     def GetMemoryHistory(  # noqa: N802
         self, request: pb.GetMemoryHistoryRequest, context: grpc.ServicerContext
     ) -> pb.MemoryHistory:

@@ -189,7 +189,7 @@ def test_a_listing_asks_about_the_caller_once_and_the_loop_comes_round_meanwhile
     desk = Desk(
         loop=loop,
         sessions=SimpleNamespace(commands={}, info={}),
-        inventory=SimpleNamespace(refresh=lambda: None),
+        inventory=SimpleNamespace(refresh=lambda: None, gpus=tuple),
         limits=Limits(identities=some),
         privacy="own-only",
         runtime_dir=Path("/nowhere"),
@@ -223,7 +223,7 @@ def test_only_where_all_may_see_them_other_peoples_jobs_are_named(privacy, is_to
     desk = Desk(
         loop=loop,
         sessions=SimpleNamespace(commands={}, info={}),
-        inventory=SimpleNamespace(refresh=lambda: None),
+        inventory=SimpleNamespace(refresh=lambda: None, gpus=tuple),
         limits=Limits(identities=Identities(database.look_up)),
         privacy=privacy,
         runtime_dir=Path("/nowhere"),
@@ -247,7 +247,7 @@ def test_a_name_is_that_of_ones_own_job_also_once_that_has_ended(database):
     desk = Desk(
         loop=loop,
         sessions=SimpleNamespace(commands={}, info={}),
-        inventory=SimpleNamespace(refresh=lambda: None),
+        inventory=SimpleNamespace(refresh=lambda: None, gpus=tuple),
         limits=Limits(identities=Identities(database.look_up)),
         privacy="open",
         runtime_dir=Path("/nowhere"),
