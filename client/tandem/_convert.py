@@ -85,6 +85,7 @@ def job(message: pb.Job) -> Job:
         sms=status.sms or None,
         set_groups=tuple(status.set_groups) or None,
         set_group_sms=status.set_group_sms or None,
+        pause_unready=status.pause_unready,
         pause_in_ns=status.pause_in.ToNanoseconds() if status.HasField("pause_in") else None,
         request_p99_ns=status.request_p99.ToNanoseconds() if status.requests else None,
         requests=status.requests,

@@ -183,6 +183,8 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
                 after = client.set(name, **self._wanted)
                 self._before = {key: _now(before, key) for key in self._wanted}
                 self._given = {key: _now(after, key) for key in self._wanted}
+                for line in after.warnings:
+                    warnings.warn(f"tandem.job: {line}", stacklevel=3)
             return name
 
 

@@ -76,6 +76,7 @@ class Job:
     ephemeral_bytes: int | None = None
     swappable: bool = False  # its memory may be moved to the host
     checkpoint: bool = False  # likewise as a whole, while it is paused
+    pause_unready: int = 0  # programs that were not when it was paused
     pause_in_ns: int | None = None  # its programs were told; it is held then at the latest
     warnings: tuple[str, ...] = ()  # of a `set`: what has no effect, and why
 

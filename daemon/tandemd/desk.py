@@ -498,8 +498,8 @@ class Desk:
         gpus = self._inventory.gpus()
         gpu = next((one for one in gpus if name in (one.name, one.uuid_text)), None)
         if gpu is None:
-            there = ", ".join(one.name for one in gpus) or "none"
-            raise NotFoundError(f"no gpu is called '{name}'; there are {there}")
+            there = ", ".join(f"'{one.name}'" for one in gpus)
+            raise NotFoundError(f"no gpu is called '{name}'; those here: {there or 'none'}")
 
         def answer() -> GpuView:
             self._loop.remembered.drain(gpu, is_on=is_on)
@@ -891,6 +891,7 @@ class Desk:
             shared_ns=job.shared_ns,
             waits_ns=job.waited_ns(clock.now_ns()),
             pause_in_ns=pause_in_ns(job, clock.now_ns()),
+            unready=job.unready,
             launches=job.launches,
             moved_bytes=job.moved_bytes,
             moved_ns=job.moved_ns,

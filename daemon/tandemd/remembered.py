@@ -21,6 +21,7 @@ import structlog
 
 from tandem.errors import StateError
 from tandemd.core.model import Job, JobSpec, Split
+from tandemd.core.notices import notice_of
 from tandemd.core.past import PastJob
 from tandemd.core.spec_ranges import objection
 from tandemd.core.turns.interference import Trial
@@ -125,6 +126,7 @@ class Remembered:
             paused=job.paused or job.notice is not None,
             command=command,
             cancel=job.cancel,
+            notice=notice_of(job),
         )
         if self._jobs.get(job.job_id) != now:
             self._jobs[job.job_id] = now

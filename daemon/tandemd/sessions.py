@@ -28,7 +28,6 @@ from tandemd.core.events import (
     GpuAdded,
     HandleShared,
     JobExited,
-    JobPaused,
     JobRegistered,
     ProcessAttached,
     ProcessExited,
@@ -38,6 +37,7 @@ from tandemd.core.events import (
 )
 from tandemd.core.memory import minima
 from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, Job, JobClass, JobSpec
+from tandemd.core.notices import paused_again
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.asked import MODES, never_fits, not_yet, unfit, variables
 from tandemd.core.spec_ranges import MOST_NS
@@ -352,7 +352,7 @@ class Sessions:
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),
         )
         if known is not None and known.paused:
-            self.note(JobPaused(now_ns=now_ns, job_id=job_id))
+            self.note(paused_again(job_id, known.notice, now_ns))
         group = self._scheduler.groups[self._scheduler.jobs[job_id].group_key]
         self._poller.add(pages, group=group.number, gpu=gpu)
 

@@ -81,6 +81,7 @@ class JobView:
     set_sms: int = 0  # of its set of SMs; 0 = it has none
     set_groups: tuple[int, ...] = ()  # of SMs, by number: that set
     sms: int = 0  # of its first GPU, that its kernels may use now; 0 = not known
+    unready: int = 0  # programs that were not when it was paused
     pause_in_ns: int | None = None  # so long at most its programs have before it is paused
     warnings: tuple[str, ...] = ()  # what was just set and has no effect, and why
 

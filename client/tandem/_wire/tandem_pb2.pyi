@@ -261,6 +261,7 @@ class JobStatus(google.protobuf.message.Message):
     SET_GROUPS_FIELD_NUMBER: builtins.int
     SET_GROUP_SMS_FIELD_NUMBER: builtins.int
     PAUSE_IN_FIELD_NUMBER: builtins.int
+    PAUSE_UNREADY_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -285,6 +286,8 @@ class JobStatus(google.protobuf.message.Message):
     """of its first GPU, that its kernels may use now; 0 = not known"""
     set_group_sms: builtins.int
     """SMs of each of these"""
+    pause_unready: builtins.int
+    """programs that were not ready when the grace of its pause was over"""
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -329,9 +332,10 @@ class JobStatus(google.protobuf.message.Message):
         set_groups: collections.abc.Iterable[builtins.int] | None = ...,
         set_group_sms: builtins.int = ...,
         pause_in: google.protobuf.duration_pb2.Duration | None = ...,
+        pause_unready: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "pause_in", b"pause_in", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "pause_in", b"pause_in", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "pause_in", b"pause_in", "pause_unready", b"pause_unready", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 

@@ -107,6 +107,12 @@ def _held(client: Client, jobs: list[Job]) -> list[Job]:
             if event.job.name in now:
                 now[event.job.name] = event.job
     for job in now.values():
+        if job.pause_unready:
+            click.echo(
+                f"tandem: warning: {job.name}: {job.pause_unready} of its programs had not done "
+                "what they do before a pause when the grace was over",
+                err=True,
+            )
         if job.state not in HELD:
             raise StateError(
                 f"{job.name} is not held: it is {job.state}; somebody resumed it, or it has ended"

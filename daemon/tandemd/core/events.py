@@ -203,6 +203,9 @@ class JobPaused:
     now_ns: int
     job_id: int
     grace_ns: int = 0
+    # Where a daemon before this one paused it: the number that its programs know; 0 = they went on
+    # meanwhile, and are to be told anew. None: nobody did, or nobody listened.
+    told: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -366,7 +366,8 @@ class Notice:
     """Of a pause, to programs that listen."""
 
     number: int  # of the pause; never 0
-    until_ns: int  # then the job is held, whether or not they are ready
+    until_ns: int  # then the job is held, whether or not they are ready; 0 = it is
+    is_awaited: bool = False  # they were told by a daemon before this one, and may still be to come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +392,8 @@ class Job:
     meant_gpus: frozenset[int] = frozenset()  # that it may use, as it was registered
     paused: bool = False
     notice: Notice | None = None  # somebody pauses it, and its programs have been told
+    pause_number: int = 0  # that they were told, until it goes on; 0 = none was
+    unready: int = 0  # of them, when it was held
     cancel: Cancel | None = None
     groups_wanted: int = 0  # of its GPU's SMs, in mode mps+green; 0 = what is left, with others
     set: Span | None = None  # where that is, on its first GPU; None: sets mean nothing there

@@ -17,6 +17,7 @@ from tandemd.core.words import counted, span_of
 GroupOf = Callable[[Job], Group]
 
 MOST_GRACE_NS = 3600 * 10**9
+AGAIN_NS = 30 * 10**9  # for those that went on without a daemon
 _NUMBERS = 0xFFFFFFFF  # of pauses; 0 is none
 
 
@@ -35,15 +36,19 @@ class Notices:
 
     def begin(self, event: JobPaused, job: Job, group: Group) -> bool:
         """Whether it is to be held later; else nobody listens, there is no time, or it is held."""
-        listeners = _listeners(group)
-        if group.paused or not event.grace_ns or not listeners:
+        listeners, was_told = _listeners(group), event.told is not None
+        if group.paused or not event.grace_ns or not (listeners or was_told):
             return False
         until_ns = event.now_ns + event.grace_ns
         if job.notice is not None:  # a second wish may only shorten the first
             until_ns = min(until_ns, job.notice.until_ns)
         given = next((one.notice for one in group.jobs.values() if one.notice), None)
-        number = self._number(event.now_ns) if given is None else given.number
-        self._given[job.job_id] = job.notice = Notice(number=number, until_ns=until_ns)
+        number = event.told or self._number(event.now_ns) if given is None else given.number
+        job.pause_number, job.notice = (
+            number,
+            Notice(number=number, until_ns=until_ns, is_awaited=was_told),
+        )
+        self._given[job.job_id] = job.notice
         left, who = span_of(until_ns - event.now_ns), counted(len(listeners), "program")
         job.tell(event.now_ns, f"is to be paused: {who} told, and held in {left} at most")
         return True
@@ -67,7 +72,8 @@ class Notices:
         for job_id, notice in self._given.items():
             group = group_of(jobs[job_id])
             # One without processes is about to end, and need not be held for that.
-            is_ready = bool(group.processes) and not waited_for(group, notice)
+            has_come = bool(_listeners(group)) if notice.is_awaited else bool(group.processes)
+            is_ready = has_come and not waited_for(group, notice)
             if group.paused or now_ns >= notice.until_ns or is_ready:
                 found.append(jobs[job_id])
         return found
@@ -92,6 +98,27 @@ class Notices:
 
 def _listeners(group: Group) -> list[Process]:
     return [process for process in group.processes.values() if process.usage.listens]
+
+
+def notice_of(job: Job) -> Notice | None:
+    """What another daemon has to know of its pause: until 0 where it is held already."""
+    if job.notice is not None or not (job.paused and job.pause_number):
+        return job.notice
+    return Notice(number=job.pause_number, until_ns=0)
+
+
+def paused_again(job_id: int, notice: Notice | None, now_ns: int) -> JobPaused:
+    """A job that a daemon before this one paused, or was about to, is here again.
+
+    What was under way goes on. Who was held went on as long as no daemon was there, and what it
+    did before the pause no longer fits: it is told again.
+    """
+    if notice is None:
+        return JobPaused(now_ns=now_ns, job_id=job_id)
+    if not notice.until_ns:
+        return JobPaused(now_ns=now_ns, job_id=job_id, grace_ns=AGAIN_NS, told=0)
+    left_ns = max(0, notice.until_ns - now_ns)
+    return JobPaused(now_ns=now_ns, job_id=job_id, grace_ns=left_ns, told=notice.number)
 
 
 def listening_lines(job: Job) -> list[str]:

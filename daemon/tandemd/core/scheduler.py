@@ -83,7 +83,7 @@ from tandemd.core.model import (
     Process,
     Usage,
 )
-from tandemd.core.notices import Notices
+from tandemd.core.notices import Notices, waited_for
 from tandemd.core.planner.divisions import Divisions, Ring, rings_of
 from tandemd.core.policy import policy_named
 from tandemd.core.settings import Settings, Views, has_siblings, memory_limit, settings_for
@@ -103,6 +103,7 @@ from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.forecast import has_short_gaps
 from tandemd.core.turns.phase_gate import PhaseGate
 from tandemd.core.turns.turns import Turns, Verdict
+from tandemd.core.words import counted
 
 
 class Scheduler:
@@ -584,6 +585,10 @@ class Scheduler:
         while over := self.notices.over(self.jobs, group_of, now_ns):
             self._structure_changed = True
             for job in over:
+                if job.notice and (late := waited_for(group_of(job), job.notice)):
+                    job.unready = late
+                    who = counted(late, "program")
+                    job.tell(now_ns, f"{who} not ready when the grace was over")
                 self._pause(job, now_ns, actions)
         return actions
 
@@ -596,6 +601,7 @@ class Scheduler:
             job.resume(now_ns)
             stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
             self._move(job, stimulus, now_ns, actions)
+        job.pause_number = job.unready = 0
         actions += self.notices.withdraw(self.groups[job.group_key])
 
     def _ask_for_groups(self, job: Job, old: JobSpec | None = None) -> None:

@@ -21,7 +21,7 @@ from typing import assert_never
 
 import msgspec
 
-from tandemd.core.model import Cancel, Split
+from tandemd.core.model import Cancel, Notice, Split
 from tandemd.core.past import PastJob
 from tandemd.core.sums import MOST
 from tandemd.core.turns.interference import Trial
@@ -100,6 +100,7 @@ class KeptJob:
     paused: bool
     command: str
     cancel: Cancel | None = None  # somebody ends it
+    notice: Notice | None = None  # of its pause, to programs that listen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +150,7 @@ class _JobText(msgspec.Struct):
     paused: bool = False
     command: str = ""
     cancel: Cancel | None = None
+    notice: Notice | None = None
 
 
 class Journal:
@@ -226,6 +228,7 @@ class Journal:
                 paused=job.paused,
                 command=job.command,
                 cancel=job.cancel,
+                notice=job.notice,
             )
         return found
 
@@ -328,7 +331,11 @@ class Journal:
 
     def _replace(self, job: KeptJob) -> None:
         kept = _JobText(
-            spec=dict(job.spec), paused=job.paused, command=job.command, cancel=job.cancel
+            spec=dict(job.spec),
+            paused=job.paused,
+            command=job.command,
+            cancel=job.cancel,
+            notice=job.notice,
         )
         text = msgspec.json.encode(kept).decode()
         self._database.execute(

@@ -115,6 +115,7 @@ def _status(view: JobView) -> pb.JobStatus:
         share_ratio=view.share,
         share_target_ratio=view.owed,
         request_p99=_duration(view.p99_ns),
+        pause_unready=view.unready,
         pause_in=None if view.pause_in_ns is None else _duration(view.pause_in_ns),
         requests=int64(view.requests),
         sms=view.sms,

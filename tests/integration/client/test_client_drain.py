@@ -83,5 +83,5 @@ def test_it_is_so_after_a_restart_and_shown(client, daemon, tandem):
 
 
 def test_a_gpu_that_is_not_there_is_told_with_those_that_are(client):
-    with pytest.raises(NotFoundError, match="no gpu is called '7'; there are 0"):
+    with pytest.raises(NotFoundError, match="no gpu is called '7'; those here: '0'"):
         client.drain_gpu("7")

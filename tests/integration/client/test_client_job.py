@@ -48,6 +48,14 @@ sys.stdin.readline()
 STUBBORN = (
     PROGRAM + "job = tandem.job().__enter__(); job.on_pause(wait); say('in'); sys.stdin.read()"
 )
+SLOW = (
+    PROGRAM
+    + """
+def slow(): say("begun"); sys.stdin.readline(); save()
+job = tandem.job().__enter__(); job.on_pause(slow); job.on_resume(lambda: say("warm"))
+say("in"); __import__("time").sleep(3600)
+"""
+)
 SILENT = PROGRAM + "say('in'); sys.stdin.read()"
 LEAVES = (
     PROGRAM + "job = tandem.job().__enter__(); job.on_pause(sys.exit); say('in'); sys.stdin.read()"
@@ -129,6 +137,13 @@ def start(daemon, environ):
 def await_listener(client, name):
     end_s = time.monotonic() + DEADLINE_S
     while not any("before a pause 1 program" in line for line in client.explain(name).lines):
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def await_return(client):
+    end_s = time.monotonic() + DEADLINE_S
+    while not any(job.processes for job in client.jobs()):
         assert time.monotonic() < end_s
         time.sleep(0.01)
 
@@ -245,6 +260,39 @@ def test_a_daemon_that_is_gone_changes_nothing_of_how_the_program_runs(daemon, s
 
     assert program.says() == "out"
     assert "tandem.job changes nothing" in program.end()[1]
+
+
+def test_a_daemon_that_is_started_anew_within_the_grace_waits_for_what_is_under_way(
+    client, daemon, start
+):
+    program = start(SLOW, "-J", "slow")
+    program.says()
+    await_listener(client, "slow")
+    client.pause("slow", grace_s=3600)
+    assert program.says() == "begun"
+
+    daemon.kill()
+    daemon.start()
+    await_return(client)
+    assert client.job("slow").pause_in_ns is not None
+    program.go_on()
+
+    assert program.says() == "saved"  # which takes the GPU, before it is held
+    (job,) = client.wait("slow", until="paused", deadline_s=DEADLINE_S)
+    assert job.pause_unready == 0
+    client.resume("slow")
+    assert program.says() == "warm"
+
+
+def test_who_pauses_is_told_of_programs_that_were_not_ready(client, start, tandem):
+    start(STUBBORN, "-J", "stubborn").says()
+    await_listener(client, "stubborn")
+
+    paused = tandem("pause", "--grace", "100ms", "stubborn")
+
+    assert paused.returncode == 0
+    assert "1 of its programs had not done what they do before a pause" in paused.stderr
+    assert client.job("stubborn").pause_unready == 1
 
 
 def test_a_program_that_does_not_get_ready_is_held_when_the_grace_is_over(client, start, tandem):

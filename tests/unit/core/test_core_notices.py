@@ -5,7 +5,8 @@ from talk import BATCH, MS, Talk, run
 
 from tandemd.core.events import AnnounceJob, CloseGates, JobCancelled, JobPaused, TellPause
 from tandemd.core.explain.explain import explain, summarise
-from tandemd.core.model import JobState
+from tandemd.core.model import JobState, Notice
+from tandemd.core.notices import AGAIN_NS, notice_of, paused_again
 
 SECOND = 1000 * MS
 HELD = CloseGates(process_ids=(1,))
@@ -267,3 +268,78 @@ def test_its_programs_hear_of_the_end_when_all_go_on(pair):
     pair.resume(2)
 
     assert pair.of(TellPause) == [TellPause(process_id=1, number=0)]
+
+
+def back(talk, notice):
+    """The job attached to another daemon, which knows this of its pause."""
+    talk.say(paused_again(1, notice, talk.now_ns))
+    return talk.of(TellPause)
+
+
+def test_what_was_under_way_when_a_daemon_ended_goes_on_under_the_next(talk):
+    notice = Notice(number=7, until_ns=talk.now_ns + 5 * SECOND)
+
+    assert back(talk, notice) == []  # it has not said again that it listens
+    talk.tick(after_ms=1000)
+    assert talk.core.jobs[1].state is not JobState.PAUSED
+    talk.sample(1, listens=True)
+    assert talk.of(TellPause) == [TellPause(process_id=1, number=7)]
+    talk.sample(1, pause_ready=7)
+
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_one_that_does_not_come_back_is_held_when_its_grace_is_over(talk):
+    back(talk, Notice(number=7, until_ns=talk.now_ns + 2 * SECOND))
+
+    talk.tick(after_ms=1999)
+    assert talk.core.jobs[1].state is not JobState.PAUSED
+    talk.tick(after_ms=1)
+
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_a_grace_that_was_over_meanwhile_is_over(talk):
+    back(talk, Notice(number=7, until_ns=1))
+
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_who_was_held_and_went_on_without_a_daemon_is_told_anew(talk):
+    back(talk, Notice(number=7, until_ns=0))
+
+    assert talk.core.jobs[1].notice.until_ns == talk.now_ns + AGAIN_NS
+    talk.sample(1, listens=True)
+    (told,) = talk.of(TellPause)
+    assert told.number != 7
+
+
+def test_one_of_which_nobody_was_told_is_held_at_once(talk):
+    back(talk, None)
+
+    assert talk.core.jobs[1].state is JobState.PAUSED
+
+
+def test_what_the_next_daemon_has_to_know_is_kept_until_the_job_goes_on(talk):
+    job = talk.core.jobs[1]
+    listen(talk, 1)
+    (told,) = pause(talk)
+    assert notice_of(job) == job.notice
+    talk.sample(1, pause_ready=told.number)
+    assert notice_of(job) == Notice(number=told.number, until_ns=0)
+
+    talk.resume(1)
+
+    assert notice_of(job) is None
+
+
+def test_programs_that_were_not_ready_in_time_are_counted_until_the_job_goes_on(talk):
+    listen(talk, 1)
+    pause(talk, grace_ms=100)
+    talk.tick(after_ms=100)
+
+    job = talk.core.jobs[1]
+    assert job.unready == 1
+    assert "1 program not ready before" in explain(talk.core, job, now_ns=talk.now_ns).summary
+    talk.resume(1)
+    assert job.unready == 0

@@ -42,9 +42,17 @@ def test_a_job_comes_back_with_what_it_had_whatever_it_asks_for(path):
 
 
 def test_a_job_that_was_to_be_paused_is_paused_when_it_comes_back(path):
-    opened(path).keep_job(job(notice=Notice(number=3, until_ns=5)), "")
+    notice = Notice(number=3, until_ns=5)
+    opened(path).keep_job(job(notice=notice, pause_number=3), "")
 
-    assert opened(path).take_back(7, SPEC)[1].paused
+    kept = opened(path).take_back(7, SPEC)[1]
+    assert (kept.paused, kept.notice) == (True, notice)
+
+
+def test_of_a_job_that_is_held_it_is_known_whether_its_programs_were_told(path):
+    opened(path).keep_job(job(paused=True, pause_number=3), "")
+
+    assert opened(path).take_back(7, SPEC)[1].notice == Notice(number=3, until_ns=0)
 
 
 def test_that_a_job_is_being_ended_is_known_with_its_grace(path):

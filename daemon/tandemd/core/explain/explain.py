@@ -29,7 +29,7 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.turns.forecast import NARROW, narrowed_by
 from tandemd.core.turns.turns import Turns
-from tandemd.core.words import span_of
+from tandemd.core.words import counted, span_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,8 @@ def _kept(scheduler: Scheduler, group: Group, now_ns: int) -> str:
 def _paused(scheduler: Scheduler, job: Job, group: Group) -> str:
     if job.paused:
         where = paused_memory(scheduler, job)
-        return f"paused by a person{where}; `tandem resume {job.display_name}` lets it go on"
+        late = f"; {counted(job.unready, 'program')} not ready before" if job.unready else ""
+        return f"paused by a person{where}{late}; `tandem resume {job.display_name}` lets it go on"
     others = ", ".join(j.display_name for j in group.jobs.values() if j.paused)
     name = f" '{job.spec.group}'" if job.spec.group else ""
     return f"held with its group{name}, of which {others} is paused"
