@@ -10,12 +10,12 @@ import os
 import pwd
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from tandem.errors import UsageError
 from tandem.units import parse_bytes, parse_device_bytes, parse_duration, parse_percent
@@ -23,6 +23,7 @@ from tandemd import state_file
 from tandemd.config.faults import faults_of
 from tandemd.config.limits import Limit, Limits
 from tandemd.config.listen import UNIX, loopback
+from tandemd.config.tables import Table, understood_by
 from tandemd.config.watchdog import WatchdogTable
 from tandemd.core.memory.ceilings import NONE, Ceiling
 from tandemd.core.model import JobClass, Options
@@ -38,24 +39,7 @@ LaneOrder = Literal["fifo", "srtf", "fair", "pack"]
 Privacy = Literal["open", "hide-cmdline", "own-only"]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _understood_by(parse: Callable[[str], object]) -> AfterValidator:
-    """A text stays one, but has to be such that it can be read."""
-
-    def check(text: str) -> str:
-        try:
-            parse(text)
-        except UsageError as error:
-            raise ValueError(str(error)) from error
-        return text
-
-    return AfterValidator(check)
-
-
-class DaemonTable(_Table):
+class DaemonTable(Table):
     """`[daemon]`."""
 
     privacy: Privacy = "hide-cmdline"
@@ -74,7 +58,7 @@ class DaemonTable(_Table):
         return said
 
 
-class SchedulerTable(_Table):
+class SchedulerTable(Table):
     """`[scheduler]`."""
 
     policy: str = "priority"
@@ -124,13 +108,13 @@ def _gpu_name(said: str) -> str:
 GpuName = Annotated[str, AfterValidator(_gpu_name)]
 
 
-class GpuTable(_Table):
+class GpuTable(Table):
     """`[gpu."*"]`, `[gpu.<index>]`, `[gpu.<UUID>]`."""
 
     mode: Mode = "auto"
 
 
-class PartitionTable(_Table):
+class PartitionTable(Table):
     """`[partition]`."""
 
     planner: Literal["off", "on"] = "off"
@@ -139,7 +123,7 @@ class PartitionTable(_Table):
     dead_band: float = Field(default=0.1, ge=0.01, le=0.4)
 
 
-class ClassTable(_Table):
+class ClassTable(Table):
     """`[class.<name>]`."""
 
     weight: int | None = Field(default=None, ge=1, le=1000)
@@ -151,16 +135,16 @@ def _idle_release_ns(text: str) -> int:
     return 0 if text in ("never", "none") else parse_duration(text, what="idle_release")
 
 
-Size = Annotated[str, _understood_by(parse_bytes)]
+Size = Annotated[str, understood_by(parse_bytes)]
 
 
-class MemoryTable(_Table):
+class MemoryTable(Table):
     """`[memory]`."""
 
     host_limit: Size = "64GiB"
     swap_dir: str = "host"
     swap_dir_limit: Size = "256GiB"
-    idle_release: Annotated[str, _understood_by(_idle_release_ns)] = "never"
+    idle_release: Annotated[str, understood_by(_idle_release_ns)] = "never"
 
     @field_validator("swap_dir")
     @classmethod
@@ -195,10 +179,10 @@ def _ceiling(text: str, key: str = "") -> Ceiling:
     return Ceiling(size_bytes=size_bytes, key=key)
 
 
-CeilingText = Annotated[str, _understood_by(_ceiling)]
+CeilingText = Annotated[str, understood_by(_ceiling)]
 
 
-class LimitTable(_Table):
+class LimitTable(Table):
     """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
 
     max_class: ClassName | None = None
@@ -218,15 +202,15 @@ class DefaultLimitTable(LimitTable):
     max_memory: CeilingText = Field(default="none", examples=["50%"])
 
 
-class LimitsTable(_Table):
+class LimitsTable(Table):
     """`[limits]`."""
 
     default: DefaultLimitTable = DefaultLimitTable()
-    user: dict[str, LimitTable] = {}
-    group: dict[str, LimitTable] = {}
+    user: dict[str, LimitTable] = Field(default={})
+    group: dict[str, LimitTable] = Field(default={})
 
 
-class MetricsTable(_Table):
+class MetricsTable(Table):
     """`[metrics]`."""
 
     listen: str = ""
@@ -253,12 +237,12 @@ class MetricsTable(_Table):
         return listen
 
 
-class Config(_Table):
+class Config(Table):
     """The whole file."""
 
     version: Literal[1] = 1
     daemon: DaemonTable = DaemonTable()
-    gpu: dict[GpuName, GpuTable] = {}
+    gpu: dict[GpuName, GpuTable] = Field(default={})
     scheduler: SchedulerTable = SchedulerTable()
     partition: PartitionTable = PartitionTable()
     classes: dict[ClassName, ClassTable] = Field(default={}, alias="class")

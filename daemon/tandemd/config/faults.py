@@ -58,8 +58,8 @@ def _table_at(table: type[BaseModel], keys: list[str]) -> type[BaseModel] | None
     for key in keys:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = _annotations(kind).get(key)
-        else:  # tables by names of their own, of which the key is one
-            kind = next(iter(get_args(kind)[1:]), None)
+        else:  # tables by names of their own, or by numbers, of which the key is one
+            kind = next(iter(get_args(kind)[-1:]), None)
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 

@@ -1,0 +1,128 @@
+"""The modelled GPU, in mode `time`: which of the submitted work runs when, and its memory.
+
+As the software GPU does it (docs/software-gpu.md, Who runs), of which this is the part that decides
+about time: one context has the engine; its slice ends when nothing of it is ready, or after
+`slice_ns` while another has something; the next one, in order of their numbers, gets the engine
+after `switch_ns`. Pieces of one context run in order, and a piece that is cut keeps its rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Time in which the engine was one context's without a break."""
+
+    context: int
+    begin_ns: int
+    end_ns: int
+
+
+class Engine:
+    """Who computes. Nobody is told of the end of a piece before its time."""
+
+    def __init__(self, *, slice_ns: int, switch_ns: int) -> None:
+        self.now_ns = 0
+        self.switches = 0
+        self.worked_ns = 0  # of all contexts together
+        self.stretches: list[Stretch] | None = None  # a list: what ran is kept there
+        self._slice_ns, self._switch_ns = slice_ns, switch_ns
+        self._worked_ns: dict[int, int] = {}  # of each
+        self._pieces: dict[int, deque[int]] = {}  # what is left of each, by context
+        self._active: int | None = None
+        self._ready_ns = self._slice_start_ns = 0  # when a change of contexts is, or was, over
+
+    def submit(self, context: int, work_ns: int) -> None:
+        """Behind all that the context has submitted before."""
+        self._pieces.setdefault(context, deque()).append(work_ns)
+        self._pass_on()
+
+    def forget(self, context: int) -> None:
+        """It is gone, with all that has not ended."""
+        self._pieces.pop(context, None)
+        self._pass_on()
+
+    @property
+    def next_ns(self) -> int | None:
+        """When something ends or changes by itself; None: nothing does."""
+        if not self._pieces:
+            return None
+        pieces = self._active_pieces
+        if not pieces:  # it left while the engine was about to be its own
+            return self._ready_ns
+        end_ns = max(self.now_ns, self._ready_ns) + pieces[0]
+        if len(self._pieces) == 1:
+            return end_ns
+        return min(end_ns, max(self.now_ns, self._slice_start_ns + self._slice_ns))
+
+    def advance(self, to_ns: int) -> int | None:
+        """Compute until then, no later than `next_ns`; the context of which a piece ended."""
+        begin_ns, self.now_ns = max(self.now_ns, self._ready_ns), to_ns
+        pieces, ended = self._active_pieces, None
+        if self._active is not None and pieces and to_ns > begin_ns:
+            self._run(self._active, begin_ns, to_ns)
+            pieces[0] -= to_ns - begin_ns
+            if not pieces[0]:
+                ended = self._active
+                pieces.popleft()
+        if ended is not None and not pieces:
+            del self._pieces[ended]
+        self._pass_on()
+        return ended
+
+    @property
+    def _active_pieces(self) -> deque[int] | None:
+        return None if self._active is None else self._pieces.get(self._active)
+
+    def worked_of_ns(self, context: int) -> int:
+        """That it has computed."""
+        return self._worked_ns.get(context, 0)
+
+    def _run(self, context: int, begin_ns: int, end_ns: int) -> None:
+        self.worked_ns += end_ns - begin_ns
+        self._worked_ns[context] = self.worked_of_ns(context) + end_ns - begin_ns
+        if self.stretches is None:
+            return
+        last = self.stretches[-1] if self.stretches else None
+        if last is not None and (last.context, last.end_ns) == (context, begin_ns):
+            self.stretches.pop()
+            begin_ns = last.begin_ns
+        self.stretches.append(Stretch(context, begin_ns, end_ns))
+
+    def _pass_on(self) -> None:
+        """Give the engine to the next context, if it is its turn."""
+        others = [context for context in self._pieces if context != self._active]
+        if not others or self.now_ns < self._ready_ns:
+            return
+        is_over = self.now_ns - self._slice_start_ns >= self._slice_ns
+        if self._active in self._pieces and not is_over:
+            return
+        last = self._active
+        behind = [context for context in others if last is not None and context > last]
+        self._active = min(behind or others)
+        if last is not None:  # the first ever finds no other's context
+            self._ready_ns = self.now_ns + self._switch_ns
+            self.switches += 1
+        self._slice_start_ns = max(self.now_ns, self._ready_ns)
+
+
+@dataclass(slots=True)
+class Memory:
+    """That of the GPU; 0 in all = there is enough for everybody."""
+
+    size_bytes: int
+    used_bytes: int = 0
+
+    def take(self, size_bytes: int) -> bool:
+        """Whether there was so much."""
+        if self.size_bytes and self.used_bytes + size_bytes > self.size_bytes:
+            return False
+        self.used_bytes += size_bytes
+        return True
+
+    def give_back(self, size_bytes: int) -> None:
+        """It is free for others."""
+        self.used_bytes -= size_bytes
