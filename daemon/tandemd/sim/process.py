@@ -13,6 +13,7 @@ from typing import assert_never
 
 from tandemd.core.model import NO_LIMIT, JobClass, Usage, WaitReason
 from tandemd.core.tuner.latency import RequestKind
+from tandemd.sim.gaps import Gaps
 from tandemd.sim.machine import Engine, Memory
 from tandemd.sim.programs import (
     Allocate,
@@ -38,6 +39,7 @@ class Commands:
     looks_at: tuple[int, ...] = ()
     honours_presence: bool = True
     linger_ns: int = 0
+    linger_limit_ns: int = 0
     memory_limit_bytes: int = NO_LIMIT
     lane_holds: bool = False  # a closed gate holds allocations, too
     step_limit: int = 0  # it stops at the mark that ends this step or a later one; 0 = never
@@ -108,7 +110,9 @@ class Process:
         self._wakes_ns: int | None = None  # the end of a sleep
         self._to_submit_ns, self._kernel_ns = 0, 1
         self._in_flight = 0  # segments
-        self._idle_since_ns: int | None = None  # None: has not computed yet
+        self._gaps = Gaps()
+        self._idle_since_ns: int | None = None  # None: it is not, or has asked for nothing yet
+        self._linger_ns = 0  # as its gaps call for
         self._in_request = False
         self._begun_ns = self._asked_ns = 0  # a request; the first thing of an iteration
         self._wait, self._wait_since_ns, self._waits = WaitReason.NONE, 0, 0
@@ -152,10 +156,11 @@ class Process:
             return 0
         if self._in_flight or (self._in_request and not kept):
             return None
-        return 0 if self._idle_since_ns is None else self._idle_since_ns + self.told.linger_ns
+        return 0 if self._idle_since_ns is None else self._idle_since_ns + self._linger_ns
 
     def usage(self, *, exclusive_ns: int, shared_ns: int) -> Usage:
         """What a look at its pages shows, with what it was charged."""
+        gap_p50_ns, gap_p90_ns = self._gaps.figures_ns(self._linger_ns)
         return Usage(
             process_id=self.process_id,
             busy=self.is_busy,
@@ -175,7 +180,9 @@ class Process:
             steps=self._marked,
             iterations=self._marked,
             stopped=self._stopped,
-            linger_ns=self.told.linger_ns,
+            linger_ns=self._linger_ns,
+            gap_p50_ns=gap_p50_ns,
+            gap_p90_ns=gap_p90_ns,
         )
 
     @property
@@ -189,7 +196,8 @@ class Process:
         """The GPU has done one more."""
         self._in_flight -= 1
         if not self._in_flight:
-            self._idle_since_ns = now_ns
+            self._gaps.work_ended(now_ns)
+            self._rest(now_ns)
 
     def go_on(self, now_ns: int) -> bool:
         """As far as it can for now; whether it did anything."""
@@ -229,6 +237,7 @@ class Process:
                 self.steps += 1
             case Begin():
                 self._begun_ns, self._in_request = now_ns, True
+                self._ask(now_ns)
             case Answer():
                 self._answer(step, now_ns)
 
@@ -257,6 +266,9 @@ class Process:
             piece_ns = min(most_ns, self._to_submit_ns)
             self._to_submit_ns -= piece_ns
             self.submitted_ns += piece_ns
+            if not self._in_flight:
+                self._gaps.work_began(now_ns)
+                self._ask(now_ns)
             self._in_flight += 1
             self._pieces += 1
             self._engine.submit(self.process_id, piece_ns)
@@ -337,7 +349,22 @@ class Process:
     def _answer(self, answer: Answer, now_ns: int) -> None:
         self.requests.took_ns.append(now_ns - self._came_ns - answer.came_ns)
         self.requests.told_ns.append(now_ns - self._begun_ns)
-        self._in_request, self._idle_since_ns = False, now_ns
+        self._in_request = False
+        self._rest(now_ns)
+
+    def _ask(self, now_ns: int) -> None:
+        """Its presence begins, or goes on."""
+        if self._idle_since_ns is not None and now_ns > self._idle_since_ns:
+            self._gaps.lingers.add(now_ns - self._idle_since_ns)
+        self._idle_since_ns = None
+
+    def _rest(self, now_ns: int) -> None:
+        """Between two requests the presence of the latency class lingers."""
+        if self._in_request or self.told.job_class is not JobClass.LATENCY:
+            return
+        base_ns, limit_ns = self.told.linger_ns, self.told.linger_limit_ns
+        self._idle_since_ns = now_ns
+        self._linger_ns = self._gaps.lingers.linger_ns(base_ns, limit_ns)
 
     def _end(self, problem: str) -> None:
         self.has_ended, self.problem = True, problem

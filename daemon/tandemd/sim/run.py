@@ -386,7 +386,7 @@ class Simulation:
             case SetClass():
                 told.job_class = action.job_class
             case SetLinger():
-                told.linger_ns = action.linger_ns
+                told.linger_ns, told.linger_limit_ns = action.linger_ns, action.limit_ns
 
     def _outcomes(self) -> Iterator[JobOutcome]:
         """In the order of the file; of those that did not come there is nothing to say."""

@@ -1,7 +1,7 @@
 """The simulator says of a few jobs what the daemon makes of them on the software GPU."""
 
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import pytest
 from running_job import start_together
@@ -11,55 +11,114 @@ from tandemd.sim.workload import workload_of
 
 pytestmark = pytest.mark.slow
 
-ITERATE = "exec('from training import iterate', globals())"
-COUNTS = {"many": 120, "few": 60, "fewer": 30}
 CLASSES = {"many": "normal", "few": "batch", "fewer": "normal"}
+COUNTS = {"many": 120, "few": 60, "fewer": 30}
+
+#: When the daemon's rounds begin is not said: who is about to be done may have a turn more or less.
+TURN_MS = 14  # a quantum, the rest of an iteration, and two rounds
+
+REQUESTS, FILLS = 100, 500
+#: Of another length each time: else all requests meet the daemon's rounds at the same moment.
+SERVE = """
+def serve(gpu, count):
+    import random, serving
+    chance = random.Random(1)
+    pauses_ns = [chance.randrange(3_000_000, 12_000_000) for _ in range(count)]
+    return [serving.serve(gpu, 1, pause_ns)[0] for pause_ns in pauses_ns]
+"""
+FILL = """
+def fill(gpu, count):
+    import serving, tandem
+    for _ in range(count):
+        serving.fill(gpu)
+        tandem.step()
+"""
 
 
-def played(place, policy):
-    """By name: when the job's last kernel ended, and how much of it had run until the first end."""
-    place.start_daemon(*place.configured(policy=f'"{policy}"'))
-    jobs = {name: place.job(name, "-p", CLASSES[name]) for name in COUNTS}
-    for job in jobs.values():
-        job.do(ITERATE)
-        job.do("iterate(gpu, 1)")  # memory and streams are there
-    begun = {name: len(place.ran(job.pid)) for name, job in jobs.items()}
-    start_together({job: f"iterate(gpu, {COUNTS[name]})" for name, job in jobs.items()})
-    for job in jobs.values():
-        job.result()
-    return {name: place.ran(job.pid)[begun[name] :] for name, job in jobs.items()}
+def defined(job, text):
+    job.do(f"exec({text!r}, globals())")
 
 
-def told(kernels):
-    begin_ns = min(ran[0]["t_ready_ns"] for ran in kernels.values())
-    return {name: (ran[-1]["t_end_ns"] - begin_ns) / 1e6 for name, ran in kernels.items()}
+def said(policy, *jobs):
+    what = {"job": list(jobs), "scheduler": {"policy": policy}}
+    return {job.name: job for job in simulate(workload_of(what, Path("jobs"), {})).jobs}
 
 
-def simulated(kernel_ns, policy):
-    jobs = [
-        {
-            "name": name,
-            "class": CLASSES[name],
-            "training": {
-                "iterations": count,
-                "gpu": f"{kernel_ns}ns",
-                "kernel": f"{kernel_ns}ns",
-            },
-        }
-        for name, count in COUNTS.items()
-    ]
-    outcome = simulate(
-        workload_of({"job": jobs, "scheduler": {"policy": policy}}, Path("jobs"), {})
-    )
-    return {job.name: job.ended_ns / 1e6 for job in outcome.jobs}
+def kernel_ns(ran):
+    return int(median(one["t_end_ns"] - one["t_start_ns"] for one in ran))
+
+
+def in_order(ends_ms):
+    return sorted(ends_ms, key=ends_ms.get)
 
 
 @pytest.mark.parametrize("policy", ["fair", "fifo", "priority"])
-def test_jobs_end_in_the_order_and_about_when_the_simulator_says(fresh_place, policy):
-    kernels = played(fresh_place, policy)
-    whole_ns = [one["t_end_ns"] - one["t_start_ns"] for ran in kernels.values() for one in ran]
+def test_trainers_end_in_the_order_and_when_the_simulator_says(fresh_place, policy):
+    place = fresh_place
+    place.start_daemon(*place.configured(policy=f'"{policy}"'))
+    jobs = {name: place.job(name, "-p", of) for name, of in CLASSES.items()}
+    for job in jobs.values():
+        defined(job, "from training import iterate")
+        job.do("iterate(gpu, 1)")  # its memory is there
+    before = {name: len(place.ran(job.pid)) for name, job in jobs.items()}
 
-    real_ms, said_ms = told(kernels), simulated(int(median(whole_ns)), policy)
-    assert sorted(real_ms, key=real_ms.get) == sorted(said_ms, key=said_ms.get)
-    for name in COUNTS:
-        assert said_ms[name] == pytest.approx(real_ms[name], rel=0.03)
+    start_together({job: f"iterate(gpu, {COUNTS[name]})" for name, job in jobs.items()})
+    for job in jobs.values():
+        job.result()
+
+    ran = {name: place.ran(job.pid)[before[name] :] for name, job in jobs.items()}
+    begin_ns = min(one[0]["t_ready_ns"] for one in ran.values())
+    ended_ms = {name: (one[-1]["t_end_ns"] - begin_ns) / 1e6 for name, one in ran.items()}
+    length = f"{kernel_ns([one for kernels in ran.values() for one in kernels])}ns"
+    trainings = (
+        {
+            "name": name,
+            "class": CLASSES[name],
+            "training": {"iterations": count, "gpu": length, "kernel": length},
+        }
+        for name, count in COUNTS.items()
+    )
+    said_ms = {name: job.ended_ns / 1e6 for name, job in said(policy, *trainings).items()}
+    assert in_order(said_ms) == in_order(ended_ms)
+    assert said_ms == {
+        name: pytest.approx(end_ms, abs=TURN_MS) for name, end_ms in ended_ms.items()
+    }
+
+
+@pytest.mark.parametrize("policy", ["fair", "priority"])
+def test_requests_beside_a_trainer_take_what_the_simulator_says(fresh_place, policy):
+    place = fresh_place
+    place.start_daemon(*place.configured(policy=f'"{policy}"'))
+    server, trainer = place.job("server", "-p", "latency"), place.job("trainer", "-p", "batch")
+    defined(trainer, FILL)
+    defined(server, SERVE)
+    trainer.do("fill(gpu, 1)")
+    server.do("serving.launch(gpu, 1)")
+    before = len(place.ran(trainer.pid))
+
+    start_together(
+        {
+            server: f"serve(gpu, {REQUESTS})",
+            trainer: f"fill(gpu, {FILLS})",
+        }
+    )
+    served = server.result()
+    trainer.result()
+
+    ran = place.ran(trainer.pid)[before:]
+    begin_ns, one_ns = ran[0]["t_ready_ns"], kernel_ns(place.ran(server.pid))
+    serving = {
+        "gpu": f"{10 * one_ns}ns",
+        "kernel": f"{one_ns}ns",
+        "arrivals": [f"{came_ns - begin_ns}ns" for came_ns, _ in served],
+    }
+    training = {"iterations": FILLS, "gpu": f"{64 * one_ns}ns", "kernel": f"{one_ns}ns"}
+    told = said(
+        policy,
+        {"name": "server", "class": "latency", "serving": serving},
+        {"name": "trainer", "class": "batch", "training": training},
+    )
+    took_ns = [answered_ns - came_ns for came_ns, answered_ns in served]
+    assert mean(told["server"].requests_ns) == pytest.approx(mean(took_ns), rel=0.05)
+    end_ns = ran[-1]["t_end_ns"] - begin_ns
+    assert told["trainer"].ended_ns == pytest.approx(end_ns, rel=0.02)
