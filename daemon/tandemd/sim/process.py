@@ -192,6 +192,10 @@ class Process:
 
     # What happens to it.
 
+    def refuse(self, why: str) -> None:
+        """It does not start."""
+        self._end(f"refused: {why}")
+
     def segment_ended(self, now_ns: int) -> None:
         """The GPU has done one more."""
         self._in_flight -= 1

@@ -134,6 +134,8 @@ def text_of(reports: Sequence[Report]) -> str:
     """Tables for people: one of all policies, and one of the jobs under each."""
     parts = [_table([_OVERALL, *map(_overall_row, reports)])]
     parts += [f"{one.policy}:\n" + _table([_JOB, *map(_job_row, one.jobs)]) for one in reports]
+    told = [(one.policy, job) for one in reports for job in one.jobs if ":" in job.problem]
+    parts += [f"{job.name} under {policy}: {job.problem}" for policy, job in told]
     stuck = [report.policy for report in reports if report.is_stuck]
     parts += [f"under {name} no job could go on: some wait for ever" for name in stuck]
     return "\n\n".join(parts) + "\n"
@@ -184,7 +186,7 @@ def _overall_row(report: Report) -> list[str]:
 def _job_row(job: JobReport) -> list[str]:
     return [
         job.name,
-        job.problem or _time(job.completion_ns),
+        job.problem.partition(":")[0] or _time(job.completion_ns),
         _ratio(job.slowdown),
         _time(job.held_ns),
         _share(job.gpu_share),

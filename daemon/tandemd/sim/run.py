@@ -218,7 +218,10 @@ class Simulation:
             self._start(self._coming.pop(0), len(self._runs) + 1, now_ns)
 
     def _start(self, job: JobTable, number: int, now_ns: int) -> None:
-        """A job is one process, which attaches at once: both have the job's number."""
+        """A job is one process, which attaches at once: both have the job's number.
+
+        One whose promise the GPU can never keep does not start, as `tandem run` would say.
+        """
         process = Process(
             number,
             program_of(job),
@@ -226,10 +229,15 @@ class Simulation:
             memory=self._memory,
             peers=self.processes,
         )
-        self.processes[number] = process
-        self._runs[number] = Run(job=job, process=process, worked_before_ns=self.engine.worked_ns)
-        self.poller.add(process)
+        run = Run(job=job, process=process, worked_before_ns=self.engine.worked_ns)
+        self._runs[number] = run
         spec, gpus = job.spec(), frozenset({GPU})
+        if why_not := self.scheduler.objection_to(spec, gpus=gpus):
+            process.refuse(why_not)
+            run.ended_ns = now_ns
+            return
+        self.processes[number] = process
+        self.poller.add(process)
         self._tell_together(
             JobRegistered(now_ns=now_ns, job_id=number, uid=UID, spec=spec, meant_gpus=gpus),
             ProcessAttached(

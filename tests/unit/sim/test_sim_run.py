@@ -161,6 +161,23 @@ def test_lanes_let_in_only_what_fits(promises):
     assert {turn.worked_ns % (20 * MS) for turn in turns(outcome)[3:]} == {0}
 
 
+def test_a_promise_that_can_never_be_kept_is_refused_under_lanes_as_tandem_run_does():
+    jobs = trainer("a", 5, "20ms", persistent="8GiB", ephemeral="5GiB"), TWO[1]
+    outcome = played(*jobs, gpu=GIB, policy="lanes")
+
+    refused, other = outcome.jobs
+    assert refused.problem.startswith("refused: it may use 13 GiB, 3 GiB more than the largest gpu")
+    assert (other.problem, other.held_ns) == ("", pytest.approx(0, abs=PERIOD_NS))
+
+
+def test_memory_of_a_job_that_left_is_kept_for_a_moment_before_lanes_let_others_in():
+    """The driver may take a while to give it back (`memory_grace_ns`)."""
+    jobs = [trainer(name, 5, "20ms", persistent="6GiB") for name in ("a", "b")]
+    first, second = played(*jobs, gpu=GIB, policy="lanes").jobs
+
+    assert second.ended_ns - first.ended_ns == pytest.approx((1000 + 100) * MS, rel=0.01)
+
+
 def test_a_job_beyond_its_limit_of_memory_ends():
     outcome = played(trainer("a", 5, "1ms", memory="1GiB", persistent="2GiB", promises=False))
 
