@@ -64,6 +64,7 @@ from tandemd.sim.workload import GPU, JobTable, Workload
 
 START_NS = 1_000_000_000  # the core takes 0 for a time that is not known
 STUCK_NS = 60_000_000_000  # with nothing but the core's own wishes to look again
+LOOK_NS = 100_000_000  # recent.STEP_NS: the daemon samples so often, whether or not there is news
 UID = 1000  # of all jobs
 
 
@@ -133,6 +134,7 @@ class Simulation:
     _runs: dict[int, Run] = field(init=False, default_factory=dict)
     _wake_at_ns: int | None = None
     _round_ns: int = START_NS  # of the last one
+    _look_at_ns: int = START_NS + LOOK_NS
     _moved_ns: int = START_NS  # when something happened that the core did not wish for
     _is_stirred: bool = False  # something happened since the last round
     _is_told: bool = False  # a process was told something since it went on last
@@ -152,7 +154,7 @@ class Simulation:
         end_ns = None if until_ns is None else START_NS + until_ns
         while self._coming or self.processes:
             now_ns = self._next_ns()
-            if now_ns is None or now_ns - self._moved_ns > self._patience_ns:
+            if self._is_left_alone and now_ns - self._moved_ns > self._patience_ns:
                 self.is_stuck = True
                 return
             if end_ns is not None and now_ns > end_ns:
@@ -186,24 +188,30 @@ class Simulation:
     def _patience_ns(self) -> int:
         return STUCK_NS + 2 * self.workload.options.max_hold_ns
 
-    def _next_ns(self) -> int | None:
-        wishes = [self.engine.next_ns, self._round_due_ns]
+    @property
+    def _is_left_alone(self) -> bool:
+        """Nothing happens any more unless the core makes it."""
+        sleeping = any(process.next_ns is not None for process in self.processes.values())
+        return not (sleeping or self._coming or self.engine.next_ns is not None)
+
+    def _next_ns(self) -> int:
+        wishes: list[int | None] = [self.engine.next_ns, self._round_due_ns]
         wishes += [process.next_ns for process in self.processes.values()]
         if self._coming:
             wishes.append(START_NS + self._coming[0].arrival_ns)
         # One that somebody kept back who has left meanwhile would have gone on before.
-        later_ns = (max(at_ns, self.engine.now_ns) for at_ns in wishes if at_ns is not None)
-        return min(later_ns, default=None)
+        return min(max(at_ns, self.engine.now_ns) for at_ns in wishes if at_ns is not None)
 
     @property
-    def _round_due_ns(self) -> int | None:
+    def _round_due_ns(self) -> int:
         """Rounds lie on a grid; those in which there would be nothing to see are left out."""
         due_ns = self._round_ns + PERIOD_NS
         if self._is_stirred or self.poller.is_active:
             return max(due_ns, _on_grid(self.engine.now_ns))
-        if self._wake_at_ns is None:
-            return None
-        return max(due_ns, _on_grid(self._wake_at_ns))
+        wake_at_ns = self._look_at_ns
+        if self._wake_at_ns is not None:
+            wake_at_ns = min(wake_at_ns, self._wake_at_ns)
+        return max(due_ns, _on_grid(wake_at_ns))
 
     def _compute(self, now_ns: int) -> None:
         ended = self.engine.advance(now_ns)
@@ -281,7 +289,10 @@ class Simulation:
         is_due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if is_due:
             self._wake_at_ns = None
-        if not (is_notable or is_due):
+        is_time_to_look = now_ns >= self._look_at_ns
+        if is_time_to_look:
+            self._look_at_ns = now_ns + LOOK_NS
+        if not (is_notable or is_due or is_time_to_look):
             return
         changed = self.poller.changed()
         self._tell(

@@ -178,6 +178,19 @@ def test_memory_of_a_job_that_left_is_kept_for_a_moment_before_lanes_let_others_
     assert second.ended_ns - first.ended_ns == pytest.approx((1000 + 100) * MS, rel=0.01)
 
 
+def test_where_nothing_happens_the_daemon_still_comes_round():
+    """Who stands at the end of its iteration gets its lane by a look that nothing else asks for."""
+    jobs = (
+        trainer("first", 4, "3011us", host="973us", arrival="1488us"),
+        trainer("second", 5, "4129us", host="2975us", arrival="2648us"),
+        trainer("big", 2, "2043us", arrival="1387us", persistent="1GiB", ephemeral="2GiB"),
+    )
+    outcome = played(*jobs, gpu={"memory": "4GiB"}, policy="lanes")
+
+    assert not outcome.is_stuck
+    assert [job.steps for job in outcome.jobs] == [4, 5, 2]
+
+
 def test_a_job_beyond_its_limit_of_memory_ends():
     outcome = played(trainer("a", 5, "1ms", memory="1GiB", persistent="2GiB", promises=False))
 
