@@ -116,6 +116,17 @@ def test_what_a_job_of_a_group_takes_is_left_to_the_others_at_once(talk):
     assert [told.limit_bytes for told in talk.of(SetMemoryLimit, 2)] == [limit - 150 * MIB]
 
 
+def test_behind_a_change_all_are_looked_at_again_though_nothing_else_happens(talk):
+    come(talk, 1, 100, 500)
+    come(talk, 2, 100, 500)
+    talk.tick(after_ms=1)
+    assert talk.core.lanes.wake_at_ns is None
+
+    talk.leave(1)
+
+    assert talk.core.lanes.wake_at_ns == talk.now_ns + MS
+
+
 def test_who_waits_in_line_sees_what_it_promised_and_not_the_device(talk):
     come(talk, 1, 100, 500)
     talk.attach(2, **promise(600, 1))

@@ -131,8 +131,8 @@ class LanePlaces:
             looked.append(standing)
             turns.append(standing.turn)
             self._progress(standing, now_ns, options)
-        self.wake_at_ns = self._next_look_ns(looked, options, now_ns)
         self._is_news = self._changes != before
+        self.wake_at_ns = self._next_look_ns(looked, options, now_ns)
         settled = self._standing.values() if self._is_news else looked
         are_beside = {gpu: options.overlaps([gpu]) for gpu in self._lanes}
         changes = [_settle(one, is_beside=are_beside[one.gpu]) for one in settled]
@@ -174,6 +174,8 @@ class LanePlaces:
         looks_ns = [gone.until_ns for gone in self._leaving]
         looks_ns += [split_ns + options.drain_ns for split_ns in splits_ns if split_ns is not None]
         looks_ns += [now_ns + LOOK_AGAIN_NS for one in looked if one.ended_ns is not None]
+        if self._is_news:  # of which all are to be looked at, though perhaps nothing else happens
+            looks_ns.append(now_ns + LOOK_AGAIN_NS)
         return min(looks_ns, default=None)
 
     def give_up(self, groups: Iterable[Group]) -> None:
