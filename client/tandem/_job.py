@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tandem import _marks
 from tandem._pauses import WATCH, Callback, Listener
-from tandem._pressure import MemoryWatch, on_memory_pressure
+from tandem._pressure import MemoryWatch, check_callback, on_memory_pressure
 from tandem.errors import NotFoundError, StateError, TandemError, UnavailableError
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
 
     def _listen(self, callbacks: list[Callback], callback: Callback) -> None:
         is_new = not (self._listener.before or self._listener.after)
-        callbacks.append(_callable(callback))
+        check_callback(callback)
+        callbacks.append(callback)
         if is_new:
             WATCH.add(self._listener)
 
@@ -201,12 +202,6 @@ def own_job(client: Client) -> str:
         if any(process.pid == own for process in found.processes):
             return found.name
     raise NotFoundError("this process is part of no job of a daemon")
-
-
-def _callable(callback: Callback) -> Callback:
-    if not callable(callback):
-        raise TypeError(f"the callback is to be called, and {callback!r} cannot be")
-    return callback
 
 
 def _now(found: Job, key: str) -> str | bool:

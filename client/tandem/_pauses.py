@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tandem import _marks
+from tandem._pressure import tell
 
 PERIOD_S = 0.1
 
@@ -109,8 +110,7 @@ def _call(callback: Callback) -> None:
     try:
         callback()
     except BaseException as error:  # also of sys.exit: the others are to be called all the same
-        told = (type(error), error, error.__traceback__, threading.current_thread())
-        threading.excepthook(threading.ExceptHookArgs(told))
+        tell(error)
 
 
 WATCH = PauseWatch()

@@ -53,11 +53,7 @@ class MemoryWatch:
         except Exception as error:  # the next time it may do better, and others still wait
             if type(error) not in self._told:
                 self._told.add(type(error))
-                threading.excepthook(
-                    threading.ExceptHookArgs(
-                        (type(error), error, error.__traceback__, self._thread)
-                    )
-                )
+                tell(error)
 
 
 def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1) -> MemoryWatch:
@@ -74,8 +70,23 @@ def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1)
         TypeError: `callback` cannot be called.
         ValueError: `period_s` is not positive.
     """
-    if not callable(callback):
-        raise TypeError(f"the callback is to be called, and {callback!r} cannot be")
+    check_callback(callback)
     if not period_s > 0:
         raise ValueError(f"period_s must be positive, not {period_s}")
     return MemoryWatch(callback, period_s=period_s)
+
+
+def check_callback(callback: object) -> None:
+    """Say at once what would be found when it is called.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
+    if not callable(callback):
+        raise TypeError(f"the callback is to be called, and {callback!r} cannot be")
+
+
+def tell(error: BaseException) -> None:
+    """Of a callback, as Python does for one that ends a thread: but this one goes on."""
+    told = (type(error), error, error.__traceback__, threading.current_thread())
+    threading.excepthook(threading.ExceptHookArgs(told))

@@ -44,10 +44,8 @@ class Notices:
             until_ns = min(until_ns, job.notice.until_ns)
         given = next((one.notice for one in group.jobs.values() if one.notice), None)
         number = event.told or self._number(event.now_ns) if given is None else given.number
-        job.pause_number, job.notice = (
-            number,
-            Notice(number=number, until_ns=until_ns, is_awaited=was_told),
-        )
+        job.pause_number = number
+        job.notice = Notice(number=number, until_ns=until_ns, is_awaited=was_told)
         self._given[job.job_id] = job.notice
         left, who = span_of(until_ns - event.now_ns), counted(len(listeners), "program")
         job.tell(event.now_ns, f"is to be paused: {who} told, and held in {left} at most")
@@ -139,8 +137,8 @@ def pause_in_ns(job: Job, now_ns: int) -> int | None:
 
 def explain_notice(job: Job, group: Group, now_ns: int) -> str | None:
     """What may still be done before it is held; None: nothing, nobody pauses it."""
-    if job.notice is None:
+    left_ns = pause_in_ns(job, now_ns)
+    if job.notice is None or left_ns is None:
         return None
-    left = span_of(max(0, job.notice.until_ns - now_ns))
     who = counted(waited_for(group, job.notice), "program")
-    return f"is to be paused: {who} may do something before, for {left} more at most"
+    return f"is to be paused: {who} may do something before, for {span_of(left_ns)} more at most"
