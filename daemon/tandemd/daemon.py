@@ -661,7 +661,7 @@ class Daemon:
         return self._mps.variables()
 
     def _is_draining(self, index: int) -> bool:
-        gpus = (gpu for gpu in self._inventory.gpus() if gpu.index == index)
+        gpus = (gpu for gpu in self._gpu_index.gpus if gpu.index == index)
         return any(map(self._remembered.is_draining, gpus))
 
     def _unserved(self, uid: int, gpus: frozenset[int]) -> str:

@@ -184,6 +184,8 @@ class Desk:
         Raises:
             NotFoundError: no such job, or the name fits several.
         """
+        # Not on the loop's thread: for what else it says of a GPU the driver is asked.
+        draining = [gpu for gpu in self._inventory.gpus() if self._loop.remembered.is_draining(gpu)]
 
         def answer() -> tuple[ExplanationView, tuple[int, ...], int]:
             job = self._find(uid, name)
@@ -196,7 +198,7 @@ class Desk:
                 *self._stranger_lines(job),
                 *space_lines(core, job, share),
                 *scaling_lines(core, job),
-                *self._drain_lines(job),
+                *_drain_lines(job, draining),
             )
             story = tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story)
             say = self._discretion(uid)
@@ -226,12 +228,6 @@ class Desk:
                     f"gpu {name} is used without Tandem, too: by {who} that no turns and no limits "
                     "hold; `tandem doctor` names them"
                 )
-
-    def _drain_lines(self, job: Job) -> Iterator[str]:
-        used = gpus_of(job)
-        for gpu in self._inventory.gpus():
-            if gpu.index in used and self._loop.remembered.is_draining(gpu):
-                yield f"gpu {gpu.name} is draining: this job goes on there, and no other is started"
 
     def windows(
         self,
@@ -961,3 +957,10 @@ def _set_sms(job: Job, options: Options) -> int:
     """How many SMs are in its set; 0 = it has none."""
     splits = [options.splits[gpu] for gpu in sorted(gpus_of(job) & options.splits.keys())]
     return job.set.count * splits[0].group_sms if job.set is not None and splits else 0
+
+
+def _drain_lines(job: Job, draining: Sequence[Gpu]) -> Iterator[str]:
+    used = gpus_of(job)
+    for gpu in draining:
+        if gpu.index in used:
+            yield f"gpu {gpu.name} is draining: this job goes on there, and no other is started"

@@ -303,6 +303,11 @@ class GpuIndex:
         self._gpus = gpus
         self._by_uuid = others | {gpu.uuid: gpu.index for gpu in gpus}
 
+    @property
+    def gpus(self) -> Sequence[Gpu]:
+        """Those that are there, as they were learnt: the driver is not asked."""
+        return self._gpus
+
     def of(self, device_uuids: Sequence[bytes]) -> int:
         """The index of the first device a process can see; 0 if it names none."""
         if not device_uuids:
