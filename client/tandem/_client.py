@@ -32,6 +32,7 @@ from tandem._results import (
     Status,
     Window,
 )
+from tandem._uninterrupted import uninterrupted
 from tandem._waits import arrivals
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
@@ -368,7 +369,8 @@ class Client:
         deadline_s = patience_s + DEADLINE_S
         metadata = self._metadata(deadline_s)
         with _mapped(self._place):
-            stream = self._jobs.RecordWindow(request, timeout=deadline_s, metadata=metadata)
+            begin = self._jobs.RecordWindow
+            stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
             return [_convert.window(message) for message in stream]
 
     def gpus(self, *, deadline_s: float = DEADLINE_S) -> list[Gpu]:
@@ -497,7 +499,8 @@ class Client:
         if deadline_s is not None:
             _check_seconds(deadline_s, "deadline_s")
         metadata = self._metadata(DEADLINE_S if deadline_s is None else deadline_s)
-        stream = self._jobs.WatchJobs(pb.WatchJobsRequest(), timeout=deadline_s, metadata=metadata)
+        begin, request = self._jobs.WatchJobs, pb.WatchJobsRequest()
+        stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
         heartbeat = Heartbeat(stream, lambda: self.status(deadline_s=DEADLINE_S), every_s=BEAT_S)
         stream.initial_metadata()  # the daemon sends it once nothing can be missed any more
         return self._events(stream, heartbeat)

@@ -255,3 +255,35 @@ def test_an_interrupted_wait_says_nothing_more_and_leaves_the_terminal_clean(sta
     assert (waiting.returncode, out) == (130, "")
     assert shown == f"\r\x1b[Kwaiting: {job}\r\x1b[K\r\n".encode()
     assert client.job(job).state == "starting"
+
+
+# Ctrl-C where gRPC has begun a stream, and not yet the thread that is told of its end.
+CUT = """
+import signal
+import grpc._channel as channel
+from tandem import Client
+
+begin_thread = channel._run_channel_spin_thread
+
+def cut(*arguments):
+    signal.raise_signal(signal.SIGINT)
+    begin_thread(*arguments)
+
+channel._run_channel_spin_thread = cut
+try:
+    with Client() as client:
+        WATCHES
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("watches", ["next(client.watch())", "client.windows('sleeper')"])
+def test_an_interrupt_at_the_begin_of_a_stream_hangs_nobody(environ, job, watches):
+    command = [sys.executable, "-c", CUT.replace("WATCHES", watches)]
+
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
