@@ -18,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 # Read by the loader when a program starts, and by nobody later: each value needs a server.
 _LIBRARIES = "LD_LIBRARY_PATH"
+FILES = ("log", "out")  # of an order
 
 
 class Daemon:
@@ -106,14 +108,29 @@ class Server:
 _servers = {}
 
 
-def start(arguments, *, env, log):
+def run(arguments, *, env, timeout):
+    """As subprocess.run of `tandemd ARGUMENTS`, which is to end by itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, log = Path(folder, "out"), Path(folder, "log")
+        daemon = start(arguments, env=env, log=log, out=out)
+        try:
+            code = daemon.wait(timeout)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+            raise
+        return subprocess.CompletedProcess(arguments, code, out.read_text(), log.read_text())
+
+
+def start(arguments, *, env, log, out=os.devnull):
     """`tandemd ARGUMENTS` with that environment, what it says appended to the file `log`."""
     libraries = env.get(_LIBRARIES, "")
     if libraries not in _servers:
         _servers[libraries] = Server(libraries)
     server = _servers[libraries]
     words = [str(word) for word in arguments]
-    return Daemon(server, server.ask({"arguments": words, "env": dict(env), "log": str(log)}))
+    order = {"arguments": words, "env": dict(env), "log": str(log), "out": str(out)}
+    return Daemon(server, server.ask(order))
 
 
 def serve():
@@ -134,12 +151,11 @@ def serve():
 
 def become(order):
     """What exec would have changed."""
-    log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    log, out = (os.open(order[at], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) for at in FILES)
     nothing = os.open(os.devnull, os.O_RDWR)
-    for source, target in ((nothing, 0), (nothing, 1), (log, 2)):
+    for source, target in ((nothing, 0), (out, 1), (log, 2)):
         os.dup2(source, target)
-    os.close(log)
-    os.close(nothing)
+        os.close(source)
     os.environ.clear()
     os.environ.update(order["env"])
 

@@ -67,13 +67,8 @@ class RunningDaemon:
 
     def run(self, *arguments):
         """Run another one to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "tandemd", *self.arguments(*arguments)],
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
+        return daemon_forks.run(
+            self.arguments(*arguments), env=self.environment(), timeout=PATIENCE_S
         )
 
     @contextmanager
