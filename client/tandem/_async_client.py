@@ -14,11 +14,12 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tandem._client import Client
-from tandem._results import Job, JobEvent
+from tandem._results import Job, JobEvent, TraceEvent
 from tandem.errors import TandemError
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+_Event = TypeVar("_Event")
 
 
 def _awaited(
@@ -50,7 +51,7 @@ class AsyncClient:
         """Take the daemon whose runtime directory is `directory`, by default the usual one."""
         self.client = Client(directory=directory)  # for who has a thread to spare
         self._directory = directory
-        self._watches: set[Watch] = set()
+        self._watches: set[Watch[Any]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -107,14 +108,21 @@ class AsyncClient:
         finally:
             thread.end()
 
-    async def watch(self, *, deadline_s: float | None = None) -> "Watch":
+    async def watch(self, *, deadline_s: float | None = None) -> "Watch[JobEvent]":
         """Every change from the moment this has returned: `async for event in await ...`.
 
         Errors are those of `Client.watch`. Ends with `aclose` of it or of the client.
         """
+        return await self._begin(lambda client: client.watch(deadline_s=deadline_s))
+
+    async def trace(self, *, seconds: float) -> "Watch[TraceEvent]":
+        """As `Client.trace`, from the moment this has returned: `async for event in await ...`."""
+        return await self._begin(lambda client: client.trace(seconds=seconds))
+
+    async def _begin(self, call: Callable[[Client], Iterator[_Event]]) -> "Watch[_Event]":
         thread = _Thread(self._directory)
         try:
-            events = await thread.do(partial(thread.client.watch, deadline_s=deadline_s))
+            events = await thread.do(partial(call, thread.client))
         except BaseException:
             thread.end()
             raise
@@ -123,24 +131,24 @@ class AsyncClient:
         return watch
 
 
-class Watch(AsyncIterator[JobEvent]):
-    """Events as they come; made by `AsyncClient.watch`. For one task at a time."""
+class Watch(AsyncIterator[_Event]):
+    """Events as they come; made by `AsyncClient.watch` and `trace`. For one task at a time."""
 
     def __init__(
-        self, thread: "_Thread", events: Iterator[JobEvent], open_watches: set["Watch"]
+        self, thread: "_Thread", events: Iterator[_Event], open_watches: "set[Watch[Any]]"
     ) -> None:
         self._thread = thread
         self._events = events
         self._open_watches = open_watches
-        self._next: asyncio.Future[JobEvent | None] | None = None
+        self._next: asyncio.Future[_Event | None] | None = None
         self._is_over = False
 
-    async def __anext__(self) -> JobEvent:
+    async def __anext__(self) -> _Event:
         """The next event. Who is cancelled meanwhile, as by a timeout, misses nothing."""
         if self._is_over:
             raise StopAsyncIteration
         if self._next is None:
-            following: Callable[[], JobEvent | None] = partial(next, self._events, None)
+            following: Callable[[], _Event | None] = partial(next, self._events, None)
             self._next = self._thread.do(following)
         try:
             event = await asyncio.shield(self._next)

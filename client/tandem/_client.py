@@ -30,6 +30,7 @@ from tandem._results import (
     PastJob,
     Policy,
     Status,
+    TraceEvent,
     Window,
 )
 from tandem._uninterrupted import uninterrupted
@@ -48,6 +49,7 @@ from tandem.errors import (
 DEADLINE_S = 5.0
 PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
+LONGEST_TRACE_S = 600.0  # the daemon forgets jobs after that
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 _DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
 _LONGEST_PAGE = 1000  # of an answer
@@ -68,6 +70,11 @@ class _Events(Stream, Protocol):
     def __iter__(self) -> Iterator[pb.JobEvent]: ...
 
 
+class _Chunks(Stream, Protocol):
+    def __iter__(self) -> Iterator[pb.TraceChunk]: ...
+    def __next__(self) -> pb.TraceChunk: ...
+
+
 class _Connection:
     """To the daemon, of one process: what a fork has copied is the parent's to talk on."""
 
@@ -80,6 +87,7 @@ class _Connection:
         self.daemon = services.DaemonServiceStub(self.channel)
         self.partitions = services.PartitionServiceStub(self.channel)
         self.policies = services.PolicyServiceStub(self.channel)
+        self.traces = services.TraceServiceStub(self.channel)
         # Protects what follows; held while connecting, never in a call.
         self.lock = threading.Lock()
         self.login: Login | None = None
@@ -144,6 +152,10 @@ class Client:
     @property
     def _partitions(self) -> services.PartitionServiceStub:
         return self._connected().partitions
+
+    @property
+    def _traces(self) -> services.TraceServiceStub:
+        return self._connected().traces
 
     @property
     def _policies(self) -> services.PolicyServiceStub:
@@ -372,6 +384,41 @@ class Client:
             begin = self._jobs.RecordWindow
             stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
             return [_convert.window(message) for message in stream]
+
+    def trace(self, *, seconds: float) -> Generator[TraceEvent, None, None]:
+        """What the jobs do on the GPUs for so long, up to 600 seconds, from when this returns.
+
+        Who has the turn, who waits for what, and the iterations, phases and requests that programs
+        mark: of all jobs that the caller may see. Events of a process are in order, and so are
+        those of turns. The iterator blocks between events; closing it ends it earlier.
+
+        Raises:
+            CapacityError: somebody else records already.
+            UnavailableError: the daemon ended meanwhile.
+        """
+        _check_number(seconds, "seconds")
+        if not 0 < seconds <= LONGEST_TRACE_S:
+            raise UsageError(
+                f"seconds is {seconds}, not a number above 0 and at most {LONGEST_TRACE_S:.0f}"
+            )
+        metadata, begin = self._metadata(DEADLINE_S), self._traces.RecordTrace
+        request = pb.RecordTraceRequest()
+        with _mapped(self._place):
+            stream = uninterrupted(lambda: begin(request, timeout=seconds, metadata=metadata))
+            next(stream, None)  # the first is empty, and says that it has begun
+        return self._traced(stream)
+
+    def _traced(self, stream: _Chunks) -> Generator[TraceEvent, None, None]:
+        with _mapped(self._place):
+            try:
+                for chunk in stream:
+                    yield from map(_convert.trace_event, chunk.events)
+            except grpc.RpcError as exc:
+                self._connected().require_open()
+                if exc.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:  # which is how it ends
+                    raise
+            finally:
+                stream.cancel()
 
     def gpus(self, *, deadline_s: float = DEADLINE_S) -> list[Gpu]:
         """The GPUs the daemon shares out."""

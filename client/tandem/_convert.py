@@ -23,6 +23,7 @@ from tandem._results import (
     Process,
     SetProof,
     Status,
+    TraceEvent,
     Wait,
     Window,
 )
@@ -186,6 +187,22 @@ def window(message: pb.ProcessWindow) -> Window:
         records=message.records,
         kernels=tuple((kernel.handle, kernel.name) for kernel in message.kernels),
         launches={launch.sample_number: _memory(launch) for launch in message.launches},
+    )
+
+
+def trace_event(message: pb.TraceEvent) -> TraceEvent:
+    """A moment; what a newer daemon tells of has an empty kind."""
+    return TraceEvent(
+        kind=_word(pb.TraceEvent.Kind.Name, message.kind, "KIND_").replace("_", "-"),
+        time_ns=message.time.ToNanoseconds(),
+        jobs=tuple(message.jobs),
+        gpus=tuple(message.gpus),
+        part=message.part,
+        pid=message.pid,
+        thread=message.thread,
+        id=message.id,
+        duration_ns=message.duration.ToNanoseconds(),
+        reason=_word(pb.WaitReason.Name, message.reason, "WAIT_REASON_"),
     )
 
 

@@ -119,6 +119,24 @@ class JobEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceEvent:
+    """A moment of what jobs do on the GPUs."""
+
+    # turn (the jobs have it from then on, none: nobody has work there), wait (a thread was held
+    # back until then), step (an iteration ended), phase-begin and -end, request-begin and -end.
+    kind: str
+    time_ns: int  # since 1970
+    jobs: tuple[str, ...]  # empty text: one that the caller may not see
+    gpus: tuple[int, ...]
+    part: int = 0  # of turns: of the GPUs, where a plan divides them; 0 = all
+    pid: int = 0
+    thread: int = 0
+    id: int = 0  # of a phase or request
+    duration_ns: int = 0  # of a wait
+    reason: str = ""  # of a wait: gate, window, presence, memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """How long a job has waited for one reason, since it began."""
 

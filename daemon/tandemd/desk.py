@@ -55,6 +55,8 @@ from tandemd.edges.journal import PastQuery
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
 from tandemd.loop import Change, Loop
+from tandemd.observers.trace_events import Author, TraceEvent, of_records, of_turn
+from tandemd.observers.turn_log import TurnLog
 from tandemd.observers.windows import record
 from tandemd.places import Places
 from tandemd.sessions import Sessions
@@ -81,6 +83,7 @@ Answer = TypeVar("Answer")
 
 MAX_WATCHERS, MAX_WATCHERS_PER_UID = 32, 8
 MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
+MAX_TRACES = 1  # being recorded: who takes telemetry takes it from everybody else
 MOST_EVENTS = 10_000  # in an answer: some megabytes
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
@@ -120,6 +123,7 @@ class Desk:
         self._inventory = inventory
         self._watchers = Places(MAX_WATCHERS, MAX_WATCHERS_PER_UID, "watch")
         self._windows = Places(MAX_WINDOWS, MAX_WINDOWS_PER_UID, "record")
+        self._traces = Places(MAX_TRACES, MAX_TRACES, "record a trace")
         self.is_reload_good = True  # what was read last is in force; of the loop's thread
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
         self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
@@ -679,6 +683,47 @@ class Desk:
             finally:
                 self._loop.post(lambda: self._loop.watchers.discard(tell))
 
+    @contextmanager
+    def trace(self, uid: int) -> Iterator[Callable[[], list[TraceEvent]]]:
+        """What happens from now on to the jobs the caller may see: each call takes what is new.
+
+        Raises:
+            CapacityError: somebody records already.
+        """
+        turns, authors = TurnLog(), dict[int, Author]()
+
+        def take() -> tuple[list[TraceEvent], int]:
+            core = self._loop.scheduler
+            for job in core.jobs.values():
+                if self._may_see(uid, job):
+                    authors.update(_authors(job, self._sessions))
+            name = partial(self._name_for, uid)
+            return [of_turn(turn, name) for turn in turns.take()], self._loop.clock.now_ns()
+
+        def take_new() -> list[TraceEvent]:
+            found, _ = self._ask(uid, take)  # before the records: of processes that end meanwhile
+            drained = self._loop.poller.drain_records()
+            late, now_ns = self._ask(uid, take)
+            return [*found, *late, *of_records(drained, authors, until_ns=now_ns)]
+
+        with self._traces.take(uid):
+            self._loop.poller.drain_records()  # those that somebody else has left
+            self._ask(uid, lambda: self._loop.turn_logs.add(turns))
+            try:
+                yield take_new
+            finally:
+                self._loop.post(lambda: self._loop.turn_logs.discard(turns))
+
+    def wall_ns(self, at_ns: int) -> int:
+        """Unix time of that moment of the daemon's clock."""
+        return self._loop.calendar.wall_ns(at_ns)
+
+    def _name_for(self, uid: int, job_id: int) -> str:
+        """Of a job that the caller may not see: nothing."""
+        core = self._loop.scheduler
+        job = core.jobs.get(job_id) or core.finished.get(job_id)
+        return f"j-{job_id:x}" if job is not None and self._may_see(uid, job) else ""
+
     def _ask(self, uid: int, question: Callable[[], Answer]) -> Answer:
         """The loop, once it is known who asks: the loop itself cannot wait for that."""
         self.limits.meet(uid)
@@ -964,3 +1009,12 @@ def _drain_lines(job: Job, draining: Sequence[Gpu]) -> Iterator[str]:
     for gpu in draining:
         if gpu.index in used:
             yield f"gpu {gpu.name} is draining: this job goes on there, and no other is started"
+
+
+def _authors(job: Job, sessions: Sessions) -> Iterator[tuple[int, Author]]:
+    for process in job.processes.values():
+        if (info := sessions.info.get(process.process_id)) is not None:
+            yield (
+                process.process_id,
+                Author(job=f"j-{job.job_id:x}", pid=info.pid, gpus=tuple(sorted(process.gpus))),
+            )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -57,13 +56,14 @@ from tandemd.observers.recent import Recent
 from tandemd.observers.scalings import Scalings, Wanted
 from tandemd.observers.strangers import Strangers
 from tandemd.observers.structure import Structures
+from tandemd.observers.turn_log import TurnLog
 from tandemd.observers.usages import usage_of
+from tandemd.questions import Questions
 from tandemd.remembered import Remembered
 
 VIRTUAL_ROUND_NS = 1_000_000
 QUIET_ROUND_NS = 500_000_000  # without news the loop still comes round
 POSTED_NS = 20_000_000  # so long a round does what was posted, at most
-ASK_TIMEOUT_S = 5.0
 
 log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
@@ -109,13 +109,13 @@ class Loop:
         self.scalings = Scalings(poller, Worker("scalings", at_once=clock.is_virtual))
         self.plans = Worker("plans", at_once=clock.is_virtual)
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
+        self.turn_logs: set[TurnLog] = set()  # of those who record; of the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.checkpoint: Callable[[CheckpointProcess], None] = lambda _: None
         self.signal: Callable[[SignalJob], None] = lambda _: None
-        self.started_ns = 0
-        self.last_round_ns = 0
+        self.started_ns = self.last_round_ns = 0
         self._failures: dict[frozenset[int], str] = {}  # to find a plan; of the worker's thread
-        self._posted: deque[Callable[[], None]] = deque()
+        self._posted, self._questions = deque[Callable[[], None]](), Questions()
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
         self._unsettled = False
@@ -131,27 +131,16 @@ class Loop:
         """Run something on the loop's thread and return its answer or raise its error.
 
         Raises:
-            TimeoutError: the loop did not come round within 5 s; what was asked is not done later.
+            TimeoutError: the loop did not come round within 5 s, or has ended; what was asked is
+                not done later.
         """
-        answer: Future[Answer] = Future()
 
-        def errand() -> None:
-            if not answer.set_running_or_notify_cancel():
-                return
-            try:
-                if self._unsettled:  # whoever asks must not see facts without their conclusions
-                    self._settle(self.clock.now_ns())
-                answer.set_result(question())
-            except Exception as error:  # belongs to whoever asked
-                answer.set_exception(error)
+        def informed() -> Answer:
+            if self._unsettled:  # whoever asks must not see facts without their conclusions
+                self._settle(self.clock.now_ns())
+            return question()
 
-        self.post(errand)
-        try:
-            return answer.result(ASK_TIMEOUT_S)
-        except TimeoutError:
-            if answer.cancel():
-                raise
-            return answer.result()  # it is being done: nobody is to hear that it is not
+        return self._questions.ask(informed, self.post)
 
     def stop(self) -> None:
         """End `run`."""
@@ -171,11 +160,13 @@ class Loop:
         finally:
             self.channels.release_all()
             self.poller.stop()
+            self._questions.end()
 
     def handle(self, event: Event) -> None:
         """Hand an event to the core and perform what it asks for. The loop's thread only."""
         for action in self.decisions.decide(lambda: self.scheduler.handle(event)):
             self.perform(action)
+        self._log_turns()
 
     def note(self, event: Event, *, afterwards: Callable[[], None] | None = None) -> None:
         """Take in an event whose conclusions can wait for the end of this round.
@@ -193,9 +184,14 @@ class Loop:
         self._unsettled = False
         for action in self.decisions.decide(lambda: self.scheduler.settle(now_ns)):
             self.perform(action)
+        self._log_turns()
         afterwards, self._afterwards = self._afterwards, []
         for errand in afterwards:
             self._attempt("what a message leads to", errand)
+
+    def _log_turns(self) -> None:
+        for turn_log in self.turn_logs:
+            turn_log.look(self.scheduler, self.clock.now_ns())
 
     def perform(self, action: Action) -> None:
         """Carry one action out; one that fails is told, and the next ones are as good as before."""

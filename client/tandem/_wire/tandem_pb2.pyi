@@ -96,6 +96,35 @@ MODE_MPS_GREEN: Mode.ValueType  # 3
 MODE_MIG: Mode.ValueType  # 4
 global___Mode = Mode
 
+class _WaitReason:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _WaitReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_WaitReason.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    WAIT_REASON_UNSPECIFIED: _WaitReason.ValueType  # 0
+    WAIT_REASON_GATE: _WaitReason.ValueType  # 1
+    """another job had the turn, or somebody paused it"""
+    WAIT_REASON_WINDOW: _WaitReason.ValueType  # 2
+    """as much as it may submit was under way"""
+    WAIT_REASON_PRESENCE: _WaitReason.ValueType  # 3
+    """a job of a higher class was busy"""
+    WAIT_REASON_MEMORY: _WaitReason.ValueType  # 4
+    """memory was moved, or an allocation had to wait"""
+
+class WaitReason(_WaitReason, metaclass=_WaitReasonEnumTypeWrapper): ...
+
+WAIT_REASON_UNSPECIFIED: WaitReason.ValueType  # 0
+WAIT_REASON_GATE: WaitReason.ValueType  # 1
+"""another job had the turn, or somebody paused it"""
+WAIT_REASON_WINDOW: WaitReason.ValueType  # 2
+"""as much as it may submit was under way"""
+WAIT_REASON_PRESENCE: WaitReason.ValueType  # 3
+"""a job of a higher class was busy"""
+WAIT_REASON_MEMORY: WaitReason.ValueType  # 4
+"""memory was moved, or an allocation had to wait"""
+global___WaitReason = WaitReason
+
 @typing.final
 class JobName(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -702,6 +731,119 @@ class ListJobEventsResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["events", b"events"]) -> None: ...
 
 global___ListJobEventsResponse = ListJobEventsResponse
+
+@typing.final
+class RecordTraceRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___RecordTraceRequest = RecordTraceRequest
+
+@typing.final
+class TraceChunk(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: builtins.int
+    @property
+    def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TraceEvent]:
+        """those of one process and those of turns are each in order"""
+
+    def __init__(
+        self,
+        *,
+        events: collections.abc.Iterable[global___TraceEvent] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["events", b"events"]) -> None: ...
+
+global___TraceChunk = TraceChunk
+
+@typing.final
+class TraceEvent(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    class _Kind:
+        ValueType = typing.NewType("ValueType", builtins.int)
+        V: typing_extensions.TypeAlias = ValueType
+
+    class _KindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[TraceEvent._Kind.ValueType], builtins.type):
+        DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: TraceEvent._Kind.ValueType  # 0
+        KIND_TURN: TraceEvent._Kind.ValueType  # 1
+        """the jobs have the turn on the GPUs from then on; none: nobody has work there"""
+        KIND_WAIT: TraceEvent._Kind.ValueType  # 2
+        """a thread was held back, until then"""
+        KIND_STEP: TraceEvent._Kind.ValueType  # 3
+        """an iteration ended"""
+        KIND_PHASE_BEGIN: TraceEvent._Kind.ValueType  # 4
+        KIND_PHASE_END: TraceEvent._Kind.ValueType  # 5
+        KIND_REQUEST_BEGIN: TraceEvent._Kind.ValueType  # 6
+        KIND_REQUEST_END: TraceEvent._Kind.ValueType  # 7
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
+    KIND_UNSPECIFIED: TraceEvent.Kind.ValueType  # 0
+    KIND_TURN: TraceEvent.Kind.ValueType  # 1
+    """the jobs have the turn on the GPUs from then on; none: nobody has work there"""
+    KIND_WAIT: TraceEvent.Kind.ValueType  # 2
+    """a thread was held back, until then"""
+    KIND_STEP: TraceEvent.Kind.ValueType  # 3
+    """an iteration ended"""
+    KIND_PHASE_BEGIN: TraceEvent.Kind.ValueType  # 4
+    KIND_PHASE_END: TraceEvent.Kind.ValueType  # 5
+    KIND_REQUEST_BEGIN: TraceEvent.Kind.ValueType  # 6
+    KIND_REQUEST_END: TraceEvent.Kind.ValueType  # 7
+
+    KIND_FIELD_NUMBER: builtins.int
+    TIME_FIELD_NUMBER: builtins.int
+    JOBS_FIELD_NUMBER: builtins.int
+    GPUS_FIELD_NUMBER: builtins.int
+    PART_FIELD_NUMBER: builtins.int
+    PID_FIELD_NUMBER: builtins.int
+    THREAD_FIELD_NUMBER: builtins.int
+    ID_FIELD_NUMBER: builtins.int
+    DURATION_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    kind: global___TraceEvent.Kind.ValueType
+    part: builtins.int
+    """of turns: of the GPUs, where a plan divides them; 0 = all"""
+    pid: builtins.int
+    thread: builtins.int
+    id: builtins.int
+    """of a phase or request"""
+    reason: global___WaitReason.ValueType
+    """of a wait"""
+    @property
+    def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """as JobName has them; empty text: one that the caller may not see"""
+
+    @property
+    def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
+    @property
+    def duration(self) -> google.protobuf.duration_pb2.Duration:
+        """of a wait"""
+
+    def __init__(
+        self,
+        *,
+        kind: global___TraceEvent.Kind.ValueType = ...,
+        time: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        jobs: collections.abc.Iterable[builtins.str] | None = ...,
+        gpus: collections.abc.Iterable[builtins.int] | None = ...,
+        part: builtins.int = ...,
+        pid: builtins.int = ...,
+        thread: builtins.int = ...,
+        id: builtins.int = ...,
+        duration: google.protobuf.duration_pb2.Duration | None = ...,
+        reason: global___WaitReason.ValueType = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["duration", b"duration", "time", b"time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["duration", b"duration", "gpus", b"gpus", "id", b"id", "jobs", b"jobs", "kind", b"kind", "part", b"part", "pid", b"pid", "reason", b"reason", "thread", b"thread", "time", b"time"]) -> None: ...
+
+global___TraceEvent = TraceEvent
 
 @typing.final
 class PastJob(google.protobuf.message.Message):

@@ -1139,3 +1139,77 @@ class PolicyService(object):
             timeout,
             metadata,
             _registered_method=True)
+
+
+class TraceServiceStub(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.RecordTrace = channel.unary_stream(
+                '/tandem.v1.TraceService/RecordTrace',
+                request_serializer=tandem_dot___wire_dot_tandem__pb2.RecordTraceRequest.SerializeToString,
+                response_deserializer=tandem_dot___wire_dot_tandem__pb2.TraceChunk.FromString,
+                _registered_method=True)
+
+
+class TraceServiceServicer(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def RecordTrace(self, request, context):
+        """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
+        most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+        begun. One caller at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_TraceServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'RecordTrace': grpc.unary_stream_rpc_method_handler(
+                    servicer.RecordTrace,
+                    request_deserializer=tandem_dot___wire_dot_tandem__pb2.RecordTraceRequest.FromString,
+                    response_serializer=tandem_dot___wire_dot_tandem__pb2.TraceChunk.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'tandem.v1.TraceService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+
+
+ # This class is part of an EXPERIMENTAL API.
+class TraceService(object):
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def RecordTrace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tandem.v1.TraceService/RecordTrace',
+            tandem_dot___wire_dot_tandem__pb2.RecordTraceRequest.SerializeToString,
+            tandem_dot___wire_dot_tandem__pb2.TraceChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

@@ -524,3 +524,38 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         """admin"""
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
+
+class TraceServiceStub:
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    RecordTrace: grpc.UnaryStreamMultiCallable[
+        tandem._wire.tandem_pb2.RecordTraceRequest,
+        tandem._wire.tandem_pb2.TraceChunk,
+    ]
+    """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
+    most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+    begun. One caller at a time.
+    """
+
+class TraceServiceAsyncStub:
+    RecordTrace: grpc.aio.UnaryStreamMultiCallable[
+        tandem._wire.tandem_pb2.RecordTraceRequest,
+        tandem._wire.tandem_pb2.TraceChunk,
+    ]
+    """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
+    most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+    begun. One caller at a time.
+    """
+
+class TraceServiceServicer(metaclass=abc.ABCMeta):
+    @abc.abstractmethod
+    def RecordTrace(
+        self,
+        request: tandem._wire.tandem_pb2.RecordTraceRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.TraceChunk], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.TraceChunk]]:
+        """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
+        most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+        begun. One caller at a time.
+        """
+
+def add_TraceServiceServicer_to_server(servicer: TraceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

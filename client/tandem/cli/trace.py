@@ -3,12 +3,11 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeVar
 
 import click
 
@@ -16,13 +15,16 @@ from tandem._text import printable
 from tandem.cli._files import cannot_write, refuse_same, written
 from tandem.cli._launching import Launching
 from tandem.cli._parsed import Parsed
-from tandem.errors import UsageError
+from tandem.errors import UnavailableError, UsageError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read
 from tandem.trace.filters import Keep, names_calls, parse_filters
 from tandem.trace.lines import Printer, Stamp
 from tandem.trace.records import Call, Decoder, Item, Lost
 from tandem.trace.summary import Summary
 from tandem.trace.table import Table, parse_table
+
+if TYPE_CHECKING:
+    from tandem._client import Client
 
 _MOST_SECONDS = 600  # the daemon forgets ended jobs after that
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -281,34 +283,58 @@ def parse_seconds(text: str, *, what: str = "seconds") -> float:
     help="For how long.",
 )
 def record(output: Path, seconds: float) -> None:
-    """Record what all jobs compute, hold and move for a while, for ui.perfetto.dev.
+    """Record what all jobs do on the GPUs for a while, for ui.perfetto.dev.
 
-    What the daemon knows, ten looks a second: a track a job with its share of the GPU, beside it
-    its memory going to the host and back, and counters of what it holds and waits for. Nothing is
-    asked of the jobs. Single calls are what `tandem trace calls` records. Ctrl-C ends it early,
-    with what was recorded so far in the file, and exit code 130.
+    A track a GPU with who has the turn. Of each job: what its threads wait for, its iterations,
+    phases and requests, where it marks them, its share of the GPU, its memory going to the host and
+    back, and counters of what it holds. Share and memory are looked at ten times a second; all else
+    is exact. Single calls are what `tandem trace calls` records. Ctrl-C ends it early, with what
+    was recorded so far in the file, and exit code 130; so does the end of the daemon, with 7.
 
     \b
     Examples:
       tandem trace record -o jobs.json
       tandem trace record -o jobs.json --seconds 60
     """
+    from tandem.chrome_trace import TraceWriter
     from tandem.cli._output import open_client
-    from tandem.report.chrome import write
+    from tandem.report.chrome import JobTrace
     from tandem.report.series import since
+    from tandem.report.spans import Spans
 
-    with open_client() as client:
-        begin_ns, is_interrupted = client.memory_history().end_ns, False
+    end: BaseException | None = None
+    with open_client() as client, written(output) as file, TraceWriter(file) as trace:
+        history, name_of = client.memory_history(), _Names(client)
+        jobs, spans = JobTrace(trace, name_of), Spans(history.end_ns, name_of)
         try:
-            time.sleep(seconds)
-        except KeyboardInterrupt:  # what there is so far is worth keeping
-            is_interrupted = True
-        history = since(client.memory_history(), begin_ns)
-    with written(output) as file:
-        write(history, file)
-    if is_interrupted:
+            for event in client.trace(seconds=seconds):
+                for span in spans.feed(event):
+                    jobs.add(span)
+            late = client.memory_history()
+        except (KeyboardInterrupt, UnavailableError) as exc:  # what there is is worth keeping
+            end = exc
+            late = history if isinstance(exc, UnavailableError) else client.memory_history()
+        for span in spans.finish(max(late.end_ns, spans.last_ns)):
+            jobs.add(span)
+        jobs.finish(since(late, history.end_ns))
+    if end is not None:
         click.echo(f"tandem: note: '{output}' has what was recorded so far", err=True)
-        raise KeyboardInterrupt
+        raise end
+
+
+class _Names:
+    """What people call the jobs; asked for again when there is one that was not there before."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._known: dict[str, str] = {}
+
+    def __call__(self, job: str) -> str:
+        if job not in self._known:
+            found = self._client.jobs(show_finished=True)
+            titles = {one.name: f"{one.name} {one.display_name}".strip() for one in found}
+            self._known |= {name: printable(title) for name, title in titles.items()}
+        return self._known.setdefault(job, job)
 
 
 def warn(recording: Recording, file: Path) -> None:

@@ -1,26 +1,55 @@
-"""The history of memory as Chrome's trace-event JSON, for ui.perfetto.dev.
+"""What jobs did as Chrome's trace-event JSON, for ui.perfetto.dev.
 
-A process a GPU, with counters of what jobs hold, and a track a job with what it computed and what
-was moved to the host and back.
+A process a GPU: who has the turn, and of each job what waits, iterates and answers requests, what
+it computed, what was moved to the host and back, and counters of what it holds.
 """
 
-from typing import TextIO
+from collections.abc import Callable
 
 from tandem._page import plain
 from tandem._results import MemoryCurve, MemoryHistory
 from tandem.chrome_trace import TraceWriter
 from tandem.report.chart import name_of
 from tandem.report.series import swaps_of, work_of
+from tandem.report.spans import Span, Track
 from tandem.units import format_bytes
 
+_FIRST_OF_MEMORY = 1_000_000  # numbers of tracks: below those of spans, which are shown first
 
-def write(history: MemoryHistory, file: TextIO) -> None:
-    """Write the whole history; times are those since 1970."""
-    with TraceWriter(file) as trace:
+
+class JobTrace:
+    """Writes spans as they come, and at the end what names them and the history of memory."""
+
+    def __init__(self, trace: TraceWriter, name_of: Callable[[str], str]) -> None:
+        """`name_of`: what people call a job."""
+        self._trace = trace
+        self._name_of = name_of
+        self._numbers: dict[Track, int] = {}
+
+    def add(self, span: Span) -> None:
+        """Write one."""
+        number = self._numbers.setdefault(span.track, 1 + len(self._numbers))
+        self._trace.slice(
+            span.track.gpu + 1, number, span.name, start_ns=span.start_ns, end_ns=span.end_ns
+        )
+
+    def finish(self, history: MemoryHistory) -> None:
+        """Name the tracks, and write the whole history; times are those since 1970."""
         for gpu in history.gpus:
-            trace.process(gpu.index + 1, plain(f"gpu {gpu.name} {gpu.product_name}"))
-        for place, curve in enumerate(history.curves, 1):
-            _write_job(curve, place, trace)
+            title = plain(f"gpu {gpu.name} {gpu.product_name}")
+            self._trace.process(gpu.index + 1, title)
+        for track, number in self._numbers.items():
+            self._trace.thread(track.gpu + 1, number, self._title(track))
+        for place, curve in enumerate(history.curves, _FIRST_OF_MEMORY):
+            _write_job(curve, place, self._trace)
+
+    def _title(self, track: Track) -> str:
+        if track.what == "turns":
+            return f"turns of part {track.lane}" if track.lane else "turns"
+        whose = f"{self._name_of(track.job)} {track.what}"
+        if track.what == "waits":
+            return f"{whose}, thread {track.lane} of {track.pid}"
+        return f"{whose} of {track.pid}" + (f", {track.lane + 1}" if track.lane else "")
 
 
 def _write_job(curve: MemoryCurve, place: int, trace: TraceWriter) -> None:

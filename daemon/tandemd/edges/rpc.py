@@ -11,6 +11,7 @@ import os
 import queue
 import resource
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ from tandemd.edges.partition_messages import partition_message
 from tandemd.edges.plan_messages import plans_message
 from tandemd.edges.readiness import Readiness
 from tandemd.edges.rpc_calls import LOOK_S, NO_TOKEN, Aborted, Door, PeerFor, peer_of
+from tandemd.edges.trace_messages import trace_chunks
 from tandemd.views import JobView
 
 STOP_GRACE_S = 0.5
@@ -57,6 +59,8 @@ MAX_CONNECTIONS, DESCRIPTORS_SHARE = 1024, 4
 MAX_PAGE = 1000
 MAX_TOKEN = 19  # digits of a number in a page token
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
+MAX_TRACE_S = 600.0  # of a recording
+TRACE_LOOK_S = 0.05  # telemetry waits no longer: there is room for 65,536 records
 MAX_SIGNATURES = 1024  # of kernels, a call
 
 log = structlog.get_logger(__name__)
@@ -314,6 +318,22 @@ def _mig_instance(part: Part) -> pb.MigInstance:
     return pb.MigInstance(name=part.name, profile=part.profile)
 
 
+class Traces(_Servicer, pb_grpc.TraceServiceServicer):
+    """tandem.v1.TraceService."""
+
+    def RecordTrace(  # noqa: N802
+        self, request: pb.RecordTraceRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.TraceChunk]:
+        """What happens, from now on."""
+        del request
+        end_s = time.monotonic() + MAX_TRACE_S
+        with _errors_to(context), self._desk.trace(self._uid(context)) as take:
+            yield pb.TraceChunk()  # it has begun
+            while context.is_active() and time.monotonic() < end_s:
+                time.sleep(TRACE_LOOK_S)
+                yield from trace_chunks(take(), self._desk.wall_ns)
+
+
 class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
     """tandem.v1.PolicyService."""
 
@@ -371,6 +391,7 @@ class RpcServer:
         pb_grpc.add_DaemonServiceServicer_to_server(Daemon(desk, peer_for), self._server)
         pb_grpc.add_PartitionServiceServicer_to_server(Partitions(desk, peer_for), self._server)
         pb_grpc.add_PolicyServiceServicer_to_server(Policies(desk, peer_for), self._server)
+        pb_grpc.add_TraceServiceServicer_to_server(Traces(desk, peer_for), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._readiness, self._server)
         self._server.add_insecure_port(f"unix:{path}")
 

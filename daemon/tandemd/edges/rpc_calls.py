@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 
 from tandem.errors import reason_of_status
-from tandemd.desk import MAX_WATCHERS, MAX_WINDOWS
+from tandemd.desk import MAX_TRACES, MAX_WATCHERS, MAX_WINDOWS
 from tandemd.edges.error_info import details_of
 from tandemd.edges.peers import Peer
 
@@ -118,7 +118,7 @@ class Door(grpc.aio.ServerInterceptor):
             lambda: asyncio.Semaphore(TURNS_PER_UID)
         )
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="rpc")
-        streams = MAX_WATCHERS + MAX_WINDOWS + SPARE_STREAMS
+        streams = MAX_WATCHERS + MAX_WINDOWS + MAX_TRACES + SPARE_STREAMS
         self._streams = ThreadPoolExecutor(streams, thread_name_prefix="rpc stream")
 
     async def intercept_service(

@@ -370,10 +370,11 @@ def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_
     output = tmp_path / "jobs.json"
     # What Ctrl-C raises, at a moment that does not depend on the machine.
     code = (
-        "import sys, time\n"
+        "import sys\n"
+        "from tandem._client import Client\n"
         "from tandem.cli.__main__ import main\n"
-        "def sleep(_): raise KeyboardInterrupt\n"
-        "time.sleep = sleep\n"
+        "def trace(*_, **__): raise KeyboardInterrupt\n"
+        "Client.trace = trace\n"
         f"sys.argv[1:] = ['trace', 'record', '-o', {str(output)!r}, '--seconds', '600']\n"
         "sys.exit(main())\n"
     )

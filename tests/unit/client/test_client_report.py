@@ -17,11 +17,14 @@ from tandem._results import (
     MemoryPoint,
     Partition,
     ScalingCurve,
+    TraceEvent,
 )
+from tandem.chrome_trace import TraceWriter
 from tandem.cli import __main__ as cli
 from tandem.cli.trace import parse_seconds
-from tandem.errors import UsageError
-from tandem.report import chart, chrome, page
+from tandem.errors import UnavailableError, UsageError
+from tandem.report import chart, page
+from tandem.report.chrome import JobTrace
 from tandem.report.series import LOOK_NS, moments_of, occupation_of, since, swaps_of, work_of
 
 GIB, S = 1 << 30, 1_000_000_000
@@ -227,7 +230,8 @@ def test_without_jobs_the_page_says_so():
 
 def test_in_a_trace_moves_lie_beside_work():
     file = io.StringIO()
-    chrome.write(HISTORY, file)
+    with TraceWriter(file) as trace:
+        JobTrace(trace, str).finish(HISTORY)
 
     events = json.loads(file.getvalue())["traceEvents"]
     slices = [(e["tid"], e["name"]) for e in events if e["ph"] == "X"]
@@ -301,6 +305,13 @@ class Daemon:
     def partitions(self):
         return [PARTITION]
 
+    def jobs(self, *, show_finished):
+        return []
+
+    def trace(self, *, seconds):
+        yield TraceEvent(kind="turn", time_ns=41 * S, jobs=("j-1",), gpus=(0,))
+        yield TraceEvent(kind="turn", time_ns=43 * S, jobs=("j-2",), gpus=(0,))
+
 
 @pytest.fixture
 def tandem(monkeypatch, capsys):
@@ -347,15 +358,37 @@ def test_a_place_that_cannot_be_written_is_told(tandem, tmp_path):
     assert "choose another -o" in err
 
 
-def test_a_trace_is_of_what_comes(tandem, tmp_path, monkeypatch):
-    slept = []
-    monkeypatch.setattr("tandem.cli.trace.time.sleep", slept.append)
+def slices_in(path):
+    rows = json.loads(path.read_text())["traceEvents"]
+    return [(row["name"], row["ts"], row["dur"]) for row in rows if row["ph"] == "X"]
 
+
+def test_a_trace_is_of_what_comes(tandem, tmp_path, monkeypatch):
     code, _, _ = tandem("trace", "record", "-o", tmp_path / "x.json", "--seconds", "3")
 
-    assert (code, slept) == (0, [3.0])
+    assert code == 0
     events = json.loads((tmp_path / "x.json").read_text())["traceEvents"]
     assert {e["ts"] for e in events if e["ph"] == "C"} == {40 * S / 1e3}  # from then on
+    assert slices_in(tmp_path / "x.json") == [("j-1", 41e6, 2e6), ("j-2", 43e6, 0)]
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [(KeyboardInterrupt, 130), (UnavailableError("gone"), 7)]
+)
+def test_a_trace_that_ends_early_has_what_there_was(tandem, tmp_path, monkeypatch, end, status):
+    whole = Daemon.trace
+
+    def trace(self, *, seconds):
+        yield from whole(self, seconds=seconds)
+        raise end
+
+    monkeypatch.setattr(Daemon, "trace", trace)
+
+    code, _, err = tandem("trace", "record", "-o", tmp_path / "x.json")
+
+    assert code == status
+    assert err.startswith(f"tandem: note: '{tmp_path / 'x.json'}' has what was recorded so far\n")
+    assert len(slices_in(tmp_path / "x.json")) == 2
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "601"])

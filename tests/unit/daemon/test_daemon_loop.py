@@ -46,6 +46,25 @@ def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
     assert "job 1" not in " ".join([answer.result().summary, *answer.result().lines])
 
 
+def test_nobody_waits_for_a_loop_that_has_ended():
+    channels = SimpleNamespace(perform=lambda action: None, release_all=lambda: None)
+    loop = Loop(
+        scheduler=Scheduler(), clock=MonotonicClock(), poller=_native.Poller(), channels=channels
+    )
+    loop.stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        early = pool.submit(loop.ask, lambda: "never")
+        while not loop._posted:
+            pass
+        loop.run()
+
+        with pytest.raises(TimeoutError):
+            early.result()
+    with pytest.raises(TimeoutError):
+        loop.ask(lambda: "never")
+
+
 class Strides:
     """A clock that each look at it moves on by so much."""
 
@@ -79,7 +98,7 @@ def test_what_decisions_take_is_counted_and_of_what_is_only_noted_with_its_concl
 
 
 def test_what_nobody_waits_for_any_more_is_not_done(monkeypatch):
-    monkeypatch.setattr("tandemd.loop.ASK_TIMEOUT_S", 0)
+    monkeypatch.setattr("tandemd.questions.ASK_TIMEOUT_S", 0)
     loop, done = quiet_loop(), []
 
     with pytest.raises(TimeoutError):
@@ -107,8 +126,8 @@ def test_what_is_being_done_when_patience_ends_is_waited_for(monkeypatch):
         begun.wait()
 
     loop = quiet_loop()
-    monkeypatch.setattr("tandemd.loop.ASK_TIMEOUT_S", 0)
-    monkeypatch.setattr("tandemd.loop.Future", Answer)
+    monkeypatch.setattr("tandemd.questions.ASK_TIMEOUT_S", 0)
+    monkeypatch.setattr("tandemd.questions.Future", Answer)
     monkeypatch.setattr(loop, "post", post)
     with ThreadPoolExecutor(1) as pool:
         try:

@@ -1,0 +1,132 @@
+"""From the moments of a recorded trace to what lasted: turns, waits, iterations, requests."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+
+from tandem._results import TraceEvent
+
+_WAITS = {
+    "gate": "held: another job's turn, or paused",
+    "window": "its window is full",
+    "presence": "yields to a job of a higher class",
+    "memory": "waits for memory",
+}
+_HIDDEN = "a job of somebody else"
+_BEGINS = {"phase-begin": "phase", "request-begin": "request"}
+_ENDS = {"phase-end": "phase", "request-end": "request"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """A line of a trace; the spans on it do not overlap."""
+
+    gpu: int  # by its index
+    job: str  # empty: of the GPU itself
+    what: str  # turns, waits, iterations, phases, requests
+    pid: int = 0
+    lane: int = 0  # of things that are under way at once; of waits: the thread; of turns: the part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Something that lasted."""
+
+    track: Track
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+class Spans:
+    """Takes events as they come, those of each process and of turns in order, and pairs them.
+
+    Only what is under way is kept, so that a recording may last.
+    """
+
+    def __init__(self, begin_ns: int, name_of: Callable[[str], str] = str) -> None:
+        """`begin_ns`: when the recording began; what was under way then is shown from there on.
+
+        `name_of`: what people call a job.
+        """
+        self._begin_ns = self.last_ns = begin_ns  # the newest moment that was told
+        self._name_of = name_of
+        self._open: dict[object, Span] = {}  # by what it is; its end is not known yet
+        self._taken: set[Track] = set()  # lanes
+        self._steps: dict[Track, int] = {}  # when the last iteration of each ended
+
+    def feed(self, event: TraceEvent) -> Iterator[Span]:
+        """What has ended by it."""
+        self.last_ns = max(self.last_ns, event.time_ns)
+        if not event.gpus:
+            return
+        if event.kind == "turn":
+            yield from self._turn(event)
+        elif event.kind == "wait":
+            yield self._wait(event)
+        elif event.kind == "step":
+            yield from self._step(event)
+        elif event.kind in _BEGINS:
+            self._begin(event, _BEGINS[event.kind])
+        elif event.kind in _ENDS:
+            yield from self._end(event, _ENDS[event.kind])
+
+    def finish(self, end_ns: int) -> Iterator[Span]:
+        """What is under way still, cut at the end of the recording."""
+        for span in self._open.values():
+            yield _until(span, max(end_ns, span.start_ns))
+        self._open.clear()
+
+    def _turn(self, event: TraceEvent) -> Iterator[Span]:
+        for gpu in event.gpus:
+            track = Track(gpu=gpu, job="", what="turns", lane=event.part)
+            if (over := self._open.pop(track, None)) is not None:
+                yield _until(over, event.time_ns)
+            if event.jobs:
+                names = (self._name_of(job) if job else _HIDDEN for job in event.jobs)
+                self._open[track] = _from(event.time_ns, track, " + ".join(names))
+
+    def _wait(self, event: TraceEvent) -> Span:
+        track = _track(event, "waits", lane=event.thread)
+        start_ns = max(event.time_ns - event.duration_ns, min(self._begin_ns, event.time_ns))
+        name = _WAITS.get(event.reason, "waits")
+        return Span(track=track, name=name, start_ns=start_ns, end_ns=event.time_ns)
+
+    def _step(self, event: TraceEvent) -> Iterator[Span]:
+        track = _track(event, "iterations")
+        before_ns = self._steps.get(track)
+        self._steps[track] = event.time_ns
+        if before_ns is not None:
+            yield _until(_from(before_ns, track, "iteration"), event.time_ns)
+
+    def _begin(self, event: TraceEvent, what: str) -> None:
+        key = _key(event, what)
+        if key in self._open:  # the mark of its end was lost
+            self._taken.discard(self._open.pop(key).track)
+        lanes = (_track(event, f"{what}s", lane=lane) for lane in count())
+        track = next(lane for lane in lanes if lane not in self._taken)
+        self._taken.add(track)
+        self._open[key] = _from(event.time_ns, track, what)
+
+    def _end(self, event: TraceEvent, what: str) -> Iterator[Span]:
+        span = self._open.pop(_key(event, what), None)
+        if span is not None:  # else it began before the recording did, nobody knows when
+            self._taken.discard(span.track)
+            yield _until(span, event.time_ns)
+
+
+def _track(event: TraceEvent, what: str, *, lane: int = 0) -> Track:
+    return Track(gpu=event.gpus[0], job=event.jobs[0], what=what, pid=event.pid, lane=lane)
+
+
+def _key(event: TraceEvent, what: str) -> object:
+    # A phase is one thread's; who answers a request need not be who took it.
+    return (event.pid, what, event.id, event.thread if what == "phase" else 0)
+
+
+def _from(start_ns: int, track: Track, name: str) -> Span:
+    return Span(track=track, name=name, start_ns=start_ns, end_ns=start_ns)
+
+
+def _until(span: Span, end_ns: int) -> Span:
+    return Span(track=span.track, name=span.name, start_ns=span.start_ns, end_ns=end_ns)

@@ -1,0 +1,47 @@
+"""Events of a recorded trace as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tandem._wire import tandem_pb2 as pb
+from tandemd.observers.trace_events import TraceEvent
+
+MOST_EVENTS = 4096  # of a chunk: some hundred kilobytes
+
+
+def trace_chunks(
+    events: Sequence[TraceEvent], wall_ns: Callable[[int], int]
+) -> Iterator[pb.TraceChunk]:
+    """As many chunks as it takes; `wall_ns`: Unix time of a moment."""
+    for start in range(0, len(events), MOST_EVENTS):
+        part = events[start : start + MOST_EVENTS]
+        yield pb.TraceChunk(events=[_message(event, wall_ns) for event in part])
+
+
+def _message(event: TraceEvent, wall_ns: Callable[[int], int]) -> pb.TraceEvent:
+    message = pb.TraceEvent(
+        kind=pb.TraceEvent.Kind.ValueType(event.kind),
+        time=_time(wall_ns(event.at_ns)),
+        jobs=event.jobs,
+        gpus=event.gpus,
+        part=event.part,
+        pid=event.pid,
+        thread=event.thread,
+        id=event.id,
+        reason=pb.WaitReason.ValueType(event.reason),
+    )
+    if event.duration_ns:
+        message.duration.CopyFrom(_duration(event.duration_ns))
+    return message
+
+
+def _time(at_ns: int) -> Timestamp:
+    return Timestamp(seconds=at_ns // 10**9, nanos=at_ns % 10**9)
+
+
+def _duration(length_ns: int) -> Duration:
+    return Duration(seconds=length_ns // 10**9, nanos=length_ns % 10**9)

@@ -1,0 +1,50 @@
+"""Who has the turn where, told at each change of it for as long as somebody records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tandemd.core.planner.divisions import Ring
+from tandemd.core.scheduler import Scheduler
+
+MOST = 100_000  # changes that nobody has taken yet: what is older is forgotten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnPassed:
+    """From then on these jobs have the turn; none: nobody has work there."""
+
+    at_ns: int
+    ring: Ring
+    job_ids: tuple[int, ...]
+
+
+class TurnLog:
+    """The changes since the last `take`. For the thread of the core alone."""
+
+    def __init__(self) -> None:
+        self._last: dict[Ring, tuple[int, ...]] = {}
+        self._passed: list[TurnPassed] = []
+
+    def look(self, scheduler: Scheduler, now_ns: int) -> None:
+        """After each decision: a turn that passed on between two of them is not seen otherwise."""
+        found = {ring: _who(scheduler, ring) for ring in scheduler.turns}
+        for ring in self._last.keys() - found.keys():  # other jobs make other rings
+            found[ring] = ()
+        for ring, job_ids in found.items():
+            if self._last.get(ring, ()) != job_ids:
+                self._passed.append(TurnPassed(at_ns=now_ns, ring=ring, job_ids=job_ids))
+        self._last = {ring: job_ids for ring, job_ids in found.items() if job_ids}
+        del self._passed[:-MOST]
+
+    def take(self) -> list[TurnPassed]:
+        """In order of time."""
+        taken, self._passed = self._passed, []
+        return taken
+
+
+def _who(scheduler: Scheduler, ring: Ring) -> tuple[int, ...]:
+    turns = scheduler.turns[ring]
+    holders = (turns.holder, turns.companion, turns.third)
+    groups = [scheduler.groups[key] for key in holders if key in scheduler.groups]
+    return tuple(job_id for group in groups for job_id in group.jobs)

@@ -1,0 +1,107 @@
+"""What a recorded trace tells of two jobs that take turns, against what the GPU did; virtual clock.
+
+Events have the time of day. A step marks a moment that the program knows on the device's clock, so
+that each tells how far the two are apart.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from running_job import DEADLINE_S, start_together, until
+
+from tandem.errors import CapacityError
+from tandem.report.spans import Spans
+
+pytestmark = pytest.mark.slow
+
+STEPS = 40
+QUANTUM_MS = 3
+#: Each step's work lasts a third of a turn. The moment of each is told.
+WORK = f"[(serving.launch(gpu, 32), marks.step(), now_ns())[2] for _ in range({STEPS})]"
+
+
+@pytest.fixture
+def recorded(fresh_place):
+    """The jobs, the moments of their steps, and the events of both from begin to end."""
+    place = fresh_place
+    place.start_daemon(*place.configured(policy='"fair"', quantum_ms=QUANTUM_MS))
+    jobs = [place.job(name) for name in ("one", "other")]
+    with place.client() as client:
+        names = {job.display_name: job.name for job in client.jobs()}
+        events = client.trace(seconds=DEADLINE_S)
+        start_together(dict.fromkeys(jobs, WORK))
+        moments = {names[job.name]: job.result() for job in jobs}
+        told = list(until_over(events))
+    return place, {names[job.name]: job for job in jobs}, moments, told
+
+
+def until_over(events):
+    """Up to where all steps are told, and nobody has the turn."""
+    steps, is_quiet = 0, False
+    for event in events:
+        yield event
+        steps += event.kind == "step"
+        if event.kind == "turn":
+            is_quiet = not event.jobs
+        if steps == 2 * STEPS and is_quiet:
+            events.close()
+
+
+def moments_of(told, name):
+    return [event.time_ns for event in told if event.kind == "step" and event.jobs == (name,)]
+
+
+def shared_ns(kernel, turn):
+    """For how long the kernel was on the GPU during that turn."""
+    return max(0, min(kernel["t_end_ns"], turn.end_ns) - max(kernel["t_start_ns"], turn.start_ns))
+
+
+def test_turns_and_waits_are_when_they_were(recorded):
+    place, jobs, moments, told = recorded
+    apart = {
+        told_ns - at_ns
+        for name in jobs
+        for told_ns, at_ns in zip(moments_of(told, name), moments[name], strict=True)
+    }
+    assert len(apart) == 1  # every step is told, and when it was
+    offset_ns = apart.pop()
+
+    spans = Spans(0)
+    shifted = (replace(event, time_ns=event.time_ns - offset_ns) for event in told)
+    found = [span for event in shifted for span in spans.feed(event)]
+    turns = [span for span in found if span.track.what == "turns"]
+    assert len(turns) > 8
+    for before, after in pairwise(turns):
+        assert {before.name, after.name} == jobs.keys()
+        assert before.end_ns == after.start_ns
+    for name, job in jobs.items():
+        own = [turn for turn in turns if turn.name == name]
+        ran = [one for one in place.ran(job.pid) if one["t_end_ns"] > turns[0].start_ns]
+        busy_ns = sum(one["t_end_ns"] - one["t_start_ns"] for one in ran)
+        # The rest: both began before the first decision, and what is submitted is never taken back.
+        assert sum(shared_ns(one, turn) for one in ran for turn in own) > 0.9 * busy_ns
+        held = [span for span in found if span.track.job == name and span.name.startswith("held")]
+        assert len(held) >= len(own) - 1
+        for span in held:  # until its own turn comes
+            assert any(turn.start_ns <= span.end_ns <= turn.end_ns for turn in own), span
+
+
+def test_one_records_at_a_time_and_who_leaves_makes_room(fresh_place):
+    fresh_place.start_daemon()
+    with fresh_place.client() as one, fresh_place.client() as other:
+        first = one.trace(seconds=DEADLINE_S)
+
+        with pytest.raises(CapacityError, match="record a trace already"):
+            other.trace(seconds=1)
+
+        first.close()
+        until(lambda: may_record(other), what="a place that is free again")
+
+
+def may_record(client):
+    try:
+        client.trace(seconds=1).close()
+    except CapacityError:
+        return False
+    return True
