@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from tandem.cli import _completing
 from tandem.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 def jobs_argument(command: _Command) -> _Command:
     """One job or several, by number or name, or a group."""
-    return click.argument("jobs", nargs=-1, metavar="[JOB...]")(group_option(command))
+    argument = click.argument("jobs", nargs=-1, metavar="[JOB...]", shell_complete=_completing.jobs)
+    return argument(group_option(command))
 
 
 def group_option(command: _Command) -> _Command:
@@ -27,6 +29,7 @@ def group_option(command: _Command) -> _Command:
         "-G",
         "--group",
         metavar="KEY",
+        shell_complete=_completing.groups,
         help="All jobs of this group, or none of them, instead of JOB: as GROUP in `tandem ps`.",
     )(command)
 

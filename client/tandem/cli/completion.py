@@ -12,6 +12,8 @@ _VARIABLE = "_TANDEM_COMPLETE"  # by which the script asks `tandem`; click makes
 def completion(ctx: click.Context, shell: str) -> None:
     """Print a script by which a SHELL completes commands, options and what they take.
 
+    Jobs, groups, GPUs and policies are those that the daemon knows, if it answers within a second.
+
     Its own start-up file evaluates it, or a package installs it where the shell looks: as
     bash-completion/completions/tandem, zsh/site-functions/_tandem or
     fish/vendor_completions.d/tandem.fish below /usr/share. It asks the `tandem` that is found on

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from tandem._text import printable
+from tandem.cli import _completing
 from tandem.cli._files import refuse_same, written
 from tandem.cli._output import json_option, open_client, print_json, print_table
 from tandem.cli._parsed import Parsed
@@ -76,7 +77,7 @@ def parse_iteration(text: str, *, what: str = "iteration") -> int:
 
 def graph_options(command: _Command) -> _Command:
     """Of which operations."""
-    place = click.argument("place", metavar="JOB|TRACE")
+    place = click.argument("place", metavar="JOB|TRACE", shell_complete=_completing.jobs)
     iteration = click.option(
         "--iteration",
         type=Parsed("N", parse_iteration),

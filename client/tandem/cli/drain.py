@@ -2,12 +2,13 @@
 
 import click
 
+from tandem.cli import _completing
 from tandem.cli._output import json_option, open_client, print_json
 
 
 @click.command()
 @click.option("--undo", is_flag=True, help="Have jobs started there again.")
-@click.argument("gpu")
+@click.argument("gpu", shell_complete=_completing.gpus)
 @json_option
 def drain(*, gpu: str, undo: bool, as_json: bool) -> None:
     """Have no job started on a GPU any more; for admins.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem._text import printable
+from tandem.cli import _completing
 from tandem.cli._output import open_client, paint
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ KINDS = (
 
 
 @click.command()
-@click.argument("jobs", nargs=-1, metavar="[JOB...]")
+@click.argument("jobs", nargs=-1, metavar="[JOB...]", shell_complete=_completing.jobs)
 @click.option(
     "-f", "--follow", is_flag=True, help="What happens from now on instead, until Ctrl-C."
 )

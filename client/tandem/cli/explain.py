@@ -6,12 +6,13 @@ import click
 
 from tandem._results import Explanation
 from tandem._text import printable
+from tandem.cli import _completing
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.units import format_duration
 
 
 @click.command()
-@click.argument("job")
+@click.argument("job", shell_complete=_completing.jobs)
 @json_option
 def explain(job: str, as_json: bool) -> None:
     """Say why JOB runs or waits, for what it has waited, and what was decided lately.

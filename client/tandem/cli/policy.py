@@ -3,6 +3,7 @@
 import click
 
 from tandem._results import Policy
+from tandem.cli import _completing
 from tandem.cli._output import json_option, open_client, print_json
 
 
@@ -34,7 +35,7 @@ def get_(*, as_json: bool) -> None:
 
 
 @policy.command("set")
-@click.argument("name")
+@click.argument("name", shell_complete=_completing.policies)
 @json_option
 def set_(*, name: str, as_json: bool) -> None:
     """Let another policy decide; for admins.

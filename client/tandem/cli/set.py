@@ -8,6 +8,7 @@ import click
 
 from tandem._results import Job
 from tandem._text import printable
+from tandem.cli import _completing
 from tandem.cli._jobs import group_option
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UsageError
@@ -31,7 +32,13 @@ KEYS = (
 
 
 @click.command("set")
-@click.argument("words", nargs=-1, required=True, metavar="[JOB] KEY=VALUE...")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="[JOB] KEY=VALUE...",
+    shell_complete=_completing.jobs,
+)
 @group_option
 @json_option
 def set_(words: tuple[str, ...], group: str | None, as_json: bool) -> None:

@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from tandem.cli import _completing
 from tandem.cli.__main__ import tandem
 
 SHELLS = {"bash": "complete -o nosort", "zsh": "#compdef tandem\n", "fish": "complete --no-files"}
@@ -81,3 +84,49 @@ def test_a_wrong_file_of_the_user_keeps_nothing_from_being_completed(tmp_path, m
     done = CliRunner().invoke(tandem, prog_name="tandem", env=asked)
 
     assert done.output == "plain,--priority\n"
+
+
+class Daemon:
+    """What a daemon tells."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def jobs(self, *, deadline_s):
+        names = ["train", "a b", "$(reboot)", "", "\x1b[2J"]
+        facts = {"priority": "batch", "state": "running", "group": "team"}
+        return [
+            SimpleNamespace(name=f"j-{number}", display_name=name, **facts)
+            for number, name in enumerate(names)
+        ]
+
+    def gpus(self, *, deadline_s):
+        return [SimpleNamespace(name=name, product_name="H200") for name in ("0", "1:2")]
+
+    def policy(self, *, deadline_s):
+        return SimpleNamespace(available=["fair", "fifo", "priority"])
+
+
+@pytest.mark.parametrize(
+    ("complete", "incomplete", "offered"),
+    [
+        (_completing.jobs, "", ["train", "j-0", "j-1", "j-2", "j-3", "j-4"]),
+        (_completing.jobs, "t", ["train"]),
+        (_completing.groups, "", ["team"]),
+        (_completing.gpus, "1", ["1:2"]),
+        (_completing.policies, "f", ["fair", "fifo"]),
+    ],
+)
+def test_what_the_daemon_knows_is_offered_where_a_shell_takes_it_for_a_word(
+    monkeypatch, complete, incomplete, offered
+):
+    monkeypatch.setattr("tandem.cli._output.open_client", Daemon)
+    context = click.Context(click.Command("any"))
+
+    items = complete(context, click.Argument(["words"]), incomplete)
+
+    assert [item.value for item in items] == offered
+    assert items[0].help
