@@ -169,6 +169,7 @@ class Place:
         gpu = folder / "gpu"
         gpu.mkdir()
         self.timeline = folder / "timeline.jsonl"
+        self._rows, self._read_bytes = [], 0  # of it
         self.env = softgpu.environment(
             own, folder=gpu, profile="tiny", clock=clock, timeline=self.timeline
         )
@@ -251,9 +252,16 @@ class Place:
 
     def ran(self, pid):
         """What the GPU has done for a process so far, without markers and events."""
-        whole, _, _ = self.timeline.read_text().rpartition("\n")  # the last may be half a line yet
-        lines = map(json.loads, whole.splitlines())
-        return [one for one in lines if one["pid"] == pid and one["kind"] in WORK]
+        return [one for one in self._happened() if one["pid"] == pid and one["kind"] in WORK]
+
+    def _happened(self):
+        """All of the timeline so far; what was there at the last call is not read again."""
+        with self.timeline.open("rb") as file:
+            file.seek(self._read_bytes)
+            whole, newline, _ = file.read().rpartition(b"\n")  # the last may be half a line yet
+        self._read_bytes += len(whole + newline)
+        self._rows += map(json.loads, whole.splitlines())
+        return self._rows
 
     def used_bytes(self):
         """What the device's ledger counts, contexts included."""
