@@ -1,4 +1,4 @@
-"""Generate client/tandem/_wire from proto/tandem/v1 with pinned generators.
+"""Generate client/tandem/_wire from proto/ with pinned generators.
 
     python packaging/generate_stubs.py [--output FOLDER]
 
@@ -26,9 +26,8 @@ GENERATORS = (
     "protobuf==5.29.6",
     "setuptools==80.9.0",  # grpc_tools.protoc imports pkg_resources, which later ones dropped
 )
-PACKAGE_DOCSTRING = (
-    '"""Generated from proto/tandem/v1/tandem.proto by `make stubs`; do not edit."""\n'
-)
+PROTOS = ("proto/tandem/v1/tandem.proto", "proto/kubelet/v1beta1/deviceplugin.proto")
+PACKAGE_DOCSTRING = '"""Generated from proto/ by `make stubs`; do not edit."""\n'
 
 
 def main() -> int:
@@ -36,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the five files")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the files")
     generate(parser.parse_args().output)
     return 0
 
@@ -54,16 +53,17 @@ def generate(output: Path) -> None:
 
 
 def protoc_command(python: Path, output: Path) -> list[str]:
-    """The call of protoc; mapping the folder makes `tandem._wire` the package of the imports."""
+    """The call of protoc; mapping the folders makes `tandem._wire` the package of the imports."""
     plugins = [
         f"--plugin={p}={python.parent / p}" for p in ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
     ]
     kinds = ("python", "grpc_python", "mypy", "mypy_grpc")
     return [
-        *(str(python), "-m", "grpc_tools.protoc", "-Itandem/_wire=proto/tandem/v1"),
+        *(str(python), "-m", "grpc_tools.protoc"),
+        *(f"-Itandem/_wire={Path(proto).parent}" for proto in PROTOS),
         *plugins,
         *(f"--{kind}_out={'quiet:' if 'mypy' in kind else ''}{output}" for kind in kinds),
-        "tandem/_wire/tandem.proto",
+        *(f"tandem/_wire/{Path(proto).name}" for proto in PROTOS),
     ]
 
 

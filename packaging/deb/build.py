@@ -37,6 +37,7 @@ FILES = {
     "tandemd.tmpfiles": "usr/lib/tmpfiles.d/tandem.conf",
     "prometheus": "usr/share/gpu-tandem/prometheus",
     "grafana": "usr/share/gpu-tandem/grafana",
+    "kubernetes": "usr/share/gpu-tandem/kubernetes",
 }
 SCRIPTS = ("postinst", "prerm", "postrm")
 ABI = "import sysconfig, sys; print(sysconfig.get_config_var('SOABI'), *sys.version_info[:2])"

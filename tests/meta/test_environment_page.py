@@ -14,7 +14,7 @@ from tandem.cli._softgpu_variables import KNOWN
 
 OURS = re.compile(r'"(_?TANDEM_[A-Z_]*[A-Z])"')
 FAMILIES = re.compile(
-    r'"((?:CUDA_(?:MPS|VISIBLE|INJECTION\d+)|JUPYTER|PYTORCH|SLURM|TORCHELASTIC|XDG)_[A-Z_]*[A-Z]'
+    r'"((?:CUDA_(?:MPS|VISIBLE|INJECTION\d+)|JUPYTER|NVIDIA|PYTORCH|SLURM|TORCHELASTIC|XDG)_[A-Z_]*[A-Z]'
     r'|CUDA_DEVICE_[A-Z_]*[A-Z](?:_0)?|LD_PRELOAD|LD_LIBRARY_PATH|PYTHONPATH|RUNTIME_DIRECTORY)"'
 )
 READ = re.compile(

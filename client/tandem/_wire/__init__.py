@@ -1,1 +1,1 @@
-"""Generated from proto/tandem/v1/tandem.proto by `make stubs`; do not edit."""
+"""Generated from proto/ by `make stubs`; do not edit."""

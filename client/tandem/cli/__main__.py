@@ -35,6 +35,9 @@ COMMANDS = {
         target="tandem.cli.kernelspec:kernelspec", help="Have notebooks share the GPU."
     ),
     "cdi": Verb(target="tandem.cli.cdi:cdi", help="Have containers share the GPU."),
+    "kubernetes": Verb(
+        target="tandem.cli.kubernetes:kubernetes", help="Have pods of Kubernetes share the GPU."
+    ),
     "attach": Verb(
         target="tandem.cli.attach:attach", help="Say why a process that runs cannot be made a job."
     ),

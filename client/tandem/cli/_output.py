@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TypeVar
@@ -37,16 +38,27 @@ def open_client() -> "Client":
     Raises:
         StateError: the client's libraries are not installed.
     """
-    try:
+    with from_extra("client"):
         from tandem._client import Client
+    return Client()
+
+
+@contextmanager
+def from_extra(extra: str) -> Iterator[None]:
+    """Around imports of what only an extra of Tandem's installs.
+
+    Raises:
+        StateError: it is not installed.
+    """
+    try:
+        yield
     except ModuleNotFoundError as exc:
-        if exc.name not in ("grpc", "google", "google.protobuf"):
+        if (exc.name or "").partition(".")[0] not in ("google", "grpc", "grpc_health"):
             raise
         raise StateError(
             f"this command needs {exc.name}, which is not installed; "
-            "install Tandem with its [client] extra: pip install 'gpu-tandem[client]'"
+            f"install Tandem with its [{extra}] extra: pip install 'gpu-tandem[{extra}]'"
         ) from exc
-    return Client()
 
 
 def print_json(value: "DataclassInstance | Sequence[DataclassInstance]") -> None:

@@ -1,0 +1,133 @@
+"""Which slices there are, which of them can be given out, and who is told. For one event loop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tandem._results import Gpu
+from tandem.errors import NotFoundError
+from tandem.kubernetes.slices import shares, slices_of
+
+Say = Callable[[str], None]  # a line for who looks after the node
+
+DRAINING = "it is draining"
+GONE = "the daemon knows it no more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A slice as the kubelet is told of it."""
+
+    name: str
+    is_healthy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownGpu:
+    """A GPU that the daemon has told of, now or before."""
+
+    name: str  # as `tandem gpus` has it
+    uuid: str
+    memory_total_bytes: int
+    trouble: str = ""  # why no container is to get it; empty: there is nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The slices of one GPU that a container gets."""
+
+    gpu: KnownGpu
+    slices: int
+    memory_bytes: int  # their part of the GPU's
+
+
+class Inventory:
+    """The GPUs of this node.
+
+    One that was there once stays, unhealthy: containers may run on it, and the kubelet then knows
+    of what they have.
+    """
+
+    def __init__(self, *, slices: int, say: Say) -> None:
+        """`slices`: of each GPU."""
+        self._slices = slices
+        self._say = say
+        self._gpus: dict[str, KnownGpu] = {}
+        self._silence = ""  # why the daemon is not well; empty: it is
+        self._changed = asyncio.Condition()
+
+    def grants(self, names: Iterable[str]) -> list[Grant]:
+        """What a container gets with these slices, GPU by GPU.
+
+        One that has become unhealthy is no reason to refuse: the kubelet has been told, and the pod
+        would be lost for a moment's difference.
+
+        Raises:
+            NotFoundError: a slice is of no GPU that was ever here.
+        """
+        return [self._grant(uuid, slices) for uuid, slices in shares(names).items()]
+
+    def devices(self) -> list[Device]:
+        """All slices of all GPUs."""
+        return [
+            Device(name=name, is_healthy=not (self._silence or gpu.trouble))
+            for gpu in self._gpus.values()
+            for name in slices_of(gpu.uuid, self._slices)
+        ]
+
+    async def lists(self) -> AsyncIterator[list[Device]]:
+        """The devices, now and after each change that the kubelet can see; without end."""
+        told: list[Device] | None = None
+        while True:
+            async with self._changed:
+                while (now := self.devices()) == told:
+                    await self._changed.wait()
+            told = now
+            yield now
+
+    async def update(self, found: Sequence[Gpu]) -> None:
+        """The daemon is well, and has these GPUs."""
+        if self._silence:
+            self._say("the daemon is well again")
+        self._silence = ""
+        gone = {uuid: replace(gpu, trouble=GONE) for uuid, gpu in self._gpus.items()}
+        now = gone | {gpu.uuid: _known(gpu) for gpu in found}
+        for line in _changes(self._gpus, now):
+            self._say(line)
+        self._gpus = now
+        await self._tell()
+
+    async def lose(self, why: str) -> None:
+        """The daemon does not answer, or not well."""
+        if not self._silence:
+            self._say(f"no slice is given out: {why}")
+        self._silence = why
+        await self._tell()
+
+    def _grant(self, uuid: str, slices: int) -> Grant:
+        gpu = self._gpus.get(uuid)
+        if gpu is None:
+            raise NotFoundError(f"no gpu {uuid!r} is known here, of which a slice is asked for")
+        memory_bytes = gpu.memory_total_bytes * slices // self._slices
+        return Grant(gpu=gpu, slices=slices, memory_bytes=memory_bytes)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _known(gpu: Gpu) -> KnownGpu:
+    return KnownGpu(
+        name=gpu.name,
+        uuid=gpu.uuid,
+        memory_total_bytes=gpu.memory_total_bytes,
+        trouble=DRAINING if gpu.draining else "",
+    )
+
+
+def _changes(before: Mapping[str, KnownGpu], now: Mapping[str, KnownGpu]) -> Iterator[str]:
+    for uuid, gpu in now.items():
+        if uuid in before and before[uuid].trouble == gpu.trouble:
+            continue
+        state = f"no slice is given out: {gpu.trouble}" if gpu.trouble else "slices can be had"
+        yield f"gpu {gpu.name} ({uuid}): {state}"
