@@ -53,13 +53,17 @@ def _rules(job: Job) -> str:
     return ",".join(finding.rule for finding in job.findings)
 
 
+def _state(job: Job) -> str:
+    return job.state or "?" if job.pause_in_ns is None else "pausing"
+
+
 # By what `-o` calls them. A new one goes here, and shows in `tandem top` as well.
 COLUMNS: dict[str, Column[Job]] = {
     "job": column("JOB", lambda job: job.name, "name"),
     "name": column("NAME", lambda job: job.display_name or "-", "display_name"),
     "user": column("USER", lambda job: job.user or str(job.uid), "uid", "user"),
     "class": column("CLASS", lambda job: job.priority or "-", "priority"),
-    "state": column("STATE", lambda job: job.state or "?", "state"),
+    "state": column("STATE", _state, "state"),
     "gpu": column("GPU", lambda job: job.gpu or "-", "gpu", is_figure=True),
     "busy": column("BUSY%", _busy, "share_ratio", "share_target_ratio", is_figure=True),
     "p99": column("P99", _p99, "request_p99_ns", "slo_p99_ns", is_figure=True),
@@ -112,7 +116,8 @@ def ps(
     threads of the job waited for other jobs since it began; `tandem explain` says at what. A ~
     before GPU-TIME says that over 1 % of it was split between jobs that ran together. FINDINGS are
     what the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of
-    -G, or of the torchrun or the step of Slurm that started it.
+    -G, or of the torchrun or the step of Slurm that started it. STATE `pausing` says that programs
+    of the job were told of a pause and are not ready for it yet.
 
     \b
     Examples:

@@ -167,6 +167,13 @@ def test_columns_that_are_chosen_come_in_that_order(ps_of):
     ]
 
 
+def test_a_job_whose_programs_make_ready_for_a_pause_is_shown_as_pausing(ps_of):
+    making_ready = job(pause_in_ns=20_000_000_000)
+
+    assert ps_of([making_ready], "-o", "state") == "STATE\npausing\n"
+    assert ps_of([making_ready], "-o", "state", "--format", "csv") == "state\r\nrunning\r\n"
+
+
 @pytest.mark.parametrize("command", [ps.ps, gpus.gpus])
 @pytest.mark.parametrize("text", ["job,gpu-tme", "gpu-tme", ""])
 def test_a_column_that_is_not_known_is_refused_with_those_that_are(command, text):
