@@ -15,6 +15,8 @@ def _memory(gpu: Gpu) -> str:
     return f"{format_bytes(gpu.memory_used_bytes)} / {format_bytes(gpu.memory_total_bytes)}"
 
 
+_DRAINING = "draining"  # said below the table, where there is a reason to
+
 # By what `-o` calls them.
 COLUMNS: dict[str, Column[Gpu]] = {
     "gpu": column("GPU", lambda gpu: gpu.name, "name", is_figure=True),
@@ -30,6 +32,7 @@ COLUMNS: dict[str, Column[Gpu]] = {
     ),
     "mem": column("MEM(used/total)", _memory, "memory_used_bytes", "memory_total_bytes"),
     "uuid": column("UUID", lambda gpu: gpu.uuid, "uuid"),
+    _DRAINING: column("DRAINING", lambda gpu: "yes" if gpu.draining else "no", "draining"),
 }
 
 
@@ -61,7 +64,8 @@ def gpus(chosen: list[str] | None, form: str, as_json: bool) -> None:
 
 def show(found: Sequence[Gpu]) -> None:
     """The table of GPUs, and what is to be known about them besides."""
-    print_items(found, COLUMNS.values(), form="table")
+    usual = [column for name, column in COLUMNS.items() if name != _DRAINING]
+    print_items(found, usual, form="table")
     for gpu in found:
         if gpu.sets is not None and gpu.sets.under_way:
             click.echo(f"gpu {gpu.name}: mode mps+green is being proved, until then it is in mps")

@@ -318,6 +318,7 @@ def test_processes_without_this_daemon_are_below_the_gpus(count, told, capsys):
     ("words", "shown"),
     [
         (["-o", "gpu,busy"], "GPU  BUSY%\n  0     50\n"),
+        (["-o", "gpu,draining", "--format", "csv"], "name,draining\r\n0,true\r\n"),
         (
             ["-o", "name", "--format", "csv"],
             "product_name,software\r\nTandem Software GPU,true\r\n",
@@ -325,7 +326,7 @@ def test_processes_without_this_daemon_are_below_the_gpus(count, told, capsys):
     ],
 )
 def test_columns_of_gpus_that_are_chosen_come_alone(monkeypatch, words, shown):
-    found = [replace(GPU, unmanaged_processes=1)]
+    found = [replace(GPU, unmanaged_processes=1, draining=True)]
     client = contextlib.nullcontext(SimpleNamespace(gpus=lambda: found))
     monkeypatch.setattr(gpus, "open_client", lambda: client)
 
