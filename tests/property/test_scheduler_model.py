@@ -255,7 +255,7 @@ class Sharing(RuleBasedStateMachine):
         before = {p: w.served_ns for p, w in self.world.workers.items()}
         for _ in range(120):
             self.look()
-        if self.world.policy == "fifo":
+        if self.world.policy == "fifo" or POLICIES[self.world.policy].by_pieces:
             return
         for island in self.world.islands():
             self.check_fair(island, before)
@@ -311,7 +311,8 @@ class Sharing(RuleBasedStateMachine):
 
     def is_exempt(self, worker):
         is_latency = self.world.class_of(worker.group) is JobClass.LATENCY
-        return self.world.policy not in ("fair", "fifo", "lanes") and is_latency
+        holds_everyone = ("exclusive", "fair", "fifo", "lanes", "token")
+        return self.world.policy not in holds_everyone and is_latency
 
     @invariant()
     def the_scheduler_agrees_with_itself(self):

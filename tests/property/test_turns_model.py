@@ -15,6 +15,7 @@ from tandemd.core.events import (
     PolicyChanged,
     ProcessAttached,
     ProcessExited,
+    RequestsServed,
     SetHonourPresence,
     SetWindow,
     Ticked,
@@ -28,12 +29,14 @@ from tandemd.core.model import (
     JobSpec,
     Mix,
     Options,
+    Preemption,
     Usage,
     WaitReason,
 )
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.settings import Views
+from tandemd.core.tuner.latency import RequestKind
 from tandemd.core.turns.companions import Pace
 
 MS = 1_000_000
@@ -54,6 +57,11 @@ def facts(group: Group) -> tuple[object, ...]:
     return (*gate, *waits, group.dozing, *drains)
 
 
+def cuts(group: Group) -> int:
+    """How often it lost the turn for what somebody else did."""
+    return max((job.preemptions[Preemption.ORDER] for job in group.jobs.values()), default=0)
+
+
 GAPS_NS = {"brief": MS // 8, "long": 5 * MS}  # that others may expect
 
 CLAIMS = st.lists(
@@ -71,7 +79,7 @@ class Twins(RuleBasedStateMachine):
     """Two schedulers hear the same, whatever processes claim, and must say the same."""
 
     @initialize(
-        policy=st.sampled_from([*sorted(POLICIES), "pair", "pair"]),
+        policy=st.sampled_from([*sorted(POLICIES), "pair", "pair", "token", "exclusive"]),
         alike=st.booleans(),
         min_share=st.sampled_from([0, 0.05]),
         max_hold_ms=st.sampled_from([150, 20_000]),
@@ -102,6 +110,7 @@ class Twins(RuleBasedStateMachine):
             self.classify(which=number, bound=Bound(1 + number % 4))
 
     def tell(self, event):
+        before = {key: cuts(group) for key, group in self.quick.groups.items()}
         quick = self.quick.handle(event)
         with patch("tandemd.core.scheduler.Turns", WholeTurns):
             whole = self.whole.handle(event)
@@ -114,6 +123,8 @@ class Twins(RuleBasedStateMachine):
             assert turns.companion == self.whole.turns[gpus].companion
             assert turns.third is None
             self.check_pair(gpus)
+            self.check_cuts(turns, before)
+            self.check_due(turns)
         for key, group in self.quick.groups.items():
             assert facts(group) == facts(self.whole.groups[key])
 
@@ -130,6 +141,30 @@ class Twins(RuleBasedStateMachine):
         assert one.job_class is other.job_class is not JobClass.LATENCY
         assert one.gpus | other.gpus <= self.quick.options.mps_gpus
 
+    def check_cuts(self, turns, before):
+        """Whoever lost the turn in the midst of a piece would have ended behind the other."""
+        if turns.holder is None:
+            return
+        holder = self.quick.groups[turns.holder]
+        for group in self.quick.groups.values():
+            if cuts(group) > before.get(group.key, 0) and group.gpus & holder.gpus:
+                policy = self.quick.policy
+                assert policy.by_pieces
+                assert policy.preempts(holder, group)
+                left_ns = [g.piece.left_ns(g.served_ns) for g in (holder, group)]
+                assert left_ns[0] < left_ns[1]
+
+    def check_due(self, turns):
+        """Under `exclusive` no work that is due waits for other work, but for what that is owed."""
+        core = self.quick
+        holder = core.groups.get(turns.holder)
+        if core.options.policy != "exclusive" or holder is None or turns._breath:
+            return
+        tier = core.policy.tier(holder)
+        if tier == JobClass.LATENCY or turns.overdue(tier) or not holder.wants:
+            return
+        assert all(core.policy.tier(group) >= tier for group in turns.queue())
+
     def check_windows(self):
         core = self.quick
         for members in core.islands.values():
@@ -144,12 +179,15 @@ class Twins(RuleBasedStateMachine):
         group=st.sampled_from(["", "", "ranks"]),
         gpu=st.sampled_from([0, 0, 1]),
         preemptible=st.sampled_from([None, None, True, False]),
+        slo_ms=st.sampled_from([0, 0, 20, 200]),
     )
-    def attach(self, job_class, group, gpu, preemptible):
+    def attach(self, job_class, group, gpu, preemptible, slo_ms=0):
         self.numbers += 1
         number = self.numbers
         self.living[number] = Usage(process_id=number)
-        spec = JobSpec(job_class=job_class, group=group, preemptible=preemptible)
+        spec = JobSpec(
+            job_class=job_class, group=group, preemptible=preemptible, slo_p99_ns=slo_ms * MS
+        )
         self.tell(
             ProcessAttached(
                 now_ns=self.now_ns, process_id=number, job_id=number, uid=1, gpu=gpu, spec=spec
@@ -164,6 +202,21 @@ class Twins(RuleBasedStateMachine):
         shares = tuple(float(b is bound) for b in Bound)
         mix = Mix(shares=shares, operations=9, untimed=0, at_ns=self.now_ns)
         self.tell(WorkClassified(now_ns=self.now_ns, process_id=process, mix=mix))
+
+    @rule(which=st.integers(0, 7), took_ms=st.lists(st.integers(1, 30), min_size=1, max_size=3))
+    def answer(self, which, took_ms):
+        if not self.living:
+            return
+        process = list(self.living)[which % len(self.living)]
+        durations_ns = tuple(ms * MS for ms in took_ms)
+        self.tell(
+            RequestsServed(
+                now_ns=self.now_ns,
+                process_id=process,
+                kind=RequestKind.MARKED,
+                durations_ns=durations_ns,
+            )
+        )
 
     @rule(claims=CLAIMS)
     def claim(self, claims):

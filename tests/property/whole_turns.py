@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policy import Policy
 from tandemd.core.turns.foresight import Foresight
-from tandemd.core.turns.quantum import is_over, left_ns
+from tandemd.core.turns.quantum import is_over, is_piece_over, left_ns, left_of_piece_ns
 from tandemd.core.turns.shares import Debt
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
@@ -81,6 +81,7 @@ class WholeTurns:
                 self.reached_ns = max(self.reached_ns, group.virtual_ns)
         verdict = Verdict()
         for group in groups:
+            group.account_wait(now_ns)
             _watch_use(group, now_ns)
         claimants = {g.key: g for g in groups if _may_claim(g, policy)}
         self._account(claimants, policy, options, now_ns)
@@ -147,7 +148,9 @@ class WholeTurns:
             if starved is not None and _held_ns(starved, now_ns) >= options.max_hold_ns:
                 return starved
             challenger = self._first(wanting, policy)
-            if challenger is None or not self._passes_on(holder, challenger, policy, options):
+            if challenger is None:
+                return holder
+            if not self._passes_on(holder, challenger, policy, options):
                 return holder
             if self.is_as_urgent(holder, challenger, policy) and self._keeps(
                 holder, options, now_ns
@@ -185,11 +188,18 @@ class WholeTurns:
             return theirs
         if policy.preempts(challenger, holder):
             return True
-        if policy.preempts(holder, challenger):
-            return False
         served_ns = holder.served_ns - self.turn_served_ns
         quantum_ns = policy.quantum_ns(options)
-        if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
+        if quantum_ns is None:
+            return False
+        ends = is_piece_over if policy.by_pieces else is_over
+        if not ends(holder, served_ns=served_ns, quantum_ns=quantum_ns):
+            return False
+        if policy.by_pieces and not holder.wants:
+            return True
+        if policy.preempts(holder, challenger):
+            return False
+        if policy.tier(holder) < policy.tier(challenger):
             return False
         return policy.order(challenger) <= policy.order(holder)
 
@@ -264,8 +274,10 @@ class WholeTurns:
                 verdict.wake(max(since_ns + UNUSED_NS, now_ns + LOOK_AGAIN_NS))
             quantum_ns = policy.quantum_ns(options) or options.max_hold_ns
             served_ns = holder.served_ns - self.turn_served_ns
-            rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
+            left = left_of_piece_ns if policy.by_pieces else left_ns
+            rest_ns = left(holder, served_ns=served_ns, quantum_ns=quantum_ns)
             verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
+            _plan_to_rise(waiting, policy, now_ns, verdict)
             rest_ns = options.max_hold_ns - max(_held_ns(g, now_ns) for g in waiting)
             verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
         for group in claimants.values():
@@ -273,6 +285,13 @@ class WholeTurns:
                 verdict.wake(max(group.reopened_until_ns, now_ns + LOOK_AGAIN_NS))
             if group.wants and (due_ns := self.debts[policy.tier(group)].due_in_ns(options)):
                 verdict.wake(now_ns + max(due_ns, LOOK_AGAIN_NS))
+
+
+def _plan_to_rise(waiting: Iterable[Group], policy: Policy, now_ns: int, verdict: Verdict) -> None:
+    held = [g for g in waiting if g.hold_since_ns is not None and policy.may_cut(g)]
+    for at_ns in (policy.look_again_ns(g) for g in held):
+        if at_ns is not None:
+            verdict.wake(max(at_ns, now_ns + LOOK_AGAIN_NS))
 
 
 def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int) -> None:

@@ -48,6 +48,10 @@ class Line:
             heappush(heap, aside)
         return found
 
+    def figure(self, group: Group) -> float | None:
+        """Of a group that stands in line; None: it does not."""
+        return self._figures.get(group.key)
+
     def in_order(self) -> list[Group]:
         """All of them, first to last."""
         live = sorted(filter(self._is_live, self._heap), key=lambda entry: entry[:2])

@@ -22,6 +22,7 @@ from tandemd.core.space.sets import Span
 from tandemd.core.story import Story
 from tandemd.core.sums import total, totals
 from tandemd.core.tuner.latency import Latency, Rhythm
+from tandemd.core.turns.pieces import Piece
 
 NO_LIMIT = 2**64 - 1
 MPS_MISSES = 2  # a list may be older than what is known of a process; the next one is not
@@ -70,6 +71,7 @@ class Preemption(IntEnum):
     MIN_SHARE = 4  # a less urgent class is owed that
     MEMORY = 5  # the GPU is too small for its memory now
     PARTNER = 6  # whom it shared the turn with has it no longer, or no longer together with it
+    ORDER = 7  # what somebody else does goes before the rest of its own, by `token`
 
 
 class Bound(IntEnum):
@@ -587,6 +589,7 @@ class Group:
     steps: int = 0  # ends of iterations: marked, or else found
     step_served_ns: int = 0  # `served_ns` at the newest of them
     step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
+    piece: Piece = field(default_factory=Piece)  # of its work: an iteration, a request
     gap_p50_ns: int = 0  # the least of its processes: a gap ends with the first
     short_gaps: bool = False  # too short for others to use a whole window
     bound: Bound = Bound.UNKNOWN  # of all its processes alike
@@ -618,7 +621,13 @@ class Group:
         if self.hold_since_ns is not None:
             for job in self.jobs.values():
                 job.gate_waits.add((now_ns - self.hold_since_ns,))
+            self.piece.account(self.hold_since_ns, now_ns)
         self.hold_since_ns = None
+
+    def account_wait(self, now_ns: int) -> None:
+        """What its piece of work has waited is known as of now."""
+        if self.hold_since_ns is not None:
+            self.piece.account(self.hold_since_ns, now_ns)
 
     def preempt(self, why: Preemption) -> None:
         """Its jobs lose the turn, with work that has not ended."""

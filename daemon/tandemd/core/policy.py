@@ -11,12 +11,14 @@ from typing import Protocol
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.model import Group, Options
 from tandemd.core.policies.curves import curves
+from tandemd.core.policies.exclusive import Exclusive
 from tandemd.core.policies.fair import Fair
 from tandemd.core.policies.fifo import Fifo
 from tandemd.core.policies.lanes import ByLanes
 from tandemd.core.policies.pair import Pair
 from tandemd.core.policies.phases import phases
 from tandemd.core.policies.priority import Priority
+from tandemd.core.policies.token import Token
 from tandemd.core.turns.companions import Companions
 
 
@@ -35,6 +37,10 @@ class Policy(Protocol):
     def by_lanes(self) -> bool:
         """Jobs come onto a GPU by lanes (`lane_places.py`), and not as they like."""
 
+    @property
+    def by_pieces(self) -> bool:
+        """A turn ends with an iteration or a request, where it is known when one does."""
+
     def always_open(self, group: Group) -> bool:
         """Takes no turns: its gate stays open whatever others do."""
 
@@ -44,11 +50,20 @@ class Policy(Protocol):
     def order(self, group: Group) -> float:
         """Who of a tier goes next."""
 
+    def look_again_ns(self, group: Group) -> int | None:
+        """When time alone moves a waiting group up; None: it does not."""
+
+    def may_cut(self, group: Group) -> bool:
+        """Such a group may preempt a holder by that, so that it is to be looked at in time."""
+
     def quantum_ns(self, options: Options) -> int | None:
         """GPU time after which the turn may pass on; None = never for that reason."""
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
-        """The challenger need not wait for the end of the holder's quantum."""
+        """The challenger need not wait for the end of the holder's quantum, or piece of work."""
+
+    def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
+        """What of the order keeps a group waiting for the holder; empty: nothing that says more."""
 
     def windowed(self, group: Group) -> bool:
         """Its open segments are limited while it shares the GPU."""
@@ -59,12 +74,14 @@ class Policy(Protocol):
 
 POLICIES: dict[str, Policy] = {
     "curves": curves(),
+    "exclusive": Exclusive(),
     "fair": Fair(),
     "fifo": Fifo(),
     "lanes": ByLanes(),
     "pair": Pair(),
     "phases": phases(),
     "priority": Priority(),
+    "token": Token(),
 }
 
 

@@ -6,7 +6,7 @@ dozing. Everything else here says which of them have some property now. `Turns` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 
 from tandemd.core.line import Line
 from tandemd.core.model import Group, GroupKey
@@ -20,6 +20,8 @@ class Roster:
         self.members: dict[GroupKey, Group] = {}  # in order of arrival
         self.lines: dict[int, Line] = {}  # by tier: who waits for the turn, best first
         self.held = Line()  # who waits at a closed gate, longest first
+        self.rising = Line()  # of these, who is to be looked at again, from when on
+        self.waking = Line()  # and of those, for whom a decision is due then
         self._tiers: dict[GroupKey, int] = {}  # of all that may claim
         self._wanting: dict[int, dict[GroupKey, Group]] = {}  # by tier: who may claim and has work
         self._quiet: dict[GroupKey, Group] = {}
@@ -39,7 +41,7 @@ class Roster:
         }
         self._wanting = {tier: {} for tier in self._tiers.values()}
         self.lines = {tier: Line() for tier in self._wanting}
-        self.held = Line()
+        self.held, self.rising, self.waking = Line(), Line(), Line()
         for kept in (self._quiet, self._busy, self._unused, self._draining, self._reopened):
             kept.clear()
         before_ns = self._served_before_ns
@@ -74,6 +76,31 @@ class Roster:
             self.held.put(group, group.hold_since_ns)
         else:
             self.held.drop(group)
+
+    def look_again(self, group: Group, at_ns: int | None, *, wakes: bool) -> None:
+        """A group that waits for the turn, from then on; `wakes`: at once then, not when it comes.
+
+        None: not for that.
+        """
+        waits = group.key in self._tiers and group.hold_since_ns is not None
+        for line, wanted in ((self.rising, waits), (self.waking, waits and wakes)):
+            if at_ns is not None and wanted:
+                line.put(group, at_ns)
+            else:
+                line.drop(group)
+
+    def risen(self, now_ns: int) -> Iterator[Group]:
+        """Who was to be looked at again by now; none is named twice."""
+        while (group := self.rising.first()) is not None:
+            if (self.rising.figure(group) or 0) > now_ns:
+                break
+            self.rising.drop(group)
+            yield group
+
+    def next_rise_ns(self, *, but: Group) -> int | None:
+        """When to look again at the first of the others who wait; None: at none."""
+        first = self.waking.first(but=but)
+        return None if first is None else int(self.waking.figure(first) or 0)
 
     def exempt(self, group: Group) -> None:
         """It may claim no longer."""

@@ -102,6 +102,7 @@ from tandemd.core.tuner.tuning import Tuning
 from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.forecast import has_short_gaps
 from tandemd.core.turns.phase_gate import PhaseGate
+from tandemd.core.turns.pieces import Kind
 from tandemd.core.turns.turns import Turns, Verdict
 from tandemd.core.words import counted
 
@@ -861,7 +862,8 @@ class Scheduler:
             self._forget_old_credit(group)
         stepped = group.steps != steps
         if stepped:
-            _note_step(group)
+            _note_step(group, group.steps - steps, now_ns)
+        group.piece.take_quantum(self.options.quantum_ns, group.served_ns, now_ns)
         if group.short_gaps != had_short_gaps:
             self._structure_changed = True  # the windows of others depend on it
         if self._structure_changed:
@@ -969,6 +971,9 @@ class Scheduler:
             case RequestsServed():
                 self.tuning.take(event, job)
                 note_rhythm(job, self.options, event.now_ns)
+                if event.kind is job.latency.kind:
+                    count = len(event.durations_ns)
+                    self._end_requests(self.groups[job.group_key], count, event.now_ns)
             case ScalingTold():
                 was_guessed = job.scaling is None and self.divisions.of(job) is not None
                 take_scaling(process, event)
@@ -983,6 +988,14 @@ class Scheduler:
             group.bound = bound
             group.tell(now_ns, f"what bounds its work: {bound.name.lower()}")
             self._structure_changed = True
+
+    def _end_requests(self, group: Group, count: int, now_ns: int) -> None:
+        """They matter for turns where these go by pieces of work."""
+        group.piece.end(Kind.REQUEST, count, group.served_ns, now_ns)
+        ring = self._home.get(group.key)
+        if self.policy.by_pieces and ring in self.turns and not self._structure_changed:
+            self._note(group)
+            self._touched.add(ring)
 
     # Decisions
 
@@ -1097,6 +1110,7 @@ class Scheduler:
             for group in members:
                 specs = [job.spec for job in group.jobs.values()]
                 group.preemptible = all(map(self.options.may_preempt, specs))
+                group.piece.take_quantum(self.options.quantum_ns, group.served_ns, now_ns)
             self.turns[ring].foresight.model = self.tuning.model_of(ring[0])
             self.turns[ring].seat(members, self.policy)
 
@@ -1291,13 +1305,16 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     group.short_gaps = has_short_gaps(group, options)
     if group.wants or wanted:
         group.last_wanted_ns = now_ns
+    if group.wants and not wanted:
+        group.piece.begin(group.served_ns, now_ns)
     if not group.processes:
         group.open, group.drained, group.hold_since_ns = True, True, None
         group.reopened_steps, group.is_kept = None, False
 
 
-def _note_step(group: Group) -> None:
-    """An iteration has ended; what it cost is counted in the group's own GPU time."""
+def _note_step(group: Group, count: int, now_ns: int) -> None:
+    """So many iterations have ended; what one cost is counted in the group's own GPU time."""
+    group.piece.end(Kind.ITERATION, max(1, count), group.served_ns, now_ns)
     known = group.step_served_ns > 0
     group.step_cost_ns = group.served_ns - group.step_served_ns if known else 0
     group.step_served_ns = group.served_ns

@@ -283,13 +283,17 @@ def test_an_admin_sets_the_policy(tandem, client):
 
     assert done.returncode == 0
     assert done.stdout.startswith("fair: ")
-    assert done.stdout.endswith("\nothers: curves, fifo, lanes, pair, phases, priority\n")
+    assert done.stdout.endswith(
+        "\nothers: curves, exclusive, fifo, lanes, pair, phases, priority, token\n"
+    )
     assert client.policy().name == client.status().policy == "fair"
     assert json.loads(tandem("policy", "get", "--json").stdout)["name"] == "fair"
 
 
 def test_a_policy_that_is_none_changes_nothing(tandem, client):
-    with pytest.raises(NotFoundError, match="no policy is named 'lottery'; there are curves, fair"):
+    with pytest.raises(
+        NotFoundError, match="no policy is named 'lottery'; there are curves, exclusive"
+    ):
         client.set_policy("lottery")
 
     assert client.policy().name == "priority"

@@ -230,7 +230,9 @@ def test_another_policy_decides_from_the_next_event_on():
 def test_an_unknown_policy_is_refused_with_the_known_ones():
     talk = Talk()
 
-    with pytest.raises(UnknownPolicyError, match="fair, fifo, lanes, pair, phases, priority"):
+    with pytest.raises(
+        UnknownPolicyError, match="fair, fifo, lanes, pair, phases, priority, token"
+    ):
         talk.policy("lottery")
 
 

@@ -73,7 +73,11 @@ def test_the_command_line_comes_before_the_file(file):
     [
         ("quantum_ms = 4", "quantm_ms = 4", "scheduler.quantm_ms: unknown key; did you mean quan"),
         ("quantum_ms = 4", "quantum_ms = 0", "scheduler.quantum_ms: Input should be greater than"),
-        ('"fair"', '"fare"', "scheduler.policy: no policy is named 'fare'; there are curves, fair"),
+        (
+            '"fair"',
+            '"fare"',
+            "scheduler.policy: no policy is named 'fare'; there are curves, exclusive",
+        ),
         ("iterations = 20", "iteration = 20", "job.1.training.iteration: unknown key"),
         ("iterations = 20", "iterations = 0", "job.1.training.iterations: Input should be greater"),
         ('gpu = "20ms"', 'gpu = "20"', "job.1.training.gpu: duration '20' has no unit; use ns"),

@@ -20,7 +20,7 @@ from tandemd.core.explain.phases import explain_standing, phase_lines
 from tandemd.core.explain.plan import plan_lines
 from tandemd.core.explain.requests import request_lines
 from tandemd.core.explain.tuner import tuner_lines
-from tandemd.core.explain.turns import explain_held, turn_lines, waits_for_turn
+from tandemd.core.explain.turns import explain_held, piece_lines, turn_lines, waits_for_turn
 from tandemd.core.memory.audit import describe, describe_overclaim, is_overclaimed, is_unaccounted
 from tandemd.core.memory.refusals import refusals
 from tandemd.core.model import Group, Job, JobClass, JobState, Options, Phases, WaitReason
@@ -57,6 +57,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
     lines += listening_lines(job)
     lines += plan_lines(scheduler, job, now_ns)
     lines += tuner_lines(scheduler, job, group)
+    lines += piece_lines(scheduler, group)
     lines += turn_lines(scheduler, group)
     lines += curve_lines(group, scheduler, now_ns)
     lines += phase_lines(group, scheduler)
@@ -174,7 +175,8 @@ def _facts(
         return lines
     island, turns = found
     lines += pair_lines(scheduler, group, island, turns, now_ns)
-    quantum_ns = scheduler.policy.quantum_ns(options)
+    policy = scheduler.policy
+    quantum_ns = None if policy.by_pieces else policy.quantum_ns(options)
     if quantum_ns and group.step_cost_ns and len(island) > 1:
         turn = _ms(max(quantum_ns, group.turn_ns))
         # Where memory is exchanged a turn is longer, and how much is known of who has it.

@@ -33,6 +33,8 @@ def explain_held(
     if turns.reprieve.until_ns is not None:
         longer, reason = span_of(max(0, turns.reprieve.until_ns - now_ns)), turns.reprieve.reason
         who += f" {_KEEPS[reason]} ({reason.value}: for {longer} more at most)"
+    elif order := scheduler.policy.why_waits(group, holder, now_ns):
+        who += f" {order}"
     memory = _comes_with_turn(scheduler, job, group)
     if not memory:
         return f"waiting {span_of(held_ns)}: {who}; {most}"
@@ -49,6 +51,19 @@ def waits_for_turn(scheduler: Scheduler, job: Job, group: Group) -> bool:
     if found is None or group.open or not group.wants:
         return False
     return _holder(group, *found) is not None and bool(_comes_with_turn(scheduler, job, group))
+
+
+def piece_lines(scheduler: Scheduler, group: Group) -> list[str]:
+    """What its turns are, where they go by pieces of work."""
+    if not scheduler.policy.by_pieces:
+        return []
+    piece = group.piece
+    if piece.is_known:
+        most = span_of(piece.most_ns)
+        each = f"each {piece.kind.word} is a turn: usually {span_of(piece.usual_ns)} of gpu time"
+        return [f"{each}, {most} at most of the newest"]
+    turn = span_of(piece.usual_ns)
+    return [f"what its iterations or requests take is not known: its turns are {turn} of gpu time"]
 
 
 def turn_lines(scheduler: Scheduler, group: Group) -> list[str]:
@@ -130,7 +145,7 @@ def _bound_ns(
     options, policy = scheduler.options, scheduler.policy
     bound_ns = max(0, options.max_hold_ns - held_ns)
     quantum_ns, tier = policy.quantum_ns(options), policy.tier(group)
-    if quantum_ns is None or turns.overdue(tier):
+    if quantum_ns is None or policy.by_pieces or turns.overdue(tier):
         return bound_ns
     rounds, longer_ns = 0, 0
     for rival in (g for g in island if g.wants):  # once each: there may be a thousand

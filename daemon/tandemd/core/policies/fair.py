@@ -11,6 +11,7 @@ class Fair:
     description = "gpu time in proportion to the weight of each job's class, in quanta"
     companions = None
     by_lanes = False
+    by_pieces = False
 
     def always_open(self, group: Group) -> bool:
         """Nobody is exempt."""
@@ -26,6 +27,16 @@ class Fair:
         """Least weighted service first."""
         return group.virtual_ns
 
+    def look_again_ns(self, group: Group) -> int | None:
+        """Never."""
+        del group
+        return None
+
+    def may_cut(self, group: Group) -> bool:
+        """There are no pieces."""
+        del group
+        return False
+
     def quantum_ns(self, options: Options) -> int | None:
         """The configured one."""
         return options.quantum_ns
@@ -34,6 +45,11 @@ class Fair:
         """Nobody does: quanta are short."""
         del challenger, holder
         return False
+
+    def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
+        """Turns say it all."""
+        del group, holder, now_ns
+        return ""
 
     def windowed(self, group: Group) -> bool:
         """All: a hand-over then waits for two segments, not for a deep queue."""

@@ -11,6 +11,7 @@ class Fifo:
     description = "one job at a time in order of arrival, as long as it has work"
     companions = None
     by_lanes = False
+    by_pieces = False
 
     def always_open(self, group: Group) -> bool:
         """Nobody is exempt."""
@@ -26,6 +27,16 @@ class Fifo:
         """First come, first served."""
         return group.arrival
 
+    def look_again_ns(self, group: Group) -> int | None:
+        """Never."""
+        del group
+        return None
+
+    def may_cut(self, group: Group) -> bool:
+        """There are no pieces."""
+        del group
+        return False
+
     def quantum_ns(self, options: Options) -> int | None:
         """No quantum: only `max_hold` interrupts."""
         del options
@@ -34,6 +45,11 @@ class Fifo:
     def preempts(self, challenger: Group, holder: Group) -> bool:
         """An earlier arrival does."""
         return challenger.arrival < holder.arrival
+
+    def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
+        """Turns say it all."""
+        del group, holder, now_ns
+        return ""
 
     def windowed(self, group: Group) -> bool:
         """All: a hand-over then waits for two segments, not for a deep queue."""

@@ -86,7 +86,7 @@ class Pair:
     ) -> None:
         """Whom a turn is shared with: those who complement each other, if nothing else is said."""
         self.companions = companions or Complements()
-        self.by_lanes = False
+        self.by_lanes = self.by_pieces = False
         self.description = description
         self._ranks = Priority()
 
@@ -102,6 +102,14 @@ class Pair:
         """As in priority: co-run time counts in part, as it was charged."""
         return self._ranks.order(group)
 
+    def look_again_ns(self, group: Group) -> int | None:
+        """As in priority."""
+        return self._ranks.look_again_ns(group)
+
+    def may_cut(self, group: Group) -> bool:
+        """As in priority."""
+        return self._ranks.may_cut(group)
+
     def quantum_ns(self, options: Options) -> int | None:
         """The configured one, of time charged to the holder."""
         return self._ranks.quantum_ns(options)
@@ -109,6 +117,10 @@ class Pair:
     def preempts(self, challenger: Group, holder: Group) -> bool:
         """As in priority."""
         return self._ranks.preempts(challenger, holder)
+
+    def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
+        """As in priority."""
+        return self._ranks.why_waits(group, holder, now_ns)
 
     def windowed(self, group: Group) -> bool:
         """As in priority."""

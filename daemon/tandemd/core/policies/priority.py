@@ -11,6 +11,7 @@ class Priority:
     description = "latency jobs are never held; normal before batch in the time they leave"
     companions = None
     by_lanes = False
+    by_pieces = False
 
     def always_open(self, group: Group) -> bool:
         """The latency class."""
@@ -24,6 +25,16 @@ class Priority:
         """Fair within a rank."""
         return group.virtual_ns
 
+    def look_again_ns(self, group: Group) -> int | None:
+        """Never."""
+        del group
+        return None
+
+    def may_cut(self, group: Group) -> bool:
+        """There are no pieces."""
+        del group
+        return False
+
     def quantum_ns(self, options: Options) -> int | None:
         """The configured one."""
         return options.quantum_ns
@@ -31,6 +42,11 @@ class Priority:
     def preempts(self, challenger: Group, holder: Group) -> bool:
         """A higher rank does."""
         return challenger.job_class < holder.job_class
+
+    def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
+        """Turns say it all."""
+        del group, holder, now_ns
+        return ""
 
     def windowed(self, group: Group) -> bool:
         """Everything but the latency class."""

@@ -56,6 +56,8 @@ def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
     """Why a share of time means nothing to a group now; None: it counts."""
     if policy.quantum_ns(options) is None:
         return f"under {options.policy} a turn does not end while there is work"
+    if policy.by_pieces:
+        return f"under {options.policy} a turn is an iteration or a request, however long it takes"
     if policy.always_open(group):
         return f"under {options.policy} its class takes no turns: it is never held"
     if group.undrainable:
@@ -98,7 +100,8 @@ def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
         group.weight, group.owed_share = weights[group.job_class], 0.0
         for job in group.jobs.values():
             anybody |= bool(job.spec.sm_percent or job.spec.sm_count or group.tuned_share)
-    if not anybody or policy.quantum_ns(options) is None:  # turns do not end for anybody's share
+    if not anybody or policy.quantum_ns(options) is None or policy.by_pieces:
+        # Turns do not end for anybody's share.
         return
     tiers: dict[int, list[Group]] = {}
     for group in groups:

@@ -3,6 +3,9 @@
 A hand-over in the middle of an iteration waits for what is queued to drain, and cuts what runs
 best as a whole; at its end the queue is empty anyway. So a quantum may be a quarter shorter or
 longer where iterations are known. Over time nobody gains: fair queueing counts what was used.
+
+Where a policy orders pieces of work (pieces.py), a turn is one of them, whatever it takes; one that
+takes longer than any before is over after a quantum.
 """
 
 from __future__ import annotations
@@ -24,6 +27,22 @@ def is_over(holder: Group, *, served_ns: int, quantum_ns: int) -> bool:
     left_ns = holder.step_cost_ns - since_ns
     is_near = 0 < left_ns <= quantum_ns + slack_ns - served_ns
     return served_ns >= quantum_ns and not is_near
+
+
+def is_piece_over(holder: Group, *, served_ns: int, quantum_ns: int) -> bool:
+    """The same where turns are pieces of work."""
+    piece = holder.piece
+    if piece.is_foreseen(holder.served_ns):
+        return served_ns > 0 and piece.is_fresh(holder.served_ns)
+    return served_ns >= quantum_ns
+
+
+def left_of_piece_ns(holder: Group, *, served_ns: int, quantum_ns: int) -> int:
+    """GPU time until `is_piece_over` may change its answer by that alone."""
+    left_ns = quantum_ns - served_ns
+    if holder.piece.is_foreseen(holder.served_ns):
+        return max(left_ns, holder.piece.most_left_ns(holder.served_ns))
+    return left_ns
 
 
 def is_between_iterations(holder: Group) -> bool:

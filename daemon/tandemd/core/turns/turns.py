@@ -26,6 +26,9 @@ Rules
 10. A holder that asks not to lose the GPU now, or whose iterations are not to be cut, keeps the
    turn a little longer than its equals would let it, but for who is of a more urgent tier or owed
    his share (reprieve.py).
+11. Where turns go by pieces of work (`Policy.by_pieces`), one ends with the iteration or request
+   of its holder and not with a quantum (quantum.py), at once if there is no next one. Whoever has
+   waited long enough to come before others by that alone is looked at then.
 
 A decision looks only at the groups that changed, the holder, and the first in each line
 (roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
@@ -43,7 +46,7 @@ from tandemd.core.policy import Policy
 from tandemd.core.roster import Roster
 from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.foresight import Foresight
-from tandemd.core.turns.quantum import is_over, left_ns
+from tandemd.core.turns.quantum import is_over, is_piece_over, left_ns, left_of_piece_ns
 from tandemd.core.turns.reprieve import Reprieve
 from tandemd.core.turns.shares import Debt
 from tandemd.core.turns.trials import Trials
@@ -144,8 +147,7 @@ class Turns:
         quantum_ns = None if holder is None else _quantum_ns(holder, policy, options)
         if holder is None or quantum_ns is None:
             return None
-        served_ns = holder.served_ns - self._turn_served_ns
-        return max(0, left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns))
+        return max(0, self._left_ns(holder, policy, quantum_ns))
 
     def queue(self) -> list[Group]:
         """Who has work and may claim the turn, the first to get it first."""
@@ -188,7 +190,7 @@ class Turns:
         for member in (*before, *on_turn):
             if member.key in roster.members:
                 changed[member.key] = member
-        self._set_gates(changed.values(), options, now_ns, verdict)
+        self._set_gates(changed.values(), policy, options, now_ns, verdict)
         if policy.companions is not None and policy.companions.pace is Pace.FREE:
             self._look_at_trials(now_ns)
         self._plan_wake(on_turn, policy, options, now_ns, verdict)
@@ -204,11 +206,20 @@ class Turns:
     def _rank(self, changed: dict[GroupKey, Group], policy: Policy, now_ns: int) -> bool:
         """Sort those of whom something changed; whether others come next than before."""
         is_reordered = False
+        if policy.by_pieces:
+            self._account_waits(changed, now_ns)
         for group in (*changed.values(), *self._roster.unused):
             _watch_use(group, now_ns)
             is_reordered |= self._roster.rank(group, policy) and not self._has_turn(group)
             changed[group.key] = group
         return is_reordered
+
+    def _account_waits(self, changed: dict[GroupKey, Group], now_ns: int) -> None:
+        """Of those that time alone moves up, too."""
+        for group in self._roster.risen(now_ns):
+            changed[group.key] = group
+        for group in changed.values():
+            group.account_wait(now_ns)
 
     def _account(self, changed: Iterable[Group], options: Options, now_ns: int) -> bool:
         """Count what tiers are owed; whether others go first than before because of that."""
@@ -291,7 +302,7 @@ class Turns:
         if policy.preempts(challenger, holder):
             if policy.tier(challenger) < policy.tier(holder):
                 return Preemption.CLASS
-            why = Preemption.ARRIVAL
+            why = Preemption.ORDER if policy.by_pieces else Preemption.ARRIVAL
         elif self._may_go_on(holder, challenger, policy, options):
             return None
         else:
@@ -301,14 +312,29 @@ class Turns:
     def _may_go_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options
     ) -> bool:
-        """Before one that does not preempt it: it goes first, or its quantum is not over."""
-        if policy.preempts(holder, challenger):
+        """Before one that does not preempt it: it goes first, or its turn is not over."""
+        is_over = self._is_over(holder, policy, options)
+        if is_over and policy.by_pieces and not holder.wants:
+            return False
+        if not is_over or policy.preempts(holder, challenger):
             return True
-        served_ns = holder.served_ns - self._turn_served_ns
-        quantum_ns = _quantum_ns(holder, policy, options)
-        if quantum_ns is None or not is_over(holder, served_ns=served_ns, quantum_ns=quantum_ns):
+        if policy.tier(holder) < policy.tier(challenger):
             return True
         return policy.order(challenger) > policy.order(holder)
+
+    def _is_over(self, holder: Group, policy: Policy, options: Options) -> bool:
+        quantum_ns = _quantum_ns(holder, policy, options)
+        if quantum_ns is None:
+            return False
+        is_turn_over = is_piece_over if policy.by_pieces else is_over
+        served_ns = holder.served_ns - self._turn_served_ns
+        return is_turn_over(holder, served_ns=served_ns, quantum_ns=quantum_ns)
+
+    def _left_ns(self, holder: Group, policy: Policy, quantum_ns: int) -> int:
+        """GPU time until `_is_over` may change its answer."""
+        left = left_of_piece_ns if policy.by_pieces else left_ns
+        served_ns = holder.served_ns - self._turn_served_ns
+        return left(holder, served_ns=served_ns, quantum_ns=quantum_ns)
 
     def _breathed(self, holder: Group, options: Options, now_ns: int) -> bool:
         served_ns = holder.served_ns - self._turn_served_ns
@@ -461,7 +487,12 @@ class Turns:
         (verdict.opened if should_open else verdict.closed).extend(moved)
 
     def _set_gates(
-        self, groups: Iterable[Group], options: Options, now_ns: int, verdict: Verdict
+        self,
+        groups: Iterable[Group],
+        policy: Policy,
+        options: Options,
+        now_ns: int,
+        verdict: Verdict,
     ) -> None:
         roster = self._roster
         # Work of these keeps a new holder waiting.
@@ -476,6 +507,9 @@ class Turns:
                 group.unused_since_ns = None
             _watch_hold(group, now_ns, verdict)
             roster.place(group)
+            if policy.by_pieces:
+                again_ns, wakes = policy.look_again_ns(group), policy.may_cut(group)
+                roster.look_again(group, again_ns, wakes=wakes)
         for group in roster.draining:
             if group.is_closed and not _may_drain(group, options, now_ns):
                 continue  # nobody waits for it any longer
@@ -535,9 +569,10 @@ class Turns:
         self, holder: Group, policy: Policy, options: Options, now_ns: int, verdict: Verdict
     ) -> None:
         quantum_ns = _quantum_ns(holder, policy, options) or options.max_hold_ns
-        served_ns = holder.served_ns - self._turn_served_ns
-        rest_ns = left_ns(holder, served_ns=served_ns, quantum_ns=quantum_ns)
+        rest_ns = self._left_ns(holder, policy, quantum_ns)
         verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
+        if (at_ns := self._roster.next_rise_ns(but=holder)) is not None:
+            verdict.wake(max(at_ns, now_ns + LOOK_AGAIN_NS))
         if self.reprieve.until_ns is not None:
             verdict.wake(max(self.reprieve.until_ns, now_ns + LOOK_AGAIN_NS))
         starved = self._roster.held.first(but=holder)
