@@ -38,11 +38,14 @@ def is_piece_over(holder: Group, *, served_ns: int, quantum_ns: int) -> bool:
 
 
 def left_of_piece_ns(holder: Group, *, served_ns: int, quantum_ns: int) -> int:
-    """GPU time until `is_piece_over` may change its answer by that alone."""
+    """GPU time until `is_piece_over` may change its answer by that alone.
+
+    Where it is over, and goes on because the holder is the first, until its next piece begins.
+    """
     left_ns = quantum_ns - served_ns
     if holder.piece.is_foreseen(holder.served_ns):
         return max(left_ns, holder.piece.most_left_ns(holder.served_ns))
-    return left_ns
+    return left_ns if left_ns > 0 else holder.piece.left_ns(holder.served_ns)
 
 
 def is_between_iterations(holder: Group) -> bool:
