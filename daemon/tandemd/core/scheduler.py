@@ -602,6 +602,8 @@ class Scheduler:
             job.resume(now_ns)
             stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
             self._move(job, stimulus, now_ns, actions)
+            # Its threads may have waited all the while: whoever is paused saves nothing up either.
+            self._forget_old_credit(self.groups[job.group_key])
         job.pause_number = job.unready = 0
         actions += self.notices.withdraw(self.groups[job.group_key])
 
@@ -887,9 +889,9 @@ class Scheduler:
 
     def _forget_old_credit(self, group: Group) -> None:
         """Idle time is not saved up: at most two quanta before the others."""
-        found = self.island_of(group)
-        if found is not None:
-            now_ns = found[1].virtual_now_ns(but=group)
+        ring = self._home.get(group.key)
+        if ring in self.turns:  # not where the policy has just changed: all begin from nothing then
+            now_ns = self.turns[ring].virtual_now_ns(but=group)
             group.virtual_ns = max(group.virtual_ns, now_ns - self._credit_ns(group))
 
     def _move(self, job: Job, stimulus: Stimulus, now_ns: int, actions: list[Action]) -> None:
@@ -1052,6 +1054,8 @@ class Scheduler:
                 are_others=self._structure_changed,
                 remaining_ns=self._remaining_ns,
             )
+            for group in self.lanes.take_come():  # its threads have waited for that
+                self._forget_old_credit(group)
 
     def _remaining_ns(self, group: Group) -> float:
         """GPU time until it is done, if it takes as much as when jobs of these names ran before."""

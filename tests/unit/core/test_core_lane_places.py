@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import talk as talked
 from talk import MS, Talk
 
 from tandemd.core.events import CloseGates, OpenGates, SetLane, SetMemoryLimit
@@ -75,6 +76,19 @@ def test_who_does_not_fit_finds_its_gate_closed_from_the_start(talk):
         "176 MiB of that have to become free"
     )
     assert opened(talk.leave(1)) == {2}
+
+
+def test_who_stood_in_line_for_long_does_not_make_up_for_it_when_it_comes(talk):
+    for number in (1, 2):
+        come(talk, number, 300, 100)
+    come(talk, 3, 500, 100)
+    talked.run(talk, (1, 2), 2000)
+    talk.waits(3)
+
+    talk.leave(2)
+    got = talked.run(talk, (1, 3), 1000)
+
+    assert min(got.values()) > 400
 
 
 def test_what_the_dead_held_is_not_given_away_before_the_driver_has_it_back(talk):

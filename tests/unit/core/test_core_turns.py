@@ -1,5 +1,5 @@
 import pytest
-from talk import BATCH, LATENCY, MS, NORMAL, Talk
+from talk import BATCH, LATENCY, MS, NORMAL, Talk, run
 
 from tandemd.core.events import CloseGates, OpenGates
 from tandemd.core.explain.explain import explain
@@ -317,6 +317,17 @@ def test_resuming_opens_the_gate_again():
     talk.resume(1)
 
     assert talk.gates == [OpenGates(process_ids=(1,))]
+
+
+def test_who_was_paused_with_work_does_not_make_up_for_it_when_it_goes_on():
+    talk = two_at_work()
+    talk.pause(1)
+    run(talk, (1, 2), 2000)
+
+    talk.resume(1)
+    got = run(talk, (1, 2), 1000)
+
+    assert got[2] > 400
 
 
 def test_a_paused_job_that_does_not_drain_keeps_others_waiting_no_longer_than_the_drain_time():

@@ -56,6 +56,7 @@ class Standing:
     charged_ns: int  # of the GPU time it was served, what its lane has heard of
     split_ns: int | None = None  # since when some of its processes stand, and others do not
     ended_ns: int | None = None  # when its iteration was seen to end; it has yet to drain
+    has_come: bool = False  # it was let in
 
     @property
     def is_ending(self) -> bool:
@@ -91,6 +92,7 @@ class LanePlaces:
         self._noted: dict[GroupKey, Standing] = {}  # to be looked at
         self._is_news = True  # all are
         self._is_untold = False
+        self._come_in: list[Group] = []  # that nobody has taken yet
 
     @property
     def is_used(self) -> bool:
@@ -136,11 +138,17 @@ class LanePlaces:
         settled = self._standing.values() if self._is_news else looked
         are_beside = {gpu: options.overlaps([gpu]) for gpu in self._lanes}
         changes = [_settle(one, is_beside=are_beside[one.gpu]) for one in settled]
+        self._come_in += [one.group for one in settled if _has_just_come(one)]
         moved = [one for one, turn in zip(looked, turns, strict=True) if one.turn != turn]
         self._is_untold |= whole or self._is_news or bool(moved)
         ending = [one for one in looked if one.is_ending]
         self._noted = {one.group.key: one for one in (*moved, *ending)}
         return any(changes)
+
+    def take_come(self) -> list[Group]:
+        """Who was let in since the last call."""
+        come, self._come_in = self._come_in, []
+        return come
 
     def note(self, group: Group) -> None:
         """A fact of the group changed; `decide` will look at it."""
@@ -479,6 +487,12 @@ def _settle(standing: Standing, *, is_beside: bool) -> bool:
     group.memory_limit_bytes = _limit_of(standing)
     group.is_beside = is_beside
     return before != (group.barred, group.memory_limit_bytes, group.is_beside)
+
+
+def _has_just_come(standing: Standing) -> bool:
+    had_come = standing.has_come
+    standing.has_come = standing.lanes.is_admitted(standing.group.key)
+    return standing.has_come and not had_come
 
 
 def _limit_of(standing: Standing) -> int:
