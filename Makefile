@@ -9,7 +9,7 @@ JOBS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu deb headers stubs clean
+.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu deb spank headers stubs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -67,6 +67,14 @@ wheels-gpu: $(STAMP)  ## wheels that a GPU machine without a network lacks, into
 
 deb: setup  ## a Debian package of this checkout, into dist/ (fetches what Tandem needs)
 	@$(BIN)/python packaging/deb/build.py
+
+spank: DIST ?= dist
+spank:  ## the plugin of Slurm, into dist/ (against its slurm/spank.h; CPPFLAGS=-I...)
+	@echo '#include <slurm/spank.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null - 2>/dev/null || \
+	  { echo "error: no slurm/spank.h of the Slurm that is to load it; apt install libslurm-dev, or say CPPFLAGS=-I/opt/slurm/include" >&2; exit 1; }
+	@mkdir -p $(DIST)
+	@$(CC) $(CPPFLAGS) -O2 -Wall -Wextra $(CFLAGS) -fPIC -shared -o $(DIST)/spank_tandem.so packaging/slurm/spank_tandem.c
+	@echo $(DIST)/spank_tandem.so
 
 headers: $(STAMP)  ## names that cuda.h exports, into csrc/api/ (ALL=1: every version on PyPI)
 	@$(BIN)/python $(if $(ALL),packaging/headers.py,csrc/softgpu/generate_table.py --write-api csrc/api)

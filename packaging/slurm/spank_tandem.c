@@ -1,0 +1,301 @@
+// SPANK plugin: `srun --tandem-priority=batch` starts the tasks of a step under Tandem.
+//
+// Built against the spank.h of the Slurm that loads it (`make spank`); docs/integrations.md says
+// how it is set up. It sets what `tandem env` prints, the variables by which a program shares the
+// GPU. It is about one launch; what a user may have is for the daemon to say.
+//
+// Two rules. A wrong value ends the command that submits it. On the node nothing ends a task: what
+// cannot be done there is one line, and the task starts without it.
+#include <glob.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include <slurm/spank.h>
+
+SPANK_PLUGIN(tandem, 1)
+
+// With the final NUL.
+enum { kValueBytes = 64, kNameBytes = 64, kPathBytes = 4096, kPreloadBytes = 16384 };
+// As client/tandem/units.py has them: SMs, and bytes below which a bare number has lost its unit.
+enum { kMostSms = 9999, kGranuleBytes = 2 << 20 };
+
+struct unit {
+  const char *name;
+  double scale;
+};
+
+// As the library reads them (shim/job/settings.cpp).
+static const struct unit kBytes[] = {
+    {"", 1},       {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},
+    {"m", 0x1p20}, {"mib", 0x1p20}, {"mb", 1e6},     {"g", 0x1p30},   {"gib", 0x1p30},
+    {"gb", 1e9},   {"t", 0x1p40},   {"tib", 0x1p40}, {"tb", 1e12},    {NULL, 0},
+};
+static const struct unit kNanoseconds[] = {
+    {"ns", 1},  {"us", 1e3},   {"ms", 1e6},   {"s", 1e9},    {"m", 6e10},
+    {"min", 6e10}, {"h", 3.6e12}, {"d", 8.64e13}, {NULL, 0},
+};
+
+// What plugstack.conf says; the strings are Slurm's, and stay as long as the plugin.
+static struct {
+  bool all_jobs;         // not only those with an option
+  const char *priority;  // null: the daemon's own default
+  const char *library;   // a pattern, for the folder of the package names a version of Python
+  const char *runtime;   // null: the library looks in the usual places
+} g_site;
+
+static bool is_class(const char *value) {
+  return !strcmp(value, "latency") || !strcmp(value, "normal") || !strcmp(value, "batch");
+}
+
+static bool is_switch(const char *value) { return !strcmp(value, "on") || !strcmp(value, "off"); }
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Past "12" or "1.5", or null; strtod would take "inf", "0x1p3" and the comma of some languages.
+static const char *read_number(const char *text, double *number) {
+  if (!is_digit(*text)) return NULL;
+  for (*number = 0; is_digit(*text); ++text) *number = *number * 10 + (*text - '0');
+  if (*text != '.' || !is_digit(text[1])) return text;
+  double scale = 0.1;
+  for (++text; is_digit(*text); ++text, scale /= 10) *number += scale * (*text - '0');
+  return text;
+}
+
+// A number and one of these units, in that of scale 1; 0, which nothing here may be, if it is not.
+static double read_scaled(const char *text, const struct unit *units) {
+  double number = 0;
+  const char *rest = read_number(text, &number);
+  for (; rest && units->name; ++units) {
+    if (!strcasecmp(rest, units->name)) return number * units->scale;
+  }
+  return 0;
+}
+
+static bool is_whole(const char *text, const char *unit, double most) {
+  double number = 0;
+  const char *rest = read_number(text, &number);
+  return rest && !strcmp(rest, unit) && !strchr(text, '.') && number >= 1 && number <= most;
+}
+
+static bool is_memory(const char *value) {
+  if (is_whole(value, "%", 100)) return true;
+  const double bytes = read_scaled(value, kBytes);
+  if (bytes < 1 || bytes >= 0x1p63) return false;
+  return bytes >= kGranuleBytes || !is_digit(value[strlen(value) - 1]);
+}
+
+static bool is_slo(const char *value) {
+  if (strncmp(value, "p99=", 4) != 0) return false;
+  const double time_ns = read_scaled(value + 4, kNanoseconds);
+  return time_ns >= 1 && time_ns < 0x1p63;
+}
+
+static bool is_sm(const char *value) {
+  return is_whole(value, "%", 100) || is_whole(value, "", kMostSms);
+}
+
+static int take(int index, const char *value, int remote);
+
+struct request {
+  struct spank_option option;
+  bool (*is_allowed)(const char *value);
+  const char *allowed;
+  const char *variable;    // that says it to the library; null: it is for the plugin
+  char said[kValueBytes];  // empty: nobody did
+};
+
+static struct request g_requests[] = {
+    {{"tandem", "on|off", "share the GPU under Tandem, or not", 1, 0, take},
+     is_switch, "on or off", NULL, ""},
+    {{"tandem-priority", "CLASS", "Tandem: latency, normal or batch", 1, 1, take},
+     is_class, "latency, normal or batch", "TANDEM_PRIORITY", ""},
+    {{"tandem-memory", "SIZE", "Tandem: GPU memory of each process (20GiB, 40%)", 1, 2, take},
+     is_memory, "a size such as 20GiB, or a share from 1% to 100%", "TANDEM_MEMORY", ""},
+    {{"tandem-slo", "p99=TIME", "Tandem: latency to keep (p99=50ms)", 1, 3, take},
+     is_slo, "a time such as p99=50ms", "TANDEM_SLO", ""},
+    {{"tandem-sm", "SHARE", "Tandem: SMs to use (30%, or their number)", 1, 4, take},
+     is_sm, "a share from 1% to 100%, or a number of SMs from 1 to 9999", "TANDEM_SM", ""},
+};
+enum { kSwitch = 0, kRequests = sizeof(g_requests) / sizeof(g_requests[0]) };
+
+// Called for each option said, by the command and again on the node (remote). Each srun of a batch
+// script hears those of the script first and then its own: the last word counts.
+static int take(int index, const char *value, int remote) {
+  if (index < 0 || index >= kRequests) return 0;
+  struct request *request = &g_requests[index];
+  if (value && strlen(value) < kValueBytes && request->is_allowed(value)) {
+    strcpy(request->said, value);
+    return 0;
+  }
+  slurm_error("--%s '%.80s' is not allowed; use %s%s", request->option.name, value ? value : "",
+              request->allowed, remote ? "; going on without it" : "");
+  return remote ? 0 : -1;  // who submits may have another version of this plugin than the node
+}
+
+// Behind the '=' of "key=value", or null.
+static const char *value_of(const char *argument, const char *key) {
+  const size_t length = strlen(key);
+  const bool is_it = !strncmp(argument, key, length) && argument[length] == '=';
+  return is_it ? argument + length + 1 : NULL;
+}
+
+static bool read_argument(const char *argument) {
+  const char *value;
+  if ((value = value_of(argument, "default")) && is_switch(value)) {
+    g_site.all_jobs = !strcmp(value, "on");
+  } else if ((value = value_of(argument, "priority")) && is_class(value)) {
+    g_site.priority = value;
+  } else if ((value = value_of(argument, "library")) && *value == '/') {
+    g_site.library = value;
+  } else if ((value = value_of(argument, "runtime")) && *value == '/') {
+    g_site.runtime = value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// In every context, or Slurm would not know the options there.
+int slurm_spank_init(spank_t spank, int argc, char **argv) {
+  // Where the Debian package has it.
+  g_site.library = "/usr/lib/tandem/lib/python3*/site-packages/tandem/libtandem.so";
+  for (int i = 0; i < argc; ++i) {
+    if (read_argument(argv[i])) continue;
+    slurm_error("tandem: '%s' in plugstack.conf is none of default=on|off, "
+                "priority=latency|normal|batch, library=/FILE, runtime=/FOLDER; ignoring it",
+                argv[i]);
+  }
+  for (int i = 0; i < kRequests; ++i) {
+    if (spank_option_register(spank, &g_requests[i].option) != ESPANK_SUCCESS)
+      slurm_error("tandem: Slurm takes no option --%s; going on without it",
+                  g_requests[i].option.name);
+  }
+  return 0;
+}
+
+static bool is_managed(void) {
+  const char *word = g_requests[kSwitch].said;
+  if (*word) return !strcmp(word, "on");
+  for (int i = 0; i < kRequests; ++i) {
+    if (*g_requests[i].said) return true;
+  }
+  return g_site.all_jobs;
+}
+
+// An empty value is as good as none, as everywhere in Tandem.
+static bool has_variable(spank_t spank, const char *name) {
+  char start[2] = "";
+  const spank_err_t error = spank_getenv(spank, name, start, sizeof(start));
+  return error == ESPANK_NOSPACE || (error == ESPANK_SUCCESS && *start);
+}
+
+static bool set_variable(spank_t spank, const char *name, const char *value) {
+  const spank_err_t error = spank_setenv(spank, name, value, 1);
+  if (error == ESPANK_SUCCESS) return true;
+  slurm_error("tandem: %s cannot be set (%s); going on without it", name, spank_strerror(error));
+  return false;
+}
+
+static void set_if_missing(spank_t spank, const char *name, const char *value) {
+  if (!has_variable(spank, name)) set_variable(spank, name, value);
+}
+
+// The library on this node. One that is missing would be a line of the loader's for every program.
+static bool find_library(char *path, size_t size) {
+  glob_t found;
+  if (glob(g_site.library, 0, NULL, &found) != 0) return false;
+  // Of several the last, which is that of the newest Python.
+  const int length = snprintf(path, size, "%s", found.gl_pathv[found.gl_pathc - 1]);
+  globfree(&found);
+  // The loader splits at spaces and colons, and knows no escape.
+  return length > 0 && (size_t)length < size && !strpbrk(path, " :");
+}
+
+// To `out` what `present` lists but for `library`, each with a colon before it.
+static void append_others(char *out, char *present, const char *library) {
+  char *rest = NULL;
+  for (char *one = strtok_r(present, " :", &rest); one; one = strtok_r(NULL, " :", &rest)) {
+    if (strcmp(one, library) != 0) out += sprintf(out, ":%s", one);
+  }
+}
+
+// Puts the library before what the job preloads, once; or takes it out again, for a job that is
+// submitted from another has that one's variables.
+static bool preload(spank_t spank, const char *library, bool managed) {
+  static char present[kPreloadBytes], text[kPathBytes + kPreloadBytes + 1];
+  const spank_err_t error = spank_getenv(spank, "LD_PRELOAD", present, sizeof(present));
+  if (error == ESPANK_ENV_NOEXIST) {
+    *present = '\0';
+  } else if (error != ESPANK_SUCCESS) {
+    slurm_error("tandem: LD_PRELOAD cannot be read (%s); starting without Tandem",
+                spank_strerror(error));
+    return false;
+  }
+  const int length = managed ? sprintf(text, "%s", library) : 0;
+  text[length] = '\0';
+  append_others(text + length, present, library);
+  if (managed) return set_variable(spank, "LD_PRELOAD", text);
+  if (*text) return set_variable(spank, "LD_PRELOAD", text + 1);
+  return spank_unsetenv(spank, "LD_PRELOAD") == ESPANK_SUCCESS;
+}
+
+// Whether `tandem` would take it for the number of a job.
+static bool is_id(const char *name) {
+  return !strncmp(name, "j-", 2) && name[2] && name[2 + strspn(name + 2, "0123456789abcdef")] == 0;
+}
+
+// That of Slurm's, as far as it can be one of Tandem's.
+static void name_job(spank_t spank) {
+  if (has_variable(spank, "TANDEM_NAME")) return;
+  char name[kNameBytes] = "";
+  // Of a longer one it is what there is room for.
+  spank_getenv(spank, "SLURM_JOB_NAME", name, sizeof(name));
+  name[sizeof(name) - 1] = '\0';
+  // A daemon refuses names that are no text, and half a letter is none.
+  for (char *c = name; *c; ++c) {
+    if (*c < 0x20 || *c >= 0x7f) *c = '?';
+  }
+  uint32_t id = 0;
+  if ((name[strspn(name, " ")] == '\0' || is_id(name)) &&
+      spank_get_item(spank, S_JOB_ID, &id) == ESPANK_SUCCESS)
+    snprintf(name, sizeof(name), "slurm-%u", (unsigned)id);
+  set_variable(spank, "TANDEM_NAME", name);
+}
+
+static void manage(spank_t spank) {
+  char library[kPathBytes];
+  if (!find_library(library, sizeof(library))) {
+    slurm_error("tandem: there is no %s to preload; starting without Tandem", g_site.library);
+    return;
+  }
+  if (!preload(spank, library, true)) return;
+  // An option goes before the variable, as with `tandem run`.
+  for (int i = 0; i < kRequests; ++i) {
+    const struct request *request = &g_requests[i];
+    if (request->variable && *request->said) set_variable(spank, request->variable, request->said);
+  }
+  if (g_site.priority) set_if_missing(spank, "TANDEM_PRIORITY", g_site.priority);
+  if (g_site.runtime) set_if_missing(spank, "TANDEM_RUNTIME_DIR", g_site.runtime);
+  name_job(spank);
+}
+
+static void leave_out(spank_t spank) {
+  char library[kPathBytes];
+  if (has_variable(spank, "LD_PRELOAD") && find_library(library, sizeof(library)))
+    preload(spank, library, false);
+}
+
+// Once for a step on its node, with the user's rights: the variables are those of all its tasks,
+// and what goes wrong is said once. A TaskProlog comes later, and has the last word.
+int slurm_spank_user_init(spank_t spank, int argc, char **argv) {
+  (void)argc, (void)argv;
+  if (is_managed()) {
+    manage(spank);
+  } else if (*g_requests[kSwitch].said) {
+    leave_out(spank);
+  }
+  return 0;
+}
