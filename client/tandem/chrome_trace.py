@@ -17,8 +17,13 @@ Event = dict[str, Any]
 class TraceWriter:
     """Writes one trace to an open file; the trace is complete when the block is left."""
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO, *, begin_ns: int = 0) -> None:
+        """`begin_ns`: what times are counted from. Viewers read them as floats.
+
+        Since 1970 those come in steps of 256 ns, and of two slices that touch one is lost.
+        """
         self._file = file
+        self._begin_ns = begin_ns
         self._separator = ""
 
     def __enter__(self) -> TraceWriter:
@@ -59,7 +64,7 @@ class TraceWriter:
     ) -> None:
         """Something that lasted, on the track of a thread."""
         event: Event = {"ph": "X", "name": name, "pid": pid, "tid": tid}
-        event |= {"ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3}
+        event |= {"ts": self._us(start_ns), "dur": (end_ns - start_ns) / 1e3}
         if args:
             event["args"] = dict(args)
         self._write(event)
@@ -75,15 +80,18 @@ class TraceWriter:
         """An arrow between slices: process, thread and a time within the slice, at both ends."""
         for phase, (pid, tid), ns in zip("sf", ends, at_ns, strict=True):
             event: Event = {"ph": phase, "id": id_, "name": name, "cat": "edge", "pid": pid}
-            event |= {"tid": tid, "ts": ns / 1e3}
+            event |= {"tid": tid, "ts": self._us(ns)}
             if phase == "f":
                 event["bp"] = "e"  # to the slice around the time, not the next one
             self._write(event)
 
     def counter(self, pid: int, name: str, at_ns: int, value: float) -> None:
         """The value of a counter of a process from then on."""
-        event = {"ph": "C", "name": name, "pid": pid, "ts": at_ns / 1e3, "args": {name: value}}
+        event = {"ph": "C", "name": name, "pid": pid, "ts": self._us(at_ns), "args": {name: value}}
         self._write(event)
+
+    def _us(self, at_ns: int) -> float:
+        return (at_ns - self._begin_ns) / 1e3
 
     def _write(self, event: Event) -> None:
         self._file.write(f"{self._separator}\n{json.dumps(event)}")

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeVar
@@ -15,7 +15,7 @@ from tandem._text import printable
 from tandem.cli._files import cannot_write, refuse_same, written
 from tandem.cli._launching import Launching
 from tandem.cli._parsed import Parsed
-from tandem.errors import UnavailableError, UsageError
+from tandem.errors import DeadlineError, UnavailableError, UsageError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read
 from tandem.trace.filters import Keep, names_calls, parse_filters
 from tandem.trace.lines import Printer, Stamp
@@ -25,8 +25,10 @@ from tandem.trace.table import Table, parse_table
 
 if TYPE_CHECKING:
     from tandem._client import Client
+    from tandem._results import MemoryHistory
 
 _MOST_SECONDS = 600  # the daemon forgets ended jobs after that
+_SILENT = (DeadlineError, UnavailableError)  # the daemon tells nothing any more
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
@@ -303,23 +305,32 @@ def record(output: Path, seconds: float) -> None:
     from tandem.report.spans import Spans
 
     end: BaseException | None = None
-    with open_client() as client, written(output) as file, TraceWriter(file) as trace:
+    with open_client() as client, written(output) as file:
         history, name_of = client.memory_history(), _Names(client)
-        jobs, spans = JobTrace(trace, name_of), Spans(history.end_ns, name_of)
-        try:
-            for event in client.trace(seconds=seconds):
-                for span in spans.feed(event):
-                    jobs.add(span)
-            late = client.memory_history()
-        except (KeyboardInterrupt, UnavailableError) as exc:  # what there is is worth keeping
-            end = exc
-            late = history if isinstance(exc, UnavailableError) else client.memory_history()
-        for span in spans.finish(max(late.end_ns, spans.last_ns)):
-            jobs.add(span)
-        jobs.finish(since(late, history.end_ns))
+        events = client.trace(seconds=seconds)  # whoever is refused it gets no file
+        with TraceWriter(file, begin_ns=history.end_ns) as trace:
+            jobs, spans = JobTrace(trace, name_of), Spans(history.end_ns, name_of)
+            try:
+                for event in events:
+                    for span in spans.feed(event):
+                        jobs.add(span)
+                late = client.memory_history()
+            except (KeyboardInterrupt, *_SILENT) as exc:  # what there is is worth keeping
+                end, late = exc, _as_it_is(client, history)
+            for span in spans.finish(max(late.end_ns, spans.last_ns)):
+                jobs.add(span)
+            jobs.finish(since(late, history.end_ns))
     if end is not None:
         click.echo(f"tandem: note: '{output}' has what was recorded so far", err=True)
         raise end
+
+
+def _as_it_is(client: "Client", before: "MemoryHistory") -> "MemoryHistory":
+    """By now; as it was where the daemon tells nothing any more."""
+    try:
+        return client.memory_history()
+    except _SILENT:
+        return before
 
 
 class _Names:
@@ -331,10 +342,14 @@ class _Names:
 
     def __call__(self, job: str) -> str:
         if job not in self._known:
-            found = self._client.jobs(show_finished=True)
-            titles = {one.name: f"{one.name} {one.display_name}".strip() for one in found}
-            self._known |= {name: printable(title) for name, title in titles.items()}
+            with suppress(*_SILENT):  # its number is a name as well
+                self._learn()
         return self._known.setdefault(job, job)
+
+    def _learn(self) -> None:
+        found = self._client.jobs(show_finished=True)
+        titles = {one.name: f"{one.name} {one.display_name}".strip() for one in found}
+        self._known |= {name: printable(title) for name, title in titles.items()}
 
 
 def warn(recording: Recording, file: Path) -> None:

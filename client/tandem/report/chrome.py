@@ -18,7 +18,7 @@ _FIRST_OF_MEMORY = 1_000_000  # numbers of tracks: below those of spans, which a
 
 
 class JobTrace:
-    """Writes spans as they come, and at the end what names them and the history of memory."""
+    """Writes spans as they come, and at the end the history of memory."""
 
     def __init__(self, trace: TraceWriter, name_of: Callable[[str], str]) -> None:
         """`name_of`: what people call a job."""
@@ -28,18 +28,17 @@ class JobTrace:
 
     def add(self, span: Span) -> None:
         """Write one."""
-        number = self._numbers.setdefault(span.track, 1 + len(self._numbers))
-        self._trace.slice(
-            span.track.gpu + 1, number, span.name, start_ns=span.start_ns, end_ns=span.end_ns
-        )
+        pid = span.track.gpu + 1
+        if (number := self._numbers.get(span.track)) is None:
+            number = self._numbers[span.track] = 1 + len(self._numbers)
+            self._trace.thread(pid, number, self._title(span.track))
+        self._trace.slice(pid, number, span.name, start_ns=span.start_ns, end_ns=span.end_ns)
 
     def finish(self, history: MemoryHistory) -> None:
-        """Name the tracks, and write the whole history; times are those since 1970."""
+        """Name the GPUs, and write the whole history."""
         for gpu in history.gpus:
             title = plain(f"gpu {gpu.name} {gpu.product_name}")
             self._trace.process(gpu.index + 1, title)
-        for track, number in self._numbers.items():
-            self._trace.thread(track.gpu + 1, number, self._title(track))
         for place, curve in enumerate(history.curves, _FIRST_OF_MEMORY):
             _write_job(curve, place, self._trace)
 

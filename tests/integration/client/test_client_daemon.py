@@ -377,7 +377,7 @@ def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_
         "import sys\n"
         "from tandem._client import Client\n"
         "from tandem.cli.__main__ import main\n"
-        "def trace(*_, **__): raise KeyboardInterrupt\n"
+        "def trace(*_, **__): raise KeyboardInterrupt; yield\n"
         "Client.trace = trace\n"
         f"sys.argv[1:] = ['trace', 'record', '-o', {str(output)!r}, '--seconds', '600']\n"
         "sys.exit(main())\n"

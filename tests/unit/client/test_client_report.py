@@ -22,7 +22,7 @@ from tandem._results import (
 from tandem.chrome_trace import TraceWriter
 from tandem.cli import __main__ as cli
 from tandem.cli.trace import parse_seconds
-from tandem.errors import UnavailableError, UsageError
+from tandem.errors import CapacityError, UnavailableError, UsageError
 from tandem.report import chart, page
 from tandem.report.chrome import JobTrace
 from tandem.report.series import LOOK_NS, moments_of, occupation_of, since, swaps_of, work_of
@@ -368,8 +368,8 @@ def test_a_trace_is_of_what_comes(tandem, tmp_path, monkeypatch):
 
     assert code == 0
     events = json.loads((tmp_path / "x.json").read_text())["traceEvents"]
-    assert {e["ts"] for e in events if e["ph"] == "C"} == {40 * S / 1e3}  # from then on
-    assert slices_in(tmp_path / "x.json") == [("j-1", 41e6, 2e6), ("j-2", 43e6, 0)]
+    assert {e["ts"] for e in events if e["ph"] == "C"} == {0}  # from then on
+    assert slices_in(tmp_path / "x.json") == [("j-1", 1e6, 2e6), ("j-2", 3e6, 0)]
 
 
 @pytest.mark.parametrize(
@@ -389,6 +389,36 @@ def test_a_trace_that_ends_early_has_what_there_was(tandem, tmp_path, monkeypatc
     assert code == status
     assert err.startswith(f"tandem: note: '{tmp_path / 'x.json'}' has what was recorded so far\n")
     assert len(slices_in(tmp_path / "x.json")) == 2
+
+
+def test_a_trace_outlives_the_daemon_that_names_jobs(tandem, tmp_path, monkeypatch):
+    def gone(self, **_):
+        raise UnavailableError("gone")
+
+    def trace(self, *, seconds):
+        yield TraceEvent(kind="step", time_ns=41 * S, jobs=("j-1",), gpus=(0,))
+        yield TraceEvent(kind="step", time_ns=42 * S, jobs=("j-1",), gpus=(0,))
+        monkeypatch.setattr(Daemon, "memory_history", gone)
+        gone(self)
+
+    monkeypatch.setattr(Daemon, "trace", trace)
+    monkeypatch.setattr(Daemon, "jobs", gone)
+
+    code, _, _ = tandem("trace", "record", "-o", tmp_path / "x.json")
+
+    assert code == 7
+    assert slices_in(tmp_path / "x.json") == [("iteration", 1e6, 1e6)]
+
+
+def test_who_is_refused_a_trace_gets_no_file(tandem, monkeypatch):
+    def trace(self, *, seconds):
+        raise CapacityError("one records already")
+
+    monkeypatch.setattr(Daemon, "trace", trace)
+
+    code, out, _ = tandem("trace", "record", "-o", "-")
+
+    assert (code, out) == (5, "")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "601"])

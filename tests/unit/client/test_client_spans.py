@@ -1,6 +1,7 @@
 """How moments of a recorded trace become what lasted."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -121,6 +122,20 @@ def test_the_file_names_each_track_once(tmp_path):
     assert [row["args"]["name"] for row in rows if row["name"] == "thread_name"] == ["turns"]
     shown = [(row["name"], row["ts"] * 1e3, row["dur"] * 1e3) for row in rows if row["ph"] == "X"]
     assert shown == [("j-1 train", 10, 20), ("j-1 train", 40, 10)]
+
+
+def test_turns_that_touch_do_so_in_the_file(tmp_path):
+    path, begin_ns = tmp_path / "trace.json", 1_795_868_534_238_916_509  # a time of day
+    ends_ns = [begin_ns + at for at in (0, 1_000_003, 2_000_501, 3_000_999)]
+    with path.open("w") as file, TraceWriter(file, begin_ns=begin_ns) as writer:
+        trace = JobTrace(writer, str)
+        for start_ns, end_ns in pairwise(ends_ns):
+            track = Track(gpu=0, job="", what="turns")
+            trace.add(Span(track=track, name="it", start_ns=start_ns, end_ns=end_ns))
+
+    rows = json.loads(path.read_text())["traceEvents"]
+    read_ns = [(round(r["ts"] * 1e3), round(r["dur"] * 1e3)) for r in rows if r["ph"] == "X"]
+    assert read_ns == [(0, 1_000_003), (1_000_003, 1_000_498), (2_000_501, 1_000_498)]
 
 
 @pytest.mark.parametrize(
