@@ -1,8 +1,9 @@
 """From the moments of a recorded trace to what lasted: turns, waits, iterations, requests."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from heapq import heappop, heappush
 
 from tandem._results import TraceEvent
 
@@ -13,6 +14,7 @@ _WAITS = {
     "memory": "waits for memory",
 }
 _HIDDEN = "a job of somebody else"
+MOST_TRACKS = 256  # of a process, which may mark whatever it likes; what needs more is left out
 _BEGINS = {"phase-begin": "phase", "request-begin": "request"}
 _ENDS = {"phase-end": "phase", "request-end": "request"}
 
@@ -41,7 +43,9 @@ class Span:
 class Spans:
     """Takes events as they come, those of each process and of turns in order, and pairs them.
 
-    Only what is under way is kept, so that a recording may last.
+    Only what is under way is kept, so that a recording may last. Processes write the times, and
+    threads of one do not write in order: what would begin before the last on its track was over
+    begins there.
     """
 
     def __init__(self, begin_ns: int, name_of: Callable[[str], str] = str) -> None:
@@ -52,8 +56,10 @@ class Spans:
         self._begin_ns = self.last_ns = begin_ns  # the newest moment that was told
         self._name_of = name_of
         self._open: dict[object, Span] = {}  # by what it is; its end is not known yet
-        self._taken: set[Track] = set()  # lanes
+        self._free: dict[tuple[int, str], list[int]] = {}  # lanes of each process; a heap
         self._steps: dict[Track, int] = {}  # when the last iteration of each ended
+        self._over_ns: dict[Track, int] = {}  # when the last span on each ended
+        self._tracks = Counter[int]()  # of each process
 
     def feed(self, event: TraceEvent) -> Iterator[Span]:
         """What has ended by it."""
@@ -63,7 +69,7 @@ class Spans:
         if event.kind == "turn":
             yield from self._turn(event)
         elif event.kind == "wait":
-            yield self._wait(event)
+            yield from self._wait(event)
         elif event.kind == "step":
             yield from self._step(event)
         elif event.kind in _BEGINS:
@@ -74,45 +80,64 @@ class Spans:
     def finish(self, end_ns: int) -> Iterator[Span]:
         """What is under way still, cut at the end of the recording."""
         for span in self._open.values():
-            yield _until(span, max(end_ns, span.start_ns))
+            yield from self._until(span, end_ns)
         self._open.clear()
+
+    def _until(self, span: Span, end_ns: int) -> Iterator[Span]:
+        track = span.track
+        if not self._has_room_for(track):
+            return
+        start_ns = max(span.start_ns, self._over_ns.get(track, self._begin_ns))
+        end_ns = max(start_ns, end_ns)
+        self._over_ns[track] = end_ns
+        yield Span(track=track, name=span.name, start_ns=start_ns, end_ns=end_ns)
+
+    def _has_room_for(self, track: Track) -> bool:
+        if track in self._over_ns or track.what == "turns":
+            return True
+        self._tracks[track.pid] += 1
+        return self._tracks[track.pid] <= MOST_TRACKS
 
     def _turn(self, event: TraceEvent) -> Iterator[Span]:
         for gpu in event.gpus:
             track = Track(gpu=gpu, job="", what="turns", lane=event.part)
             if (over := self._open.pop(track, None)) is not None:
-                yield _until(over, event.time_ns)
+                yield from self._until(over, event.time_ns)
             if event.jobs:
                 names = (self._name_of(job) if job else _HIDDEN for job in event.jobs)
                 self._open[track] = _from(event.time_ns, track, " + ".join(names))
 
-    def _wait(self, event: TraceEvent) -> Span:
+    def _wait(self, event: TraceEvent) -> Iterator[Span]:
         track = _track(event, "waits", lane=event.thread)
-        start_ns = max(event.time_ns - event.duration_ns, min(self._begin_ns, event.time_ns))
         name = _WAITS.get(event.reason, "waits")
-        return Span(track=track, name=name, start_ns=start_ns, end_ns=event.time_ns)
+        yield from self._until(_from(event.time_ns - event.duration_ns, track, name), event.time_ns)
 
     def _step(self, event: TraceEvent) -> Iterator[Span]:
         track = _track(event, "iterations")
         before_ns = self._steps.get(track)
         self._steps[track] = event.time_ns
         if before_ns is not None:
-            yield _until(_from(before_ns, track, "iteration"), event.time_ns)
+            yield from self._until(_from(before_ns, track, "iteration"), event.time_ns)
 
     def _begin(self, event: TraceEvent, what: str) -> None:
         key = _key(event, what)
         if key in self._open:  # the mark of its end was lost
-            self._taken.discard(self._open.pop(key).track)
-        lanes = (_track(event, f"{what}s", lane=lane) for lane in count())
-        track = next(lane for lane in lanes if lane not in self._taken)
-        self._taken.add(track)
-        self._open[key] = _from(event.time_ns, track, what)
+            self._leave(self._open.pop(key), what)
+        place = (event.pid, what)
+        if place not in self._free:
+            self._free[place] = list(range(MOST_TRACKS))
+        if self._free[place]:
+            lane = heappop(self._free[place])
+            self._open[key] = _from(event.time_ns, _track(event, f"{what}s", lane=lane), what)
 
     def _end(self, event: TraceEvent, what: str) -> Iterator[Span]:
         span = self._open.pop(_key(event, what), None)
         if span is not None:  # else it began before the recording did, nobody knows when
-            self._taken.discard(span.track)
-            yield _until(span, event.time_ns)
+            self._leave(span, what)
+            yield from self._until(span, event.time_ns)
+
+    def _leave(self, span: Span, what: str) -> None:
+        heappush(self._free[span.track.pid, what], span.track.lane)
 
 
 def _track(event: TraceEvent, what: str, *, lane: int = 0) -> Track:
@@ -126,7 +151,3 @@ def _key(event: TraceEvent, what: str) -> object:
 
 def _from(start_ns: int, track: Track, name: str) -> Span:
     return Span(track=track, name=name, start_ns=start_ns, end_ns=start_ns)
-
-
-def _until(span: Span, end_ns: int) -> Span:
-    return Span(track=span.track, name=span.name, start_ns=span.start_ns, end_ns=end_ns)

@@ -1,6 +1,7 @@
 """How moments of a recorded trace become what lasted."""
 
 import json
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tandem._results import MemoryHistory, TraceEvent
 from tandem.chrome_trace import TraceWriter
 from tandem.report.chrome import JobTrace
-from tandem.report.spans import Span, Spans, Track
+from tandem.report.spans import MOST_TRACKS, Span, Spans, Track
 
 
 def event(kind, time_ns, *jobs, gpus=(0,), **more):
@@ -99,6 +100,34 @@ def test_a_phase_is_one_threads():
         event("phase-end", 30, "j-1", id=5, thread=2),
         event("phase-end", 40, "j-1", id=5, thread=1),
     ) == [("phases", 1, "phase", 20, 30), ("phases", 0, "phase", 10, 40)]
+
+
+def wait(time_ns, duration_ns, thread=8):
+    return event("wait", time_ns, "j-1", pid=7, thread=thread, duration_ns=duration_ns)
+
+
+@pytest.mark.parametrize(
+    ("events", "times"),
+    [
+        ([wait(60, 20), wait(70, 40)], [(40, 60), (60, 70)]),
+        ([wait(60, 20), wait(50, 5)], [(40, 60), (60, 60)]),
+        ([event("step", at, "j-1") for at in (10, 30, 20, 40)], [(10, 30), (30, 30), (30, 40)]),
+        ([event(f"request-{end}", at, "j-1") for end, at in (("begin", 9), ("end", 5))], [(9, 9)]),
+    ],
+)
+def test_whatever_times_a_process_writes_spans_do_not_overlap(events, times):
+    assert [(start_ns, end_ns) for *_, start_ns, end_ns in found(*events)] == times
+
+
+def test_a_process_has_so_many_tracks_and_leaves_others_theirs():
+    marks = [event("request-begin", 10, "j-1", pid=7, id=id_) for id_ in range(MOST_TRACKS + 5)]
+    waits = [wait(20, 5, thread=thread) for thread in range(MOST_TRACKS)]
+    other = event("wait", 30, "j-2", pid=9, thread=1, duration_ns=5)
+
+    whats = Counter(what for what, *_ in found(*marks[: MOST_TRACKS // 2], *waits, other))
+
+    assert whats == {"waits": MOST_TRACKS + 1}
+    assert len(found(*marks)) == MOST_TRACKS
 
 
 @pytest.mark.parametrize("kind", ["", "turn", "wait"])
