@@ -51,7 +51,19 @@ def _since(points: Sequence[MemoryPoint], begin_ns: int) -> tuple[MemoryPoint, .
     later = points[len(before) :]
     if not before or (not later and not _holds(before[-1])):
         return tuple(later)
-    return (replace(before[-1], time_ns=begin_ns), *later)
+    return (_at(begin_ns, before[-1], later[0] if later else before[-1]), *later)
+
+
+def _at(at_ns: int, before: MemoryPoint, after: MemoryPoint) -> MemoryPoint:
+    """What was held since `before`; of what was computed between the two, so much as until then."""
+    length_ns = after.time_ns - before.time_ns
+    ratio = (at_ns - before.time_ns) / length_ns if length_ns else 0.0
+    return replace(
+        before,
+        time_ns=at_ns,
+        gpu_time_ns=before.gpu_time_ns + round(ratio * (after.gpu_time_ns - before.gpu_time_ns)),
+        sm_time_ns=before.sm_time_ns + round(ratio * (after.sm_time_ns - before.sm_time_ns)),
+    )
 
 
 def _holds(point: MemoryPoint) -> bool:

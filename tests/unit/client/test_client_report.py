@@ -290,6 +290,15 @@ def test_scaling_curves_are_drawn_with_the_knee_and_what_it_is_now():
     assert "unknown" not in text
 
 
+def test_what_was_computed_before_the_last_seconds_is_not_of_them():
+    steady = curve(point(0, 1), point(10, 1, gpu_s=5, sm_s=40), point(20, 1, gpu_s=10, sm_s=80))
+
+    (only,) = since(replace(HISTORY, curves=(steady,)), 8 * S).curves
+
+    assert [work.share for work in work_of(only)] == [0.5, 0.5]
+    assert [m.resident_bytes for m in occupation_of([only])] == [(4,), (4,), (0,)]
+
+
 class Daemon:
     """What a daemon tells."""
 
