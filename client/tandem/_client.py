@@ -50,6 +50,7 @@ DEADLINE_S = 5.0
 PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
 LONGEST_TRACE_S = 600.0  # the daemon forgets jobs after that
+TRACE_PATIENCE_S, TRACE_LOOK_S = 1.5, 0.05  # the daemon is told of one that was closed a bit later
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 _DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
 _LONGEST_PAGE = 1000  # of an answer
@@ -390,7 +391,8 @@ class Client:
 
         Who has the turn, who waits for what, and the iterations, phases and requests that programs
         mark: of all jobs that the caller may see. Events of a process are in order, and so are
-        those of turns. The iterator blocks between events; closing it ends it earlier.
+        those of turns. The iterator blocks between events; closing it ends it earlier. What is not
+        read 5 seconds after the end is not told.
 
         Raises:
             CapacityError: somebody else records already.
@@ -401,12 +403,29 @@ class Client:
             raise UsageError(
                 f"seconds is {seconds}, not a number above 0 and at most {LONGEST_TRACE_S:.0f}"
             )
-        metadata, begin = self._metadata(DEADLINE_S), self._traces.RecordTrace
         request = pb.RecordTraceRequest()
+        request.duration.FromNanoseconds(max(1, round(seconds * 1e9)))
+        patient_until_s = time.monotonic() + TRACE_PATIENCE_S
         with _mapped(self._place):
-            stream = uninterrupted(lambda: begin(request, timeout=seconds, metadata=metadata))
-            next(stream, None)  # the first is empty, and says that it has begun
+            while (stream := self._begun_trace(request, patient_until_s)) is None:
+                time.sleep(TRACE_LOOK_S)
         return self._traced(stream)
+
+    def _begun_trace(
+        self, request: pb.RecordTraceRequest, patient_until_s: float
+    ) -> _Chunks | None:
+        """None: somebody has the place yet, and may be about to leave it."""
+        metadata, begin = self._metadata(DEADLINE_S), self._traces.RecordTrace
+        deadline_s = request.duration.ToNanoseconds() / 1e9 + DEADLINE_S  # the daemon ends it
+        stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
+        try:
+            next(stream, None)  # the first is empty, and says that it has begun
+        except grpc.RpcError as exc:
+            is_taken = exc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            if is_taken and time.monotonic() < patient_until_s:
+                return None
+            raise
+        return stream
 
     def _traced(self, stream: _Chunks) -> Generator[TraceEvent, None, None]:
         with _mapped(self._place):
@@ -415,7 +434,8 @@ class Client:
                     yield from map(_convert.trace_event, chunk.events)
             except grpc.RpcError as exc:
                 self._connected().require_open()
-                if exc.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:  # which is how it ends
+                # Whoever reads too slowly is not told all of it; nor is it where the daemon hangs.
+                if exc.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise
             finally:
                 stream.cancel()

@@ -736,9 +736,18 @@ global___ListJobEventsResponse = ListJobEventsResponse
 class RecordTraceRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    DURATION_FIELD_NUMBER: builtins.int
+    @property
+    def duration(self) -> google.protobuf.duration_pb2.Duration:
+        """above 0, at most ten minutes; none: ten minutes"""
+
     def __init__(
         self,
+        *,
+        duration: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
+    def HasField(self, field_name: typing.Literal["duration", b"duration"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["duration", b"duration"]) -> None: ...
 
 global___RecordTraceRequest = RecordTraceRequest
 

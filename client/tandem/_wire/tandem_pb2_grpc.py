@@ -1161,8 +1161,8 @@ class TraceServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def RecordTrace(self, request, context):
-        """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
-        most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+        """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
+        asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
         begun. One caller at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

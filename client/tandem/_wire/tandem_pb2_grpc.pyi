@@ -531,8 +531,8 @@ class TraceServiceStub:
         tandem._wire.tandem_pb2.RecordTraceRequest,
         tandem._wire.tandem_pb2.TraceChunk,
     ]
-    """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
-    most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+    """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
+    asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
     begun. One caller at a time.
     """
 
@@ -541,8 +541,8 @@ class TraceServiceAsyncStub:
         tandem._wire.tandem_pb2.RecordTraceRequest,
         tandem._wire.tandem_pb2.TraceChunk,
     ]
-    """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
-    most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+    """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
+    asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
     begun. One caller at a time.
     """
 
@@ -553,8 +553,8 @@ class TraceServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.RecordTraceRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.TraceChunk], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.TraceChunk]]:
-        """Who has the GPU, who waits for what, and what programs mark, from now on, for ten minutes at
-        most: of the jobs the caller may see. The first chunk, which has no events, says that it has
+        """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
+        asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
         begun. One caller at a time.
         """
 

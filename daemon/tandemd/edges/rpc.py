@@ -325,13 +325,14 @@ class Traces(_Servicer, pb_grpc.TraceServiceServicer):
         self, request: pb.RecordTraceRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.TraceChunk]:
         """What happens, from now on."""
-        del request
-        end_s = time.monotonic() + MAX_TRACE_S
-        with _errors_to(context), self._desk.trace(self._uid(context)) as take:
-            yield pb.TraceChunk()  # it has begun
-            while context.is_active() and time.monotonic() < end_s:
-                time.sleep(TRACE_LOOK_S)
-                yield from trace_chunks(take(), self._desk.wall_ns)
+        with _errors_to(context):
+            duration_s = _duration_s(request)
+            with self._desk.trace(self._uid(context)) as take:
+                end_s = time.monotonic() + duration_s
+                yield pb.TraceChunk()  # it has begun
+                while context.is_active() and (left_s := end_s - time.monotonic()) > 0:
+                    time.sleep(min(left_s, TRACE_LOOK_S))
+                    yield from trace_chunks(take(), self._desk.wall_ns)
 
 
 class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
@@ -454,6 +455,15 @@ def _patience_s(request: pb.RecordWindowRequest) -> float:
             f"a patience of {patience_s:g} s is not between 0 and {MAX_PATIENCE_S:g} s"
         )
     return patience_s
+
+
+def _duration_s(request: pb.RecordTraceRequest) -> float:
+    duration_s = request.duration.ToNanoseconds() / 1e9 or MAX_TRACE_S
+    if not 0 < duration_s <= MAX_TRACE_S:
+        raise errors.UsageError(
+            f"a duration of {duration_s:g} s is not between 0 and {MAX_TRACE_S:g} s"
+        )
+    return duration_s
 
 
 def _signatures(request: pb.RecordWindowRequest) -> dict[str, _native.Signature]:

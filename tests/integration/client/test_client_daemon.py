@@ -370,6 +370,12 @@ def test_a_process_that_registers_again_has_the_job_of_the_last(client, runtime_
     assert client.job("outer").state == "exited"
 
 
+def test_a_trace_follows_one_that_was_closed_and_a_short_one_is_no_silence(client):
+    client.trace(seconds=600).close()
+
+    assert list(client.trace(seconds=1e-6)) == []
+
+
 def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_path):
     output = tmp_path / "jobs.json"
     # What Ctrl-C raises, at a moment that does not depend on the machine.

@@ -132,6 +132,7 @@ class Rpc:
         self.daemon_service = pb_grpc.DaemonServiceStub(self.channel)
         self.policy_service = pb_grpc.PolicyServiceStub(self.channel)
         self.partition_service = pb_grpc.PartitionServiceStub(self.channel)
+        self.trace_service = pb_grpc.TraceServiceStub(self.channel)
 
     def __enter__(self):
         return self

@@ -462,3 +462,17 @@ def test_a_patience_beyond_a_minute_is_refused(daemon):
 
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert "60" in details
+
+
+def test_a_trace_is_as_long_as_asked_and_gives_its_place_back(daemon):
+    with daemon.start().rpc() as rpc:
+        request = pb.RecordTraceRequest()
+        request.duration.FromMilliseconds(1)
+
+        traces = [list(rpc.call(rpc.trace_service.RecordTrace, request)) for _ in range(3)]
+
+        request.duration.FromSeconds(601)
+        code, details = status_of(lambda: list(rpc.call(rpc.trace_service.RecordTrace, request)))
+
+    assert [chunks[0] for chunks in traces] == [pb.TraceChunk()] * 3
+    assert (code, "between 0 and 600 s" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
