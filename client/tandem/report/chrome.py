@@ -14,7 +14,9 @@ from tandem.report.series import swaps_of, work_of
 from tandem.report.spans import Span, Track
 from tandem.units import format_bytes
 
-_FIRST_OF_MEMORY = 1_000_000  # numbers of tracks: below those of spans, which are shown first
+# Numbers of tracks, no two the same. Those of turns, by parts, are shown first: that of the whole
+# GPU has the number of its process, as a main thread has.
+_PART, _FIRST_OF_JOBS, _FIRST_OF_MEMORY = 1000, 100_000, 1_000_000
 
 
 class JobTrace:
@@ -30,9 +32,14 @@ class JobTrace:
         """Write one."""
         pid = span.track.gpu + 1
         if (number := self._numbers.get(span.track)) is None:
-            number = self._numbers[span.track] = 1 + len(self._numbers)
+            number = self._numbers[span.track] = self._next_number(span.track)
             self._trace.thread(pid, number, self._title(span.track))
         self._trace.slice(pid, number, span.name, start_ns=span.start_ns, end_ns=span.end_ns)
+
+    def _next_number(self, track: Track) -> int:
+        if track.what == "turns":
+            return track.gpu + 1 + track.lane * _PART
+        return _FIRST_OF_JOBS + len(self._numbers)
 
     def finish(self, history: MemoryHistory) -> None:
         """Name the GPUs, and write the whole history."""

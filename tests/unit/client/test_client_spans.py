@@ -167,6 +167,24 @@ def test_turns_that_touch_do_so_in_the_file(tmp_path):
     assert read_ns == [(0, 1_000_003), (1_000_003, 1_000_498), (2_000_501, 1_000_498)]
 
 
+def test_turns_come_before_what_was_over_before_the_first(tmp_path):
+    path = tmp_path / "trace.json"
+    with path.open("w") as file, TraceWriter(file) as writer:
+        trace = JobTrace(writer, str)
+        for what, lane in [("waits", 8), ("turns", 2), ("turns", 0), ("waits", 9)]:
+            track = Track(gpu=0, job="j-1", what=what, lane=lane)
+            trace.add(Span(track=track, name="it", start_ns=1, end_ns=2))
+
+    rows = json.loads(path.read_text())["traceEvents"]
+    numbers = {row["tid"]: row["args"]["name"] for row in rows if row["name"] == "thread_name"}
+    assert [name.partition(",")[0] for _, name in sorted(numbers.items())] == [
+        "turns",
+        "turns of part 2",
+        "j-1 waits",
+        "j-1 waits",
+    ]
+
+
 @pytest.mark.parametrize(
     ("track", "title"),
     [
