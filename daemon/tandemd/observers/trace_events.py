@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 
 from tandem.trace.records import RECORD
 from tandemd.core.model import WaitReason
 from tandemd.observers.turn_log import TurnPassed
 
+MOST_OF_PROCESS = 2048  # of what is drained at once: an event takes this thread some microseconds
 _MARK, _WAIT = 11, 14  # shm::RecordKind
 
 
@@ -77,17 +79,25 @@ def of_records(
 ) -> Iterator[TraceEvent]:
     """Waits and marks of the processes that are told of, each one's in order.
 
-    Jobs write the records, and may write anything: what was not at its time is left out.
+    Jobs write the records, and may write anything: what was not at its time is left out, and so is
+    what is more than `MOST_OF_PROCESS`.
     """
+    left = dict.fromkeys(authors, MOST_OF_PROCESS)
     for process_id, packed in drained:
         if (author := authors.get(process_id)) is None:
             continue
-        for record in RECORD.iter_unpack(packed):
-            at_ns, kind = record[:2]
-            if kind in (_MARK, _WAIT) and 0 < at_ns <= until_ns:
-                event = _wait(record, author) if kind == _WAIT else _mark(record, author)
-                if event is not None:
-                    yield event
+        for event in islice(_of_process(packed, author, until_ns), left[process_id]):
+            left[process_id] -= 1
+            yield event
+
+
+def _of_process(packed: bytes, author: Author, until_ns: int) -> Iterator[TraceEvent]:
+    for record in RECORD.iter_unpack(packed):
+        at_ns, kind = record[:2]
+        if kind in (_MARK, _WAIT) and 0 < at_ns <= until_ns:
+            event = _wait(record, author) if kind == _WAIT else _mark(record, author)
+            if event is not None:
+                yield event
 
 
 def _wait(record: tuple[int, ...], author: Author) -> TraceEvent | None:

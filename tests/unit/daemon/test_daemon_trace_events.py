@@ -1,5 +1,6 @@
 """What the daemon tells of turns and telemetry to whoever records a trace."""
 
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -7,7 +8,7 @@ from test_daemon_desk import asked, desk_of
 
 from tandem.trace.records import RECORD
 from tandemd.core.model import JobSpec, Options, WaitReason
-from tandemd.observers.trace_events import Author, TraceKind, of_records
+from tandemd.observers.trace_events import MOST_OF_PROCESS, Author, TraceKind, of_records
 from tandemd.observers.turn_log import MOST, TurnLog
 
 AUTHOR = Author(job="j-1", pid=70, gpus=(0,))
@@ -59,6 +60,17 @@ def test_marks_are_told_but_for_wishes_and_nothing_else_is():
 )
 def test_what_cannot_have_been_is_left_out(hostile):
     assert told(hostile) == []
+
+
+def test_of_a_process_that_marks_all_the_time_the_first_are_told_and_others_as_ever():
+    flood = b"".join(record(MARK, at_ns, flags=1) for at_ns in range(1, MOST_OF_PROCESS))
+    few = record(MARK, 5, flags=1)
+    drained = [(1, flood), (2, few), (1, few * 10), (2, few)]
+    other = Author(job="j-2", pid=71, gpus=(0,))
+
+    events = list(of_records(drained, {1: AUTHOR, 2: other}, until_ns=10_000))
+
+    assert Counter(event.pid for event in events) == {70: MOST_OF_PROCESS, 71: 2}
 
 
 def test_who_may_not_be_seen_is_not_told_of():
