@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from tandem.errors import CapacityError
 
@@ -28,15 +29,9 @@ class Places:
         """
         with self._lock:
             if self._taken[uid] >= self._most_per_uid:
-                who = f"{self._most_per_uid} clients of uid {uid}"
-                raise CapacityError(
-                    f"{who} {self._what} already; try again later", reason="TOO_MANY_CALLS"
-                )
+                self._refuse(self._most_per_uid, f" of uid {uid}")
             if self._taken.total() >= self._most:
-                raise CapacityError(
-                    f"{self._most} clients {self._what} already; try again later",
-                    reason="TOO_MANY_CALLS",
-                )
+                self._refuse(self._most)
             self._taken[uid] += 1
         try:
             yield
@@ -45,3 +40,10 @@ class Places:
                 self._taken[uid] -= 1
                 if not self._taken[uid]:
                     del self._taken[uid]
+
+    def _refuse(self, most: int, whose: str = "") -> NoReturn:
+        clients = "1 client" if most == 1 else f"{most} clients"
+        raise CapacityError(
+            f"no more than {clients}{whose} may {self._what} at once; try again later",
+            reason="TOO_MANY_CALLS",
+        )

@@ -92,7 +92,7 @@ def test_one_records_at_a_time_and_who_leaves_makes_room(fresh_place):
     with fresh_place.client() as one, fresh_place.client() as other:
         first = one.trace(seconds=DEADLINE_S)
 
-        with pytest.raises(CapacityError, match="record a trace already"):
+        with pytest.raises(CapacityError, match="may record a trace at once"):
             other.trace(seconds=1)
 
         first.close()

@@ -310,7 +310,7 @@ def test_a_uid_has_so_many_watches_and_gets_a_place_back(daemon):
 
         until(lambda: watch().is_active(), what="there is a place again")
 
-    assert (code, f"8 clients of uid {os.geteuid()} watch already" in details) == (
+    assert (code, f"than 8 clients of uid {os.geteuid()} may watch at once" in details) == (
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         True,
     )

@@ -303,9 +303,9 @@ def test_places_are_limited_in_all_and_for_each_uid_and_come_back():
     with ExitStack() as taken:
         for uid in (7, 7, 8):
             taken.enter_context(places.take(uid))
-        with refused("2 clients of uid 7 watch already"), places.take(7):
+        with refused("than 2 clients of uid 7 may watch at once"), places.take(7):
             pass
-        with refused("^3 clients watch already"), places.take(8):
+        with refused("than 3 clients may watch at once"), places.take(8):
             pass
 
     with places.take(7), places.take(7), places.take(9):
