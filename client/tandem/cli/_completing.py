@@ -47,8 +47,8 @@ def _offering(
 
 
 def _is_a_word(text: str) -> bool:
-    """What a shell takes for one as it is: somebody else may have chosen it."""
-    return bool(text) and all(c.isalnum() or c in "-_.:/@+" for c in text)
+    """What a shell, and the command, take for one as it is: somebody else may have chosen it."""
+    return text[:1] not in ("", "-") and all(c.isalnum() or c in "-_.:/@+" for c in text)
 
 
 def _of_jobs(client: Client) -> Iterator[tuple[str, str]]:

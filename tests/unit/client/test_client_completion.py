@@ -96,7 +96,7 @@ class Daemon:
         pass
 
     def jobs(self, *, deadline_s):
-        names = ["train", "a b", "$(reboot)", "", "\x1b[2J"]
+        names = ["train", "a b", "$(reboot)", "", "\x1b[2J", "--json"]
         facts = {"priority": "batch", "state": "running", "group": "team"}
         return [
             SimpleNamespace(name=f"j-{number}", display_name=name, **facts)
@@ -113,7 +113,7 @@ class Daemon:
 @pytest.mark.parametrize(
     ("complete", "incomplete", "offered"),
     [
-        (_completing.jobs, "", ["train", "j-0", "j-1", "j-2", "j-3", "j-4"]),
+        (_completing.jobs, "", ["train", "j-0", "j-1", "j-2", "j-3", "j-4", "j-5"]),
         (_completing.jobs, "t", ["train"]),
         (_completing.groups, "", ["team"]),
         (_completing.gpus, "1", ["1:2"]),
