@@ -395,7 +395,7 @@ class Client:
         read 5 seconds after the end is not told.
 
         Raises:
-            CapacityError: somebody else records already.
+            CapacityError: too many record already.
             UnavailableError: the daemon ended meanwhile.
         """
         _check_number(seconds, "seconds")

@@ -341,10 +341,11 @@ class Poller:
         The second is at no time below what the driver counts of memory that the process counts.
         By process_id; from the pages themselves, not from the last round; any thread.
         """
-    def drain_records(self, *, limit: int = ...) -> list[tuple[int, bytes]]:
+    def drain_records(self, *, limit: int = ..., kinds: int = ...) -> list[tuple[int, bytes]]:
         """(process_id, packed shm::Record array) since the last call, oldest first; bounded buffer.
 
-        Records are kept from the first call on, and for five seconds after each. `ticks` is already
+        Records of `kinds`, a bit for each shm::RecordKind, are kept from the first call on, and for
+        five seconds after each; of no kind: until there is another call. `ticks` is already
         converted to nanoseconds; 0 where the job has not said how.
         """
 

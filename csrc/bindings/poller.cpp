@@ -107,11 +107,11 @@ py::dict memory_claims(const Poller& poller) {
   return out;
 }
 
-py::list drain_records(Poller& poller, size_t limit) {
+py::list drain_records(Poller& poller, size_t limit, uint32_t kinds) {
   std::vector<daemon::RecordBuffer::Run> runs;
   {
     const py::gil_scoped_release released;
-    runs = poller.take_records(limit);
+    runs = poller.take_records(limit, kinds);
   }
   py::list out;
   for (const auto& run : runs) {
@@ -341,7 +341,8 @@ void add_poller(py::module_& module) {
       .def("changed", &listed<&Poller::changed>)
       .def("memory_claims", &memory_claims)
       .def("drain_records", &drain_records, py::kw_only(),
-           arg("limit") = daemon::RecordBuffer::kCapacity)
+           arg("limit") = daemon::RecordBuffer::kCapacity,
+           arg("kinds") = daemon::RecordBuffer::kAllKinds)
       .def("want_window", &want_window, py::kw_only(), arg("process_id"))
       .def("window", &window, py::kw_only(), arg("process_id"))
       .def("begin_sample", &begin_sample, py::kw_only(), arg("process_id"), arg("launches"),

@@ -55,6 +55,7 @@ from tandemd.edges.journal import PastQuery
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
 from tandemd.loop import Change, Loop
+from tandemd.observers.taps import Taps
 from tandemd.observers.trace_events import Author, TraceEvent, of_records, of_turn
 from tandemd.observers.turn_log import TurnLog
 from tandemd.observers.windows import record
@@ -83,7 +84,7 @@ Answer = TypeVar("Answer")
 
 MAX_WATCHERS, MAX_WATCHERS_PER_UID = 32, 8
 MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
-MAX_TRACES = 1  # being recorded: who takes telemetry takes it from everybody else
+MAX_TRACES, MAX_TRACES_PER_UID = 8, 2  # being recorded: each costs the daemon some of a core
 MOST_EVENTS = 10_000  # in an answer: some megabytes
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
@@ -123,7 +124,8 @@ class Desk:
         self._inventory = inventory
         self._watchers = Places(MAX_WATCHERS, MAX_WATCHERS_PER_UID, "watch")
         self._windows = Places(MAX_WINDOWS, MAX_WINDOWS_PER_UID, "record")
-        self._traces = Places(MAX_TRACES, MAX_TRACES, "record a trace")
+        self._traces = Places(MAX_TRACES, MAX_TRACES_PER_UID, "record a trace")
+        self._taps = Taps(loop.poller)
         self.is_reload_good = True  # what was read last is in force; of the loop's thread
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
         self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
@@ -688,7 +690,7 @@ class Desk:
         """What happens from now on to the jobs the caller may see: each call takes what is new.
 
         Raises:
-            CapacityError: somebody records already.
+            CapacityError: too many record already, in all or of this uid.
         """
         turns, authors = TurnLog(), dict[int, Author]()
 
@@ -702,12 +704,11 @@ class Desk:
 
         def take_new() -> list[TraceEvent]:
             found, _ = self._ask(uid, take)  # before the records: of processes that end meanwhile
-            drained = self._loop.poller.drain_records()
+            drained = drain()
             late, now_ns = self._ask(uid, take)
             return [*found, *late, *of_records(drained, authors, until_ns=now_ns)]
 
-        with self._traces.take(uid):
-            self._loop.poller.drain_records()  # those that somebody else has left
+        with self._traces.take(uid), self._taps.open() as drain:
             self._ask(uid, lambda: self._loop.turn_logs.add(turns))
             try:
                 yield take_new

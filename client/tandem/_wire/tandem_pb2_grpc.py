@@ -1163,7 +1163,7 @@ class TraceServiceServicer(object):
     def RecordTrace(self, request, context):
         """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
         asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-        begun. One caller at a time.
+        begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -533,7 +533,7 @@ class TraceServiceStub:
     ]
     """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
     asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-    begun. One caller at a time.
+    begun.
     """
 
 class TraceServiceAsyncStub:
@@ -543,7 +543,7 @@ class TraceServiceAsyncStub:
     ]
     """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
     asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-    begun. One caller at a time.
+    begun.
     """
 
 class TraceServiceServicer(metaclass=abc.ABCMeta):
@@ -555,7 +555,7 @@ class TraceServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.TraceChunk], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.TraceChunk]]:
         """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
         asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-        begun. One caller at a time.
+        begun.
         """
 
 def add_TraceServiceServicer_to_server(servicer: TraceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -118,9 +118,9 @@ std::vector<Snapshot> Poller::changed() {
   return watcher_.changed();
 }
 
-std::vector<RecordBuffer::Run> Poller::take_records(size_t limit) {
+std::vector<RecordBuffer::Run> Poller::take_records(size_t limit, uint32_t kinds) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return watcher_.take_records(limit);
+  return watcher_.take_records(limit, kinds);
 }
 
 bool Poller::want_window(uint64_t process_id) {

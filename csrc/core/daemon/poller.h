@@ -59,7 +59,7 @@ class Poller {
   std::vector<Snapshot> snapshots() const;
   std::vector<MemoryClaim> memory_claims() const;
   std::vector<Snapshot> changed();
-  std::vector<RecordBuffer::Run> take_records(size_t limit);
+  std::vector<RecordBuffer::Run> take_records(size_t limit, uint32_t kinds = RecordBuffer::kAllKinds);
   bool want_window(uint64_t process_id);
   std::shared_ptr<const Window> window(uint64_t process_id) const;
   std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns);

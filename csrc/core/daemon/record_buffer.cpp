@@ -4,9 +4,10 @@
 
 namespace tandem::daemon {
 
-void RecordBuffer::want(uint64_t now_ns) {
-  wanted_until_ns_ = now_ns + kInterestNs;
-  records_.resize(kCapacity);
+void RecordBuffer::want(uint64_t now_ns, uint32_t kinds) {
+  kinds_ = kinds;
+  wanted_until_ns_ = kinds != 0 ? now_ns + kInterestNs : 0;
+  if (kinds != 0) records_.resize(kCapacity);
 }
 
 bool RecordBuffer::wanted(uint64_t now_ns) {

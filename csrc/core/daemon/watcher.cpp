@@ -149,13 +149,20 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
       scratch_[r].ticks = clock.to_ns(scratch_[r].ticks, now_ns);
     for (size_t r = 0; r < result.copied; ++r) add_work(scratch_[r], &watched.snapshot);
     if (detects_) detect(watched, i, result);
-    const size_t kept = recording ? std::min(result.copied, records_.room() - count) : 0;
-    watched.snapshot.records += recording ? kept : result.copied;
+    watched.snapshot.records += result.copied;
     if (!recording) continue;
-    std::copy_n(scratch_.data(), kept, begin + count);
-    watched.snapshot.dropped_records += result.copied - kept;
-    count += kept;
-    rings_with_records += kept != 0 ? 1 : 0;
+    const size_t before = count;
+    size_t lost = 0;
+    for (size_t r = 0; r < result.copied; ++r) {
+      if (!records_.wants(scratch_[r].kind)) continue;
+      if (count < records_.room())
+        begin[count++] = scratch_[r];
+      else
+        ++lost;
+    }
+    watched.snapshot.records -= lost;
+    watched.snapshot.dropped_records += lost;
+    rings_with_records += count != before ? 1 : 0;
   }
   if (detects_) tell(watched, now_ns);
   if (!recording) return;
@@ -259,8 +266,8 @@ std::vector<Snapshot> Watcher::changed() {
   return by_process(std::move(out));
 }
 
-std::vector<RecordBuffer::Run> Watcher::take_records(size_t limit) {
-  records_.want(last_round_ns_);
+std::vector<RecordBuffer::Run> Watcher::take_records(size_t limit, uint32_t kinds) {
+  records_.want(last_round_ns_, kinds);
   return records_.take(limit);
 }
 

@@ -59,7 +59,7 @@ class Watcher {
   std::vector<MemoryClaim> memory_claims() const;  // of each, looked at now and not in the last round
   // Only those that are new, or differ from what the last call had of them.
   std::vector<Snapshot> changed();
-  std::vector<RecordBuffer::Run> take_records(size_t limit);
+  std::vector<RecordBuffer::Run> take_records(size_t limit, uint32_t kinds = RecordBuffer::kAllKinds);
 
   // Asks a process for the parameters of its launches. Returns the sample's number: 0 = one is under
   // way, or its window; nothing = the process is not watched.

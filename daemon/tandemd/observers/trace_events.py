@@ -13,6 +13,7 @@ from tandemd.observers.turn_log import TurnPassed
 
 MOST_OF_PROCESS = 2048  # of what is drained at once: an event takes this thread some microseconds
 _MARK, _WAIT = 11, 14  # shm::RecordKind
+KINDS = 1 << _MARK | 1 << _WAIT  # of records that tell something here, a bit each
 
 
 class TraceKind(IntEnum):

@@ -262,6 +262,27 @@ TEST(records_come_once_somebody_asks_with_their_ticks_as_nanoseconds) {
   CHECK_EQ(runs[0].records[1].ticks, 140u);
 }
 
+TEST(only_what_somebody_wants_is_kept_and_nothing_else_counts_as_lost) {
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  const auto kind = static_cast<uint32_t>(shm::RecordKind::kLaunch);
+  job.record(1);
+  watcher.round(1000);
+  watcher.take_records(0, ~(1u << kind));
+  for (uint64_t i = 0; i < 10; ++i) job.record(i);
+  watcher.round(2000);
+  CHECK(watcher.take_records(10, 1u << kind).empty());
+  job.record(20);
+  watcher.round(3000);
+  CHECK_EQ(watcher.take_records(10, 0).size(), 1u);
+  job.record(30);
+  watcher.round(4000);
+  CHECK(watcher.take_records(10).empty());
+  CHECK_EQ(first_of(watcher).records, 13u);
+  CHECK_EQ(first_of(watcher).dropped_records, 0u);
+}
+
 TEST(a_limit_leaves_the_rest_for_later) {
   Job first(1);
   Job second(2);

@@ -5,7 +5,7 @@ that each tells how far the two are apart.
 """
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 from running_job import DEADLINE_S, start_together, until
@@ -87,10 +87,23 @@ def test_turns_and_waits_are_when_they_were(recorded):
             assert any(turn.start_ns <= span.end_ns <= turn.end_ns for turn in own), span
 
 
-def test_one_records_at_a_time_and_who_leaves_makes_room(fresh_place):
+def test_all_who_record_are_told_of_all_steps(fresh_place):
+    place = fresh_place
+    place.start_daemon()
+    job = place.job("one")
+    with place.client() as client:
+        recordings = [client.trace(seconds=DEADLINE_S) for _ in range(2)]
+        job.do(f"[marks.step() for _ in range({STEPS})]")
+
+        for events in recordings:
+            steps = (event for event in events if event.kind == "step")
+            assert len(list(islice(steps, STEPS))) == STEPS
+
+
+def test_two_of_a_user_record_at_a_time_and_who_leaves_makes_room(fresh_place):
     fresh_place.start_daemon()
     with fresh_place.client() as one, fresh_place.client() as other:
-        first = one.trace(seconds=DEADLINE_S)
+        first, _second = [one.trace(seconds=DEADLINE_S) for _ in range(2)]
 
         with pytest.raises(CapacityError, match="may record a trace at once"):
             other.trace(seconds=1)

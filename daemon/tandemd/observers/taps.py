@@ -1,0 +1,70 @@
+"""Telemetry for several who record at once: what is drained goes to each of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tandem import _native
+from tandemd.observers.trace_events import KINDS
+
+MOST_BYTES = 8 << 20  # that somebody has not taken yet; of more the oldest are lost
+
+Drained = list[tuple[int, bytes]]
+
+
+class _Tap:
+    """What one of them has not taken yet."""
+
+    def __init__(self) -> None:
+        self._runs: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+
+    def add(self, drained: Drained) -> None:
+        for run in drained:
+            self._runs.append(run)
+            self._bytes += len(run[1])
+        while self._bytes > MOST_BYTES:
+            self._bytes -= len(self._runs.popleft()[1])
+
+    def take(self) -> Drained:
+        taken = [*self._runs]
+        self._runs.clear()
+        self._bytes = 0
+        return taken
+
+
+class Taps:
+    """Of one poller, which hands each record out once. For any thread."""
+
+    def __init__(self, poller: _native.Poller) -> None:
+        self._poller = poller
+        self._lock = threading.Lock()
+        self._taps: list[_Tap] = []
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[], Drained]]:
+        """Records from now on: each call takes what is new, by process."""
+        tap = _Tap()
+        with self._lock:
+            self._drain()  # what was before is for the others alone
+            self._taps.append(tap)
+        try:
+            yield lambda: self._take(tap)
+        finally:
+            with self._lock:
+                self._taps.remove(tap)
+                if not self._taps:
+                    self._poller.drain_records(kinds=0)  # nobody records any more
+
+    def _take(self, tap: _Tap) -> Drained:
+        with self._lock:
+            self._drain()
+            return tap.take()
+
+    def _drain(self) -> None:
+        drained = self._poller.drain_records(kinds=KINDS)
+        for tap in self._taps:
+            tap.add(drained)

@@ -1,0 +1,54 @@
+"""Telemetry that is drained once and goes to all who record."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tandemd.observers import taps
+from tandemd.observers.taps import Taps
+from tandemd.observers.trace_events import KINDS
+
+
+@pytest.fixture
+def telemetry():
+    """What the poller hands out next, and what it was asked for."""
+    return SimpleNamespace(new=[], asked=[])
+
+
+@pytest.fixture
+def shared(telemetry):
+    def drain_records(*, kinds):
+        telemetry.asked.append(kinds)
+        new, telemetry.new = telemetry.new, []
+        return new
+
+    return Taps(SimpleNamespace(drain_records=drain_records))
+
+
+def test_each_is_told_of_what_comes_while_it_records(telemetry, shared):
+    telemetry.new = [(1, b"before")]
+    with shared.open() as first:
+        telemetry.new = [(1, b"a")]
+        with shared.open() as second:
+            telemetry.new = [(2, b"b")]
+
+            assert second() == [(2, b"b")]
+            assert first() == [(1, b"a"), (2, b"b")]
+            assert (first(), second()) == ([], [])
+
+
+def test_nothing_is_kept_once_nobody_records(telemetry, shared):
+    with shared.open(), shared.open():
+        pass
+
+    assert telemetry.asked == [KINDS, KINDS, 0]
+
+
+def test_of_what_somebody_does_not_take_the_newest_stays(telemetry, shared, monkeypatch):
+    monkeypatch.setattr(taps, "MOST_BYTES", 5)
+    with shared.open() as slow, shared.open() as quick:
+        for number in range(4):
+            telemetry.new = [(number, b"xx")]
+            assert quick() == [(number, b"xx")]
+
+        assert slow() == [(2, b"xx"), (3, b"xx")]
