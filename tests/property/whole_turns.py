@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tandemd.core.model import Group, GroupKey, Options
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 from tandemd.core.turns.foresight import Foresight
 from tandemd.core.turns.quantum import is_over, is_piece_over, left_ns, left_of_piece_ns
 from tandemd.core.turns.shares import Debt

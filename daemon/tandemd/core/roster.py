@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Set
 
 from tandemd.core.line import Line
 from tandemd.core.model import Group, GroupKey
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 
 
 class Roster:

@@ -22,7 +22,7 @@ from tandemd.core.events import (
 )
 from tandemd.core.memory.ceilings import Ceilings, left_by_own
 from tandemd.core.model import NO_LIMIT, Group, JobClass, Options, Process
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 from tandemd.core.turns.forecast import NARROW, narrowed_by
 
 PRESENCE_MAX = 64  # shm::kPresenceMax: how many others a process can look at

@@ -1,20 +1,10 @@
 """What policies make of the same clients: eight that serve requests of different lengths."""
 
 import pytest
+from bench.policies import ALIKE_MS
+from bench.policies import CLIENTS as MIXED
 from scenes import MS, played, server, trainer, turns
 
-# GPU time of a request, in milliseconds, and class; neither goes with the order of arrival.
-MIXED = {
-    "e": (30, "normal"),
-    "b": (8, "normal"),
-    "h": (120, "normal"),
-    "c": (12, "batch"),
-    "f": (50, "batch"),
-    "a": (5, "latency"),
-    "g": (80, "latency"),
-    "d": (20, "latency"),
-}
-ALIKE_MS = {"e": 8, "b": 5, "h": 16, "c": 6, "f": 10, "a": 4, "g": 13, "d": 7}
 ALIKE = {name: (ms, "latency") for name, ms in ALIKE_MS.items()}
 
 

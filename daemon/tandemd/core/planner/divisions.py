@@ -35,7 +35,7 @@ from tandemd.core.planner.planning import (
     why_undivided,
 )
 from tandemd.core.planner.plans import Part, Plan, Valued
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 from tandemd.core.space.set_places import groups_asked
 from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.interference import Interference

@@ -1,1 +1,1 @@
-"""One policy a file; the table of them is `tandemd.core.policy.POLICIES`."""
+"""One policy a file, by what policy.py asks; their table is `tandemd.core.policy.POLICIES`."""

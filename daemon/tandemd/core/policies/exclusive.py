@@ -16,22 +16,16 @@ A request that cannot be in time is not rejected, as Clockwork would do: the pro
 
 from __future__ import annotations
 
-from tandemd.core.model import Group, JobClass, Options
+from tandemd.core.model import Group, JobClass
+from tandemd.core.policies.policy import Policy
 from tandemd.core.words import span_of
 
 
-class Exclusive:
+class Exclusive(Policy):
     """Who has to begin first goes next; whoever names no objective and can wait goes last."""
 
     description = "one request at a time, whole, the one that has to begin first; others between"
-    companions = None
-    by_lanes = False
     by_pieces = True
-
-    def always_open(self, group: Group) -> bool:
-        """Nobody is exempt: servers take turns, so that each is predictable."""
-        del group
-        return False
 
     def tier(self, group: Group) -> int:
         """Work that is due before work that is not, which has the rank of its class."""
@@ -40,20 +34,6 @@ class Exclusive:
     def order(self, group: Group) -> float:
         """By latest start; fair among those who have none."""
         return latest_start_ns(group) if _is_due(group) else group.virtual_ns
-
-    def look_again_ns(self, group: Group) -> int | None:
-        """Never: latest starts do not change."""
-        del group
-        return None
-
-    def may_cut(self, group: Group) -> bool:
-        """Nobody does by waiting."""
-        del group
-        return False
-
-    def quantum_ns(self, options: Options) -> int | None:
-        """The configured one, where it is not known when a piece ends."""
-        return options.quantum_ns
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
         """Work that is due, other work; a higher class where nothing whole is cut."""
@@ -72,16 +52,6 @@ class Exclusive:
             return f"and had to begin first: {_when(due)}, {_when(own)} here"
         left_ns = holder.piece.most_left_ns(holder.served_ns)
         return f"until its {holder.piece.kind.word} ends: {span_of(left_ns)} of gpu time at most"
-
-    def windowed(self, group: Group) -> bool:
-        """All: a hand-over then waits for two segments, not for a deep queue."""
-        del group
-        return True
-
-    def yields_to(self, group: Group, other: Group) -> bool:
-        """Never: an iteration that is not to be cut must not stop by itself either."""
-        del group, other
-        return False
 
 
 def latest_start_ns(group: Group) -> int:

@@ -78,54 +78,15 @@ def _of_work(group: Group, other: Group) -> str | None:
     return None
 
 
-class Pair:
-    """A turn is the holder's, and that of a companion of its class that needs something else."""
+class Pair(Priority):
+    """A turn is the holder's, and that of a companion of its class that needs something else.
+
+    Co-run time counts in part, as it was charged.
+    """
 
     def __init__(
         self, *, companions: Companions | None = None, description: str = DESCRIPTION
     ) -> None:
         """Whom a turn is shared with: those who complement each other, if nothing else is said."""
         self.companions = companions or Complements()
-        self.by_lanes = self.by_pieces = False
         self.description = description
-        self._ranks = Priority()
-
-    def always_open(self, group: Group) -> bool:
-        """As in priority."""
-        return self._ranks.always_open(group)
-
-    def tier(self, group: Group) -> int:
-        """As in priority."""
-        return self._ranks.tier(group)
-
-    def order(self, group: Group) -> float:
-        """As in priority: co-run time counts in part, as it was charged."""
-        return self._ranks.order(group)
-
-    def look_again_ns(self, group: Group) -> int | None:
-        """As in priority."""
-        return self._ranks.look_again_ns(group)
-
-    def may_cut(self, group: Group) -> bool:
-        """As in priority."""
-        return self._ranks.may_cut(group)
-
-    def quantum_ns(self, options: Options) -> int | None:
-        """The configured one, of time charged to the holder."""
-        return self._ranks.quantum_ns(options)
-
-    def preempts(self, challenger: Group, holder: Group) -> bool:
-        """As in priority."""
-        return self._ranks.preempts(challenger, holder)
-
-    def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
-        """As in priority."""
-        return self._ranks.why_waits(group, holder, now_ns)
-
-    def windowed(self, group: Group) -> bool:
-        """As in priority."""
-        return self._ranks.windowed(group)
-
-    def yields_to(self, group: Group, other: Group) -> bool:
-        """As in priority."""
-        return self._ranks.yields_to(group, other)

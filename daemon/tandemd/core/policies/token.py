@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from tandemd.core.model import Group, JobClass, Options
+from tandemd.core.model import Group, JobClass
+from tandemd.core.policies.policy import Policy
 from tandemd.core.words import span_of
 
 FIRST = {JobClass.BATCH: 0, JobClass.NORMAL: 1, JobClass.LATENCY: 2}  # the level of a priority
@@ -35,23 +36,11 @@ MS = 1_000_000
 RANK = 2**36
 
 
-class Token:
+class Token(Policy):
     """Whose tokens are on the highest level goes next, and of several whose rest is shortest."""
 
     description = "short iterations and requests first, until others have waited in proportion"
-    companions = None
-    by_lanes = False
     by_pieces = True
-
-    def always_open(self, group: Group) -> bool:
-        """Nobody is exempt: where all wait, a class is a better start."""
-        del group
-        return False
-
-    def tier(self, group: Group) -> int:
-        """Tokens, not ranks, tell groups apart."""
-        del group
-        return 0
 
     def order(self, group: Group) -> float:
         """The level, then the rest, and where both are alike who began first."""
@@ -70,10 +59,6 @@ class Token:
     def may_cut(self, group: Group) -> bool:
         """If it is known when its piece would end."""
         return group.piece.is_foreseen(group.served_ns)
-
-    def quantum_ns(self, options: Options) -> int | None:
-        """The configured one, where it is not known when a piece ends."""
-        return options.quantum_ns
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
         """One that goes first, and is known to end before the holder would."""
@@ -94,16 +79,6 @@ class Token:
             return f"and goes first: {rests}"
         has, own_tokens = (f"{tokens(one, now_ns):.1f}" for one in (holder, group))
         return f"and goes first: {has} tokens, {own_tokens} here"
-
-    def windowed(self, group: Group) -> bool:
-        """All: a hand-over then waits for two segments, not for a deep queue."""
-        del group
-        return True
-
-    def yields_to(self, group: Group, other: Group) -> bool:
-        """Never: turns alone decide."""
-        del group, other
-        return False
 
 
 def tokens(group: Group, now_ns: int) -> float:

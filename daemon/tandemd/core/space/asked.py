@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tandemd.core.model import Group, Job, JobSpec, Options
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 from tandemd.core.substrate import SUBSTRATES, divides_space
 
 LEAST_REST = 0.01  # is left to those who say nothing, even where `min_share` is 0

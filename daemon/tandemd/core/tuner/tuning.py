@@ -16,7 +16,7 @@ from tandemd.core.events import RequestsServed
 from tandemd.core.model import Group, Job, Options
 from tandemd.core.planner.divisions import Division, Divisions
 from tandemd.core.planner.exchange import Ease, EaseOf, least, on_offer
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 from tandemd.core.space.asked import most_promised, said, said_share, share_of, why_no_share
 from tandemd.core.substrate import divides_space
 from tandemd.core.tuner.tuner import Change, Settings, Sizes, Tuner

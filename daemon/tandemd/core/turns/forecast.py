@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tandemd.core.model import Group, Options
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 
 NARROW = 1  # segments
 HYSTERESIS = 2  # short gaps stay so until they are this much longer

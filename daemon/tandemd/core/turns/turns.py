@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tandemd.core.model import Group, GroupKey, Options, Preemption
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 from tandemd.core.roster import Roster
 from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.foresight import Foresight

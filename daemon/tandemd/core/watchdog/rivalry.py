@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tandemd.core.model import Group, GroupKey, Options
-from tandemd.core.policy import Policy
+from tandemd.core.policies.policy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
