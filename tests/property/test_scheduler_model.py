@@ -19,6 +19,7 @@ from tandemd.core.events import (
     JobCancelled,
     JobPaused,
     JobResumed,
+    JobUpdated,
     OpenGates,
     PolicyChanged,
     ProcessAttached,
@@ -213,6 +214,13 @@ class Sharing(RuleBasedStateMachine):
     def change_its_mind(self, process, wants):
         self.world.workers[process].wants = wants
         self.world.calm_looks = 0
+
+    @rule(process=processes, job_class=st.sampled_from(JobClass))
+    def change_class(self, process, job_class):
+        worker = self.world.workers[process]
+        worker.job_class = job_class
+        spec = JobSpec(job_class=job_class, sm_percent=worker.said_percent)
+        self.tell(JobUpdated(now_ns=self.now_ns, job_id=process, spec=spec))
 
     @rule(process=processes)
     def pause(self, process):

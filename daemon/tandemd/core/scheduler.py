@@ -541,6 +541,8 @@ class Scheduler:
                 old, job.spec = job.spec, replace(event.spec, group=job.spec.group)
                 self.memory.note_change()
                 self._ask_for_groups(job, old)
+                if old.job_class is not job.spec.job_class:
+                    self._begin_anew(self.groups[job.group_key])
                 self._minima.note(job, event.now_ns)
                 self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
@@ -893,6 +895,12 @@ class Scheduler:
         if ring in self.turns:  # not where the policy has just changed: all begin from nothing then
             now_ns = self.turns[ring].virtual_now_ns(but=group)
             group.virtual_ns = max(group.virtual_ns, now_ns - self._credit_ns(group))
+
+    def _begin_anew(self, group: Group) -> None:
+        """What it got among others is neither its debt nor its credit among these."""
+        ring = self._home.get(group.key)
+        if ring in self.turns:
+            group.virtual_ns = self.turns[ring].virtual_now_ns(but=group)
 
     def _move(self, job: Job, stimulus: Stimulus, now_ns: int, actions: list[Action]) -> None:
         if not advance(job, stimulus):

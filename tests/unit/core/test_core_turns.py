@@ -330,6 +330,20 @@ def test_who_was_paused_with_work_does_not_make_up_for_it_when_it_goes_on():
     assert got[2] > 400
 
 
+@pytest.mark.parametrize("first", [NORMAL, BATCH])
+def test_a_class_that_is_changed_is_a_new_beginning_among_those_of_it(first):
+    """Of the two the one of class normal got nearly all until now."""
+    talk = Talk(Options(policy="priority"))
+    talk.attach(1, first)
+    talk.attach(2, BATCH if first is NORMAL else NORMAL)
+    run(talk, (1, 2), 4000)
+
+    talk.update(1 if first is NORMAL else 2, job_class=BATCH)
+    got = run(talk, (1, 2), 1000)
+
+    assert min(got.values()) > 400
+
+
 def test_a_paused_job_that_does_not_drain_keeps_others_waiting_no_longer_than_the_drain_time():
     talk = two_at_work()
     talk.pause(1)
