@@ -125,7 +125,7 @@ class Desk:
         self._watchers = Places(MAX_WATCHERS, MAX_WATCHERS_PER_UID, "watch")
         self._windows = Places(MAX_WINDOWS, MAX_WINDOWS_PER_UID, "record")
         self._traces = Places(MAX_TRACES, MAX_TRACES_PER_UID, "record a trace")
-        self._taps = Taps(loop.poller)
+        self._taps = Taps(lambda kinds: loop.poller.drain_records(kinds=kinds))
         self.is_reload_good = True  # what was read last is in force; of the loop's thread
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
         self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration

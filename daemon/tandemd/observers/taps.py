@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tandem import _native
 from tandemd.observers.trace_events import KINDS
 
 MOST_BYTES = 8 << 20  # that somebody has not taken yet; of more the oldest are lost
@@ -39,8 +38,9 @@ class _Tap:
 class Taps:
     """Of one poller, which hands each record out once. For any thread."""
 
-    def __init__(self, poller: _native.Poller) -> None:
-        self._poller = poller
+    def __init__(self, drain: Callable[[int], Drained]) -> None:
+        """`drain`: takes what is new from the poller, of kinds that are a bit each."""
+        self._drain_kinds = drain
         self._lock = threading.Lock()
         self._taps: list[_Tap] = []
 
@@ -57,7 +57,7 @@ class Taps:
             with self._lock:
                 self._taps.remove(tap)
                 if not self._taps:
-                    self._poller.drain_records(kinds=0)  # nobody records any more
+                    self._drain_kinds(0)  # nobody records any more
 
     def _take(self, tap: _Tap) -> Drained:
         with self._lock:
@@ -65,6 +65,6 @@ class Taps:
             return tap.take()
 
     def _drain(self) -> None:
-        drained = self._poller.drain_records(kinds=KINDS)
+        drained = self._drain_kinds(KINDS)
         for tap in self._taps:
             tap.add(drained)

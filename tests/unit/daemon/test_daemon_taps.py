@@ -17,12 +17,12 @@ def telemetry():
 
 @pytest.fixture
 def shared(telemetry):
-    def drain_records(*, kinds):
+    def drain(kinds):
         telemetry.asked.append(kinds)
         new, telemetry.new = telemetry.new, []
         return new
 
-    return Taps(SimpleNamespace(drain_records=drain_records))
+    return Taps(drain)
 
 
 def test_each_is_told_of_what_comes_while_it_records(telemetry, shared):
