@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# At a time, of tests, on 2 cores: they wait for half of their time. More cores, more jobs.
-JOBS ?= 4
+# At a time, of tests, on 2 cores: a fourth gains a twentieth. More cores, more jobs.
+JOBS ?= 3
 # What Python compiles is kept, whatever the shell says: each test starts several processes.
 unexport PYTHONDONTWRITEBYTECODE
 
