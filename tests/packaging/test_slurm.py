@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gpu_job import JOB
 
 from tandem import _paths, softgpu
 from tandem._attach import CLASSES, NAME_BYTES
@@ -26,20 +27,6 @@ STRICT = "-Wall -Wextra -Wshadow -Werror"
 DEADLINE_S = 30
 MATH = "libm.so.6"  # something else that a job may preload
 SHIM = str(_paths.SHIM)
-JOB = """
-import sys, time
-import tandem
-from cuda.bindings import driver
-driver.cuInit(0)
-result, device = driver.cuDeviceGet(0)
-result, context = driver.cuDevicePrimaryCtxRetain(device)
-driver.cuCtxSetCurrent(context)
-result, free, total = driver.cuMemGetInfo()
-while not tandem.is_managed():  # soon, if the daemon was late for its first call
-    time.sleep(0.01)
-print(total, flush=True)
-sys.stdin.read()
-"""
 
 
 def choose_class(text):

@@ -61,14 +61,14 @@ def _job_message(view: JobView) -> pb.Job:
         user=view.user,
         command=view.command,
         etag=etag_of(spec),
-        create_time=_timestamp(view.created_wall_ns),
+        create_time=timestamp(view.created_wall_ns),
         gpu=",".join(view.gpu_names),
         mode=_MODES[view.mode],
         warnings=view.warnings,
         processes=[
             pb.Process(
                 pid=process.pid,
-                attach_time=_timestamp(process.attached_wall_ns),
+                attach_time=timestamp(process.attached_wall_ns),
                 device_bytes=int64(process.device_bytes - process.swapped_bytes),
                 ungated=process.ungated,
                 dropped_records=int64(process.dropped_records),
@@ -78,14 +78,14 @@ def _job_message(view: JobView) -> pb.Job:
         spec=pb.JobSpec(
             memory_quota_bytes=0 if spec.memory_bytes == NO_LIMIT else int64(spec.memory_bytes),
             memory_min_bytes=int64(spec.memory_min_bytes),
-            wait_memory=_duration(spec.wait_memory_ns),
-            idle_release=_duration(spec.idle_release_ns),
+            wait_memory=duration(spec.wait_memory_ns),
+            idle_release=duration(spec.idle_release_ns),
             persistent_bytes=int64(spec.persistent_bytes),
             ephemeral_bytes=int64(spec.ephemeral_bytes),
             sm_percent=0 if spec.sm_count else spec.sm_percent,
             sm_count=spec.sm_count,
             isolation=_MODES[spec.isolation],
-            slo=pb.Slo(p99=_duration(spec.slo_p99_ns)),
+            slo=pb.Slo(p99=duration(spec.slo_p99_ns)),
             preemptible=spec.preemptible,
             group=spec.group,
             swappable=spec.swappable,
@@ -107,16 +107,16 @@ def _status(view: JobView) -> pb.JobStatus:
         resident_bytes=int64(sum(p.device_bytes - p.swapped_bytes for p in view.processes)),
         swapped_bytes=int64(sum(process.swapped_bytes for process in view.processes)),
         filed_bytes=int64(sum(process.filed_bytes for process in view.processes)),
-        gpu_time=_duration(view.gpu_ns),
+        gpu_time=duration(view.gpu_ns),
         gpu_time_estimated=view.shared_ns > view.gpu_ns // 100,
-        wait_time=_duration(sum(view.waits_ns) - view.waits_ns[WaitReason.WINDOW]),
+        wait_time=duration(sum(view.waits_ns) - view.waits_ns[WaitReason.WINDOW]),
         launches=int64(view.launches),
         steps=int64(view.steps),
         share_ratio=view.share,
         share_target_ratio=view.owed,
-        request_p99=_duration(view.p99_ns),
+        request_p99=duration(view.p99_ns),
         pause_unready=view.unready,
-        pause_in=None if view.pause_in_ns is None else _duration(view.pause_in_ns),
+        pause_in=None if view.pause_in_ns is None else duration(view.pause_in_ns),
         requests=int64(view.requests),
         sms=view.sms,
         set_groups=view.set_groups,
@@ -177,7 +177,7 @@ def _findings(views: Iterable[FindingView]) -> list[pb.Finding]:
     return [
         pb.Finding(
             rule=view.finding.rule,
-            since=_timestamp(view.since_wall_ns),
+            since=timestamp(view.since_wall_ns),
             what=view.finding.what,
             why=view.finding.why,
             advice=view.finding.advice,
@@ -197,12 +197,12 @@ def past_message(job: PastJob) -> pb.PastJob:
         group=job.group,
         gpus=job.gpus,
         command=job.command,
-        begin_time=_timestamp(job.began_wall_ns),
-        end_time=_timestamp(job.ended_wall_ns),
+        begin_time=timestamp(job.began_wall_ns),
+        end_time=timestamp(job.ended_wall_ns),
         outcome=job.outcome,
-        gpu_time=_duration(job.gpu_ns),
+        gpu_time=duration(job.gpu_ns),
         gpu_time_estimated=job.shared_ns > job.gpu_ns // 100,
-        wait_time=_duration(job.waited_ns),
+        wait_time=duration(job.waited_ns),
         peak_bytes=int64(job.peak_bytes),
         launches=int64(job.launches),
         iterations=int64(job.iterations),
@@ -227,7 +227,7 @@ def past_query(request: pb.ListHistoryRequest, *, before_id: int, most: int) -> 
 def event_message(event: Event) -> pb.JobEvent:
     """A change of a job."""
     return pb.JobEvent(
-        time=_timestamp(event.wall_ns),
+        time=timestamp(event.wall_ns),
         kind=event.kind,
         job=job_message(event.job),
         times=event.times,
@@ -238,7 +238,7 @@ def event_message(event: Event) -> pb.JobEvent:
 def explanation_message(view: ExplanationView) -> pb.Explanation:
     """Why a job runs or waits."""
     waits = [
-        pb.Wait(reason=reason.name.lower(), total=_duration(view.wait_ns[reason]))
+        pb.Wait(reason=reason.name.lower(), total=duration(view.wait_ns[reason]))
         for reason in WaitReason
         if reason is not WaitReason.NONE and view.wait_ns[reason]
     ]
@@ -427,11 +427,13 @@ def int64(value: int) -> int:
     return min(value, MOST)
 
 
-def _duration(duration_ns: int) -> Duration:
+def duration(duration_ns: int) -> Duration:
+    """As it is told."""
     seconds, nanos = divmod(int64(duration_ns), 1_000_000_000)
     return Duration(seconds=seconds, nanos=nanos)
 
 
-def _timestamp(wall_ns: int) -> Timestamp:
+def timestamp(wall_ns: int) -> Timestamp:
+    """Of Unix time, as it is told."""
     seconds, nanos = divmod(max(0, wall_ns), 1_000_000_000)
     return Timestamp(seconds=seconds, nanos=nanos)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import isfinite
 
-from google.protobuf.duration_pb2 import Duration
-
 from tandem._wire import tandem_pb2 as pb
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.kept_plans import Measured
 from tandemd.core.planner.planning import Outlook
 from tandemd.core.planner.plans import Forecast, Part, Valued
 from tandemd.core.words import span_of
-from tandemd.edges.messages import gpu_message, int64
+from tandemd.edges.messages import duration, gpu_message
 from tandemd.views import PlansView
 
 
@@ -69,18 +67,12 @@ def _job(
         sms=sm_count if is_whole else part.groups * gpu.sms_of_group,
         shares_with=[other for other in part.members if other != name],
         progress_ratio=forecast.progress,
-        p99=_duration(forecast.p99_ns) if has_requests and isfinite(forecast.p99_ns) else None,
+        p99=duration(int(forecast.p99_ns)) if has_requests and isfinite(forecast.p99_ns) else None,
         misses=seen.scene.misses(name, forecast),
         slowdown=forecast.slowdown,
         measured_progress_ratio=measured.progress if measured else None,
-        measured_p99=_duration(measured.p99_ns) if measured and measured.p99_ns else None,
+        measured_p99=duration(int(measured.p99_ns)) if measured and measured.p99_ns else None,
     )
-
-
-def _duration(duration_ns: float) -> Duration:
-    duration = Duration()
-    duration.FromNanoseconds(int64(int(duration_ns)))
-    return duration
 
 
 def _compared(seen: Outlook) -> Iterator[str]:

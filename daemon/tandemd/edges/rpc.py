@@ -19,6 +19,7 @@ from typing import Any
 
 import grpc
 import structlog
+from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2_grpc
 
 from tandem import _native, errors
@@ -167,7 +168,10 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     ) -> Iterator[pb.ProcessWindow]:
         """What the job's processes do during one iteration."""
         with _errors_to(context):
-            patience_s, signatures = _patience_s(request), _signatures(request)
+            patience_s = _seconds(
+                request.patience, usual_s=PATIENCE_S, most_s=MAX_PATIENCE_S, what="patience"
+            )
+            signatures = _signatures(request)
             views = self._desk.windows(
                 self._uid(context),
                 request.name,
@@ -326,7 +330,9 @@ class Traces(_Servicer, pb_grpc.TraceServiceServicer):
     ) -> Iterator[pb.TraceChunk]:
         """What happens, from now on."""
         with _errors_to(context):
-            duration_s = _duration_s(request)
+            duration_s = _seconds(
+                request.duration, usual_s=MAX_TRACE_S, most_s=MAX_TRACE_S, what="duration"
+            )
             with self._desk.trace(self._uid(context)) as take:
                 end_s = time.monotonic() + duration_s
                 yield pb.TraceChunk()  # it has begun
@@ -448,22 +454,12 @@ def _errors_to(context: grpc.ServicerContext) -> Iterator[None]:
         context.abort(grpc.StatusCode.INTERNAL, text)
 
 
-def _patience_s(request: pb.RecordWindowRequest) -> float:
-    patience_s = request.patience.ToNanoseconds() / 1e9 or PATIENCE_S
-    if not 0 < patience_s <= MAX_PATIENCE_S:
-        raise errors.UsageError(
-            f"a patience of {patience_s:g} s is not between 0 and {MAX_PATIENCE_S:g} s"
-        )
-    return patience_s
-
-
-def _duration_s(request: pb.RecordTraceRequest) -> float:
-    duration_s = request.duration.ToNanoseconds() / 1e9 or MAX_TRACE_S
-    if not 0 < duration_s <= MAX_TRACE_S:
-        raise errors.UsageError(
-            f"a duration of {duration_s:g} s is not between 0 and {MAX_TRACE_S:g} s"
-        )
-    return duration_s
+def _seconds(said: Duration, *, usual_s: float, most_s: float, what: str) -> float:
+    """What was said, or the usual where nothing was."""
+    seconds = said.ToNanoseconds() / 1e9 or usual_s
+    if not 0 < seconds <= most_s:
+        raise errors.UsageError(f"a {what} of {seconds:g} s is not between 0 and {most_s:g} s")
+    return seconds
 
 
 def _signatures(request: pb.RecordWindowRequest) -> dict[str, _native.Signature]:

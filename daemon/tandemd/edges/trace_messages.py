@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from tandem._wire import tandem_pb2 as pb
+from tandemd.edges.messages import duration, timestamp
 from tandemd.observers.trace_events import TraceEvent
 
 MOST_EVENTS = 4096  # of a chunk: some hundred kilobytes
@@ -25,7 +23,7 @@ def trace_chunks(
 def _message(event: TraceEvent, wall_ns: Callable[[int], int]) -> pb.TraceEvent:
     message = pb.TraceEvent(
         kind=pb.TraceEvent.Kind.ValueType(event.kind),
-        time=_time(wall_ns(event.at_ns)),
+        time=timestamp(wall_ns(event.at_ns)),
         jobs=event.jobs,
         gpus=event.gpus,
         part=event.part,
@@ -35,13 +33,5 @@ def _message(event: TraceEvent, wall_ns: Callable[[int], int]) -> pb.TraceEvent:
         reason=pb.WaitReason.ValueType(event.reason),
     )
     if event.duration_ns:
-        message.duration.CopyFrom(_duration(event.duration_ns))
+        message.duration.CopyFrom(duration(event.duration_ns))
     return message
-
-
-def _time(at_ns: int) -> Timestamp:
-    return Timestamp(seconds=at_ns // 10**9, nanos=at_ns % 10**9)
-
-
-def _duration(length_ns: int) -> Duration:
-    return Duration(seconds=length_ns // 10**9, nanos=length_ns % 10**9)

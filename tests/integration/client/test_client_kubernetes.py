@@ -13,6 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 from fake_kubelet import DEADLINE_S, Kubelet
+from gpu_job import JOB
 
 from tandem import _containers, softgpu
 from tandem.errors import AccessError, StateError, UnavailableError, UsageError
@@ -20,20 +21,6 @@ from tandem.kubernetes.plugin import Settings, serve
 from tandem.units import exact_bytes, format_bytes
 
 SLICES = 4
-JOB = """
-import sys, time
-import tandem
-from cuda.bindings import driver
-driver.cuInit(0)
-result, device = driver.cuDeviceGet(0)
-result, context = driver.cuDevicePrimaryCtxRetain(device)
-driver.cuCtxSetCurrent(context)
-result, free, total = driver.cuMemGetInfo()
-while not tandem.is_managed():  # soon, if the daemon was late for its first call
-    time.sleep(0.01)
-print(total, flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
