@@ -354,6 +354,20 @@ def test_few_requests_say_nothing():
     assert tuner.decide({JOB: Sizes(now=5, least=1, most=20, step=1)}, SETTINGS, 9 * SECOND) == []
 
 
+def test_a_few_misses_decide_where_many_requests_are_usual_however_young_the_window_is():
+    tuner, sizes = Tuner(), {JOB: Sizes(now=5, least=1, most=20, step=1)}
+    tuner.seat({JOB: SLO_NS}, [JOB], SECOND)
+    tuner.take(JOB, [90 * MS] * 300, 3 * SECOND)  # in a window, of which three may miss
+    assert tuner.decide(sizes, SETTINGS, 3 * SECOND) == []
+
+    def changes_after(misses):
+        tuner.take(JOB, [110 * MS] * misses, 3 * SECOND + 200 * MS)
+        return tuner.decide(sizes, SETTINGS, 3 * SECOND + 200 * MS)
+
+    assert changes_after(3) == []
+    assert [change.size for change in changes_after(1)] == [6]
+
+
 def test_jobs_without_an_objective_are_left_alone():
     tuner = Tuner()
     tuner.seat({}, [JOB], SECOND)

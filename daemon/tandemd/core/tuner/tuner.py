@@ -6,7 +6,8 @@ divided in space, a share of the time where jobs take turns.
 
 Rules
 1. A window ends after `window_ns` with `LEAST_REQUESTS` or more; before that only if its p99 is
-   sure to miss the objective. After a change all windows begin anew.
+   sure to miss the objective, which a few requests can show where many more are usual. After a
+   change all windows begin anew.
 2. r < 0: the job that misses by most grows by one step, never beyond its knee; but not while its
    requests take less and less, as when what had piled up is answered. r > 2 * band for
    `CALM_WINDOWS` in a row, and nobody can grow: the job with most to spare shrinks by one step. So
@@ -155,7 +156,7 @@ class Tuner:
                 watch.missed += duration_ns > watch.slo_ns
         if len(watch.durations_ns) >= LEAST_REQUESTS:
             self._full_since_ns = min(self._full_since_ns, watch.began_ns)
-            self._is_sure |= _is_sure(watch)
+        self._is_sure |= _is_sure(watch)
 
     def enter(self, job_id: int, phase: int, window_ns: int, now_ns: int) -> bool:
         """Whether a job is in another phase, which is known, and lasts; then `resume`."""
@@ -237,8 +238,9 @@ class Tuner:
         if not _is_over(watch, settings, now_ns):
             return False
         lasted_ns, count = max(1, now_ns - watch.began_ns), len(watch.durations_ns)
-        watch.usual = count * settings.window_ns // lasted_ns
-        _note_load(watch, sizes.now, (count, lasted_ns))
+        if count >= LEAST_REQUESTS:
+            watch.usual = count * settings.window_ns // lasted_ns
+            _note_load(watch, sizes.now, (count, lasted_ns))
         p99_ns = percentile_ns(watch.durations_ns, 0.99)
         watch.residual, watch.residual_of = (watch.slo_ns - p99_ns) / watch.slo_ns, sizes.now
         watch.calm = watch.calm + 1 if watch.residual > 2 * settings.band else 0
@@ -288,15 +290,16 @@ class Tuner:
 
 
 def _is_over(watch: _Watch, settings: Settings, now_ns: int) -> bool:
-    if len(watch.durations_ns) < LEAST_REQUESTS:
-        return False
-    return _is_sure(watch) or now_ns - watch.began_ns >= settings.window_ns
+    is_full = len(watch.durations_ns) >= LEAST_REQUESTS
+    return _is_sure(watch) or (is_full and now_ns - watch.began_ns >= settings.window_ns)
 
 
 def _is_sure(watch: _Watch) -> bool:
     """Its p99 will miss the objective, if no more come than usual until the window ends."""
     count = len(watch.durations_ns)
-    return watch.missed > max(1.0, 0.01 * max(count, watch.usual or UNUSUAL * count))
+    is_enough = max(count, watch.usual) >= LEAST_REQUESTS
+    most = max(count, watch.usual or UNUSUAL * count)
+    return is_enough and watch.missed > max(1.0, 0.01 * most)
 
 
 def _is_calm(watch: _Watch, settings: Settings, now_ns: int) -> bool:
