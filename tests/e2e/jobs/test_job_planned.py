@@ -121,9 +121,9 @@ def test_progress_is_measured_by_iterations_that_ended_and_what_one_takes_alone(
 
     with started(fresh_place, image, "on", blocks) as (client, jobs):
 
-        def is_measured():
+        def is_measured():  # for so long that a turn more or less is nothing
             found = measured(client)
-            return len(found) == len(jobs) and min(over_ms for _, over_ms in found) > 300
+            return len(found) == len(jobs) and min(over_ms for _, over_ms in found) > 600
 
         until(is_measured, what="enough is measured", within_s=PATIENCE_S)
         found = measured(client)
