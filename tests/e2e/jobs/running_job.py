@@ -15,6 +15,7 @@ from mps.record import end_daemons
 
 from tandem import softgpu
 from tandem._client import Client
+from tandem.cli import explain as cli_explain
 from tandem.softgpu._query import device_status
 
 HERE = Path(__file__).parent
@@ -249,6 +250,11 @@ class Place:
 
     def client(self):
         return Client(directory=str(self.folder))
+
+    def explain(self, name):
+        """What `tandem explain` says, without starting it: that takes long on a busy machine."""
+        with self.client() as client:
+            return "\n".join(cli_explain.lines(client.explain(name)))
 
     def ran(self, pid):
         """What the GPU has done for a process so far, without markers and events."""

@@ -25,7 +25,7 @@ def test_a_paused_job_saves_what_it_has_and_ends(place, option):
     with place.client() as client:
         state = "swapped" if option == "--swappable" else "paused"
         until(lambda: client.job("kept").state == state, what="it is held")
-        until(lambda: WAITING in place.tandem("explain", "kept"), what="its thread waits")
+        until(lambda: WAITING in place.explain("kept"), what="its thread waits")
 
     place.tandem("cancel", "kept")
 

@@ -28,13 +28,13 @@ def test_a_paused_job_is_on_the_host_with_all_that_it_has_and_comes_back_byte_fo
         place.tandem("pause", "kept")
         until(lambda: client.job("kept").state == "swapped", what="it was saved")
         assert held - place.used_bytes() >= ALL + CONTEXT  # its context went as well
-        assert "the driver saved it to the host" in place.tandem("explain", "kept")
+        assert "the driver saved it to the host" in place.explain("kept")
         taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
 
         place.tandem("resume", "kept")
         job.start(f"swapping.kept({addresses}, {SIZES})")
         told = "it is still on the host: cuCheckpointProcessRestore answers CUDA_ERROR_OUT_OF"
-        until(lambda: told in place.tandem("explain", "kept"), what="it says that it has no room")
+        until(lambda: told in place.explain("kept"), what="it says that it has no room")
         assert other.do(f"free({taken})") == "CUDA_SUCCESS"
 
         assert job.result() == [True] * 3

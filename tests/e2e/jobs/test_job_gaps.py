@@ -19,11 +19,6 @@ def configured(place, *, forecast):
     return place.configured(linger_max_us=0, forecast_gaps=str(forecast).lower())
 
 
-def explained(place, name):
-    with place.client() as client:
-        return " ".join(client.explain(name).lines)
-
-
 def serve(server, requests):
     return server.do(f"serving.serve(gpu, {requests}, {PAUSE_NS})")
 
@@ -50,10 +45,10 @@ def test_foreseen_gaps_that_are_short_let_less_work_in_front_of_a_request(fresh_
     serve(server, WARM_UP)
 
     unforeseen = serve(server, REQUESTS)
-    assert "window: 2 segments of 100 us" in explained(place, "filler")
+    assert "window: 2 segments of 100 us" in place.explain("filler")
     configured(place, forecast=True)
     place.daemon.send_signal(signal.SIGHUP)
-    until(lambda: "window: 1 segment of" in explained(place, "filler"), what="a narrow window")
+    until(lambda: "window: 1 segment of" in place.explain("filler"), what="a narrow window")
     foreseen = serve(server, REQUESTS)
 
     kernels = place.ran(filler.pid)
@@ -62,7 +57,7 @@ def test_foreseen_gaps_that_are_short_let_less_work_in_front_of_a_request(fresh_
     assert 0 < longest_hold_up_ns(foreseen, kernels) <= bound_ns
     assert longest_hold_up_ns(unforeseen, kernels) > bound_ns
     assert p99_ns(foreseen) < p99_ns(unforeseen)
-    assert "gaps in its work: once others may start, half are over" in explained(place, "server")
+    assert "gaps in its work: once others may start, half are over" in place.explain("server")
 
 
 def test_work_that_the_server_does_not_wait_for_is_over_when_the_gpu_ends_it(fresh_place):

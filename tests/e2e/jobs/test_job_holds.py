@@ -12,11 +12,6 @@ def place(fresh_place):
     return fresh_place
 
 
-def explained(place, name):
-    with place.client() as client:
-        return "\n".join([*client.explain(name).lines, *client.explain(name).story])
-
-
 def beside_a_rival(place):
     """A job, and another one that always has work."""
     rival = place.job("rival", "-p", "batch")
@@ -88,7 +83,7 @@ def by_ipc(first, second):
 def test_two_ranks_tied_by_ipc_meet_without_a_failed_drain(place, option):
     took_ms = ranks(place, by_ipc, option)
 
-    assert "share memory or events" in explained(place, "rank0")
+    assert "share memory or events" in place.explain("rank0")
     assert took_ms < DRAIN_MS
 
 
@@ -103,6 +98,6 @@ def test_two_ranks_that_nobody_knows_of_meet_too_but_late(place):
 
     took_ms = ranks(place, by_file)
 
-    assert "share memory or events" not in explained(place, "rank0")
+    assert "share memory or events" not in place.explain("rank0")
     assert took_ms > 10 * DRAIN_MS
-    assert any("undrainable" in explained(place, f"rank{i}") for i in range(2))
+    assert any("undrainable" in place.explain(f"rank{i}") for i in range(2))

@@ -77,7 +77,7 @@ def test_a_share_can_be_set_while_the_job_runs(place):
     assert job.do(f"alloc({MIB}).__str__()") == OUT_OF_MEMORY
     assert job.do(f"free({held})") == "CUDA_SUCCESS"
     assert job.do(f"free(alloc({50 * MIB}))") == "CUDA_SUCCESS"
-    explained = place.tandem("explain", "limited")
+    explained = place.explain("limited")
     assert "set: memory 20 MiB -> 307.2 MiB" in explained
     assert "set: memory 307.2 MiB -> 51.2 MiB" in explained
 
@@ -88,8 +88,8 @@ def test_what_a_job_was_told_just_before_it_ended_is_in_its_history(place):
     assert job.end() == 3
 
     told = "ended; was told out of memory once: 1 by its limit"
-    until(lambda: told in place.tandem("explain", "limited"), what="it is told")
-    assert "told out of memory by its limit of 20 MiB" in place.tandem("explain", "limited")
+    until(lambda: told in place.explain("limited"), what="it is told")
+    assert "told out of memory by its limit of 20 MiB" in place.explain("limited")
 
 
 def test_a_limit_is_one_for_all_processes_of_a_job(place):
@@ -260,7 +260,7 @@ def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
         until(lambda: client.job("big").memory_wait_place == 1, what="the big one waits")
         small.start(f"int(alloc({MIB}))")
         until(lambda: client.job("small").memory_wait_place == 2, what="the small one is behind")
-        assert f"2nd in line behind {client.job('big').name}" in place.tandem("explain", "small")
+        assert f"2nd in line behind {client.job('big').name}" in place.explain("small")
 
         big.kill()  # leaves the line
         assert small.result()
@@ -273,7 +273,7 @@ def test_who_need_not_wait_takes_what_is_free_whoever_waits(place, option):
     held = holder.do(f"int(alloc({700 * MIB}))")
     waiter = place.job("waiter", "--wait-memory")
     waiter.start(f"int(alloc({700 * MIB}))")
-    until(lambda: "1st in line" in place.tandem("explain", "waiter"), what="it waits")
+    until(lambda: "1st in line" in place.explain("waiter"), what="it waits")
 
     other = place.job("other", option)
     taken = [other.do(f"alloc({MIB}).__str__()") for _ in range(3)]
@@ -281,7 +281,7 @@ def test_who_need_not_wait_takes_what_is_free_whoever_waits(place, option):
 
     assert OUT_OF_MEMORY not in taken
     assert too_much == OUT_OF_MEMORY
-    assert "1 by the driver" in place.tandem("explain", "other")
+    assert "1 by the driver" in place.explain("other")
     holder.do(f"free({held})")
     assert waiter.result() > 0
 
@@ -301,7 +301,7 @@ def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
         assert job.result()
         place.tandem("set", "limited", "memory=12MiB", "wait_memory=1s")
         told = "of its limit of 12 MiB: it is over it, keeps what it has and gets no more"
-        assert told in place.tandem("explain", "limited")
+        assert told in place.explain("limited")
         assert job.do("alloc(1).__str__()") == OUT_OF_MEMORY
         assert second.do(f"free({held})") == "CUDA_SUCCESS"
 

@@ -64,9 +64,9 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
     assert set(ask(place, f"get_client_list {ask(place, 'get_server_list')}").split()) == {
         str(job.pid) for job in (whole, by_count, by_percent)
     }
-    told = place.tandem("explain", "by-count")
+    told = place.explain("by-count")
     assert "sm 2 SMs: MPS lets it use 25% of the SMs, as `tandem run` set it" in told
-    assert "MPS lets it use all SMs: it has no percentage" in place.tandem("explain", "whole")
+    assert "MPS lets it use all SMs: it has no percentage" in place.explain("whole")
     assert "a fatal fault of one job ends all jobs of its user" in told
     with pytest.raises(AssertionError, match="is fixed while it runs, for its gpu is in mode mps"):
         place.tandem("set", "by-count", "sm=4")
@@ -99,9 +99,9 @@ def test_a_job_that_finds_no_mps_is_shown_as_it_is(place):
 
     assert sms_of(place, job) == {SMS}
     assert sms_of(place, client) == {4}
-    until(lambda: "it is no client of mps" in place.tandem("explain", "lost"), what="it is seen")
+    until(lambda: "it is no client of mps" in place.explain("lost"), what="it is seen")
 
-    assert "no client of mps" not in place.tandem("explain", "found")
+    assert "no client of mps" not in place.explain("found")
     with place.client() as rpc:
         assert {one.display_name: (one.mode, one.sms) for one in rpc.jobs()} == {
             "lost": ("time", SMS),
@@ -123,7 +123,7 @@ def test_a_jobs_own_word_about_mps_stands(place):
     own = place.job("own", "--sm", "50%", "--env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25")
 
     assert sms_of(place, own) == {2}
-    told = place.tandem("explain", "own")
+    told = place.explain("own")
     assert "MPS lets it use 25% of the SMs at most, by a CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in told
     assert "of its own, so sm 50% has no effect" in told
     with place.client() as client:
@@ -137,7 +137,7 @@ def test_after_a_crash_of_the_server_jobs_are_told_and_new_ones_run(place):
     until(lambda: f"server={server}" in (place.folder / "log").read_text(), what="a look")
 
     os.kill(server, signal.SIGKILL)
-    until(lambda: "has ended" in place.tandem("explain", "victim"), what="it is told")
+    until(lambda: "has ended" in place.explain("victim"), what="it is told")
 
     assert victim.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
     assert place.job("next", "-p", "latency").do("compute()") == [15]
@@ -189,10 +189,10 @@ def test_mps_that_was_found_and_ends_is_used_no_more(fresh_place):
     place.job("ended").end()
 
     ask(place, "quit -t 0", "theirs")
-    until(lambda: "mode time" in place.tandem("explain", "victim"), what="it is noticed")
+    until(lambda: "mode time" in place.explain("victim"), what="it is noticed")
 
     assert job.do("cu.cuMemAlloc(16)[0].name").startswith("CUDA_ERROR_MPS")
-    assert "the control daemon of mps has ended" in place.tandem("explain", "victim")
+    assert "the control daemon of mps has ended" in place.explain("victim")
     assert "is in mode time" in place.refused("--require", "--isolation", "mps")[1]
 
 

@@ -89,7 +89,7 @@ def test_nobody_stands_before_its_peak_when_the_daemon_is_gone(start, by):
     tick.start("curving.stand(gpu)")
     assert tick.result() == "at its peak"
     tock.start("curving.refused(gpu, 1)")
-    until(lambda: WAITING in place.tandem("explain", "tock"), what="it stands")
+    until(lambda: WAITING in place.explain("tock"), what="it stands")
 
     place.daemon.send_signal(by)
 

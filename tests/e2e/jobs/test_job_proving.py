@@ -104,14 +104,14 @@ def test_the_daemon_takes_jobs_at_once_and_they_get_their_sets_later(place):
     assert job.do(f"{SPREADING}.begin(gpu)") is None
     assert job.do(f"{SPREADING}.run(1)")
     assert "gpu 0: mode mps+green is being proved" in place.tandem("gpus")
-    told = place.tandem("explain", "a")
+    told = place.explain("a")
     assert "mode mps+green is being proved on gpu 0, which is in mode mps until then" in told
     assert "its set is" not in told
 
     place.held.says("go")
 
-    until(lambda: "its set is 128 SMs" in place.tandem("explain", "a"), what="it has a set")
-    until(lambda: "streams in it: 2" in place.tandem("explain", "a"), what="it is in its set")
+    until(lambda: "its set is 128 SMs" in place.explain("a"), what="it has a set")
+    until(lambda: "streams in it: 2" in place.explain("a"), what="it is in its set")
     assert "being proved" not in place.tandem("gpus")
     assert "works: 16 groups of 8 SMs, and sets of them share none (proved by the daemon)" in (
         place.tandem("doctor")

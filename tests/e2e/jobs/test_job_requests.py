@@ -43,7 +43,7 @@ def test_bursts_are_told_as_the_job_measures_its_requests(fresh_place):
     served = server.do(f"serving.serve(gpu, {REQUESTS}, {PAUSE_NS})")
 
     assert told_ns(place, "server", REQUESTS) == pytest.approx(p99_ns(served), rel=0.1)
-    assert "below its objective of 50 ms" in place.tandem("explain", "server")
+    assert "below its objective of 50 ms" in place.explain("server")
     assert "/50 ms" in place.tandem("ps")
 
 
@@ -107,22 +107,18 @@ def contended(place):
     server.result()
 
 
-def explained(place):
-    return place.tandem("explain", "server")
-
-
 def test_the_tuner_gives_a_server_the_time_that_its_objective_takes(fresh_place):
     place = fresh_place
     place.start_daemon(*tuned(place, "off"))
     contended(place)
-    until(lambda: "above its objective of 8.0 ms" in explained(place), what="it misses")
-    assert "tuner: off (partition.tuner)" in explained(place)
+    until(lambda: "above its objective of 8.0 ms" in place.explain("server"), what="it misses")
+    assert "tuner: off (partition.tuner)" in place.explain("server")
 
     tuned(place, "on")
     place.daemon.send_signal(signal.SIGHUP)
 
-    until(lambda: "p99 of its last window was" in explained(place), what="a window")
+    until(lambda: "p99 of its last window was" in place.explain("server"), what="a window")
     kept = "below its objective\n"
-    until(lambda: kept in explained(place), what="it keeps its objective", within_s=60)
-    share = re.search(r"tuner: its share of time is (\d+)%", explained(place))
+    until(lambda: kept in place.explain("server"), what="it keeps its objective", within_s=60)
+    share = re.search(r"tuner: its share of time is (\d+)%", place.explain("server"))
     assert int(share[1]) > 40

@@ -41,7 +41,7 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     assert found.proposed_sms == 3
     shown = place.tandem("partition", "show")
     assert "beyond 4 SMs each gains less, and 3 keep its limit" in shown
-    explained = place.tandem("explain", "train")
+    explained = place.explain("train")
     assert "ms on 4, beyond which each gains less (predicted from one on 8 SMs" in explained
     assert "beside the others 3 SMs of gpu 0 would fit it" in explained
 
@@ -146,7 +146,7 @@ def test_the_first_record_on_other_sms_has_no_times_of_those_before(fresh_place,
         told = []
 
         def is_told():
-            explained = fresh_place.tandem("explain", "train")
+            explained = fresh_place.explain("train")
             told.append(re.search(r"the gpu alone would need ([\d.]+) ms", explained))
             return told[-1]
 
@@ -192,7 +192,7 @@ def test_a_job_whose_iterations_take_seconds_is_probed_too(fresh_place, wide_ima
 
     def told():
         job.do(f"[{training(LINEAR, 1)} and waiting.pause(3_000) for _ in range(12)]")
-        return re.search("its probe on 40 SMs is .*", fresh_place.tandem("explain", "train"))
+        return re.search("its probe on 40 SMs is .*", fresh_place.explain("train"))
 
     until(told, what="the end of a probe")
 
@@ -229,7 +229,7 @@ def test_jobs_get_sets_of_the_size_that_their_probed_curves_call_for(fresh_place
 
     assert {name: part.given_sms for name, part in found.items()} == {"small": 16, "large": 112}
     assert found["large"].scaling.gamma < 0.05
-    told = fresh_place.tandem("explain", "large")
+    told = fresh_place.explain("large")
     assert "SMs for one iteration, to see how it scales" in told
     assert "SMs is over: an iteration took" in told
     assert "it gets 14 of 16 groups of SMs" in told

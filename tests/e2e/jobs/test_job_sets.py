@@ -48,7 +48,7 @@ def used(place, job, since_ns=0, name="vadd"):
 
 def explains(place, name, told):
     """Whether it does by now: of its streams a job tells when it next looks at them."""
-    return told in place.tandem("explain", name)
+    return told in place.explain(name)
 
 
 def test_kernels_stay_in_their_sets(place):
@@ -138,7 +138,7 @@ def test_a_graph_is_on_the_whole_gpu_whatever_it_is_launched_into_and_its_stream
     job.do(f"{SPREADING}.run(1)")
     job.do(f"{SPREADING}.capture()")
     told = "graphs on the whole gpu: their kernels stay where they were captured"
-    assert told not in place.tandem("explain", "a")
+    assert told not in place.explain("a")
 
     launched_ns = job.do("now_ns()")
     assert job.do(f"{SPREADING}.replay({into})")
@@ -187,7 +187,7 @@ def test_without_proof_jobs_get_static_percentages(fresh_place, setting, why):
     assert job.do(f"{SPREADING}.run(2)")
     assert {row["sms"] for row in place.ran(job.pid) if "vadd" in row["name"]} == {66}
     assert f"mode mps+green is not to be had on gpu 0, which is in mode mps: {why}" in (
-        place.tandem("explain", "a")
+        place.explain("a")
     )
     assert why in (place.folder / "log").read_text()
 

@@ -44,10 +44,10 @@ def test_gpu_time_goes_by_the_shares_that_jobs_say_and_by_others_once_they_are_s
     equal = part_of(place, job, other)
 
     place.tandem("set", "said", "sm=6")
-    until(lambda: "owed 75%" in place.tandem("explain", "said"), what="the share is known")
+    until(lambda: "owed 75%" in place.explain("said"), what="the share is known")
     by_count = part_of(place, job, other)
     place.tandem("set", "said", "sm=20%")
-    until(lambda: "owed 20%" in place.tandem("explain", "said"), what="the share is known")
+    until(lambda: "owed 20%" in place.explain("said"), what="the share is known")
     by_percent = part_of(place, job, other)
 
     assert equal == pytest.approx(0.5, abs=0.06)
@@ -61,7 +61,7 @@ def test_what_was_said_at_the_start_is_shown_everywhere(place):
     (job,) = json.loads(place.tandem("ps", "--json"))
     assert (job["sm_count"], job["share_target_ratio"]) == (2, 0.25)
     assert (job["isolation"], job["mode"]) == ("time", "time")
-    assert "sm 2 SMs is a share of time, not of SMs: owed 25%" in place.tandem("explain", "said")
+    assert "sm 2 SMs is a share of time, not of SMs: owed 25%" in place.explain("said")
     metrics = place.tandem("metrics")
     (owed,) = [m for m in metrics.splitlines() if m.startswith("tandem_job_share_target_ratio{")]
     assert owed.endswith(" 0.25")
@@ -81,7 +81,7 @@ def test_what_a_share_owes_is_part_of_what_higher_classes_leave(fresh_place):
     until(lambda: told()["share_target_ratio"] < 0.1, what="the other one's work is seen")
 
     assert told()["share_target_ratio"] > 0
-    assert "owed 50%" in place.tandem("explain", "said")
+    assert "owed 50%" in place.explain("said")
 
 
 def test_a_job_that_asks_for_what_no_gpu_has_is_not_started(place):

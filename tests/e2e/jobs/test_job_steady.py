@@ -68,7 +68,7 @@ def sets(kernels):
 def test_on_sets_of_sms_by_plan_nothing_changes_for_a_minute(fresh_place):
     jobs, since_ns, until_ns = play(fresh_place)
 
-    assert "plan: progress" in fresh_place.tandem("explain", "trainer")
+    assert "plan: progress" in fresh_place.explain("trainer")
     kernels = {job.name: kernels_of(fresh_place, job) for job in jobs}
     for ran in kernels.values():  # all the time
         assert ran[0]["t_start_ns"] < since_ns

@@ -43,20 +43,20 @@ def test_a_paused_job_makes_room_and_gets_all_back(place):
             r for r in json.loads(place.tandem("ps", "--json")) if r["name"] == job_name(client)
         )
         assert (row["swapped_bytes"], row["resident_bytes"]) == (ALL, 0)
-        explained = place.tandem("explain", "kept")
+        explained = place.explain("kept")
         assert "its memory is on the host" in explained
         assert "50 MiB of its memory are on the host" in explained
         taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
 
         place.tandem("resume", "kept")
         job.start(f"swapping.kept({addresses}, {SIZES})")
-        until(lambda: "threads waiting now: 1" in place.tandem("explain", "kept"), what="it waits")
-        waits = place.tandem("explain", "kept")
+        until(lambda: "threads waiting now: 1" in place.explain("kept"), what="it waits")
+        waits = place.explain("kept")
         assert "of its memory to come back to the gpu; others hold" in waits
         assert other.do(f"free({taken})") == "CUDA_SUCCESS"
         assert job.result() == [True] * 3
         until(lambda: status(client).swapped_bytes == 0, what="it is told")
-        assert "its memory is back on the gpu" in place.tandem("explain", "kept")
+        assert "its memory is back on the gpu" in place.explain("kept")
     assert job.end() == 0
 
 
@@ -95,7 +95,7 @@ def test_a_job_that_waits_for_more_memory_can_give_up_what_it_has(place):
     other = place.job("other")
     taken = other.do(f"int(alloc({500 * MIB}))")
     job.start(f"alloc({TOO_MUCH_BESIDE - 100 * MIB}).__str__()")
-    until(lambda: "in line" in place.tandem("explain", "kept"), what="it waits in line")
+    until(lambda: "in line" in place.explain("kept"), what="it waits in line")
     with place.client() as client:
         place.tandem("pause", "kept")
         until(lambda: status(client).swapped_bytes == ALL, what="its memory is on the host")
@@ -140,9 +140,9 @@ def test_memory_of_a_job_that_may_not_be_moved_stays(place, options):
     with place.client() as client:
         place.tandem("pause", "kept")
         job.start("compute()")
-        until(lambda: "threads waiting now: 1" in place.tandem("explain", "kept"), what="it waits")
+        until(lambda: "threads waiting now: 1" in place.explain("kept"), what="it waits")
         assert status(client).state == "paused"
-        assert "not started with --swappable" in place.tandem("explain", "kept")
+        assert "not started with --swappable" in place.explain("kept")
         assert place.used_bytes() == held
         place.tandem("resume", "kept")
     assert job.result() == [15]
@@ -159,12 +159,12 @@ def test_memory_stays_until_a_capture_is_complete_and_explain_says_so(place):
         place.tandem("pause", "kept")
 
         why = "its memory stays on the gpu: it captures a graph, which has to be complete first"
-        until(lambda: why in place.tandem("explain", "kept"), what="it says why")
+        until(lambda: why in place.explain("kept"), what="it says why")
         assert place.used_bytes() == held
 
         job.do("str(ok(cu.cuStreamEndCapture(s)))")
         until(lambda: status(client).swapped_bytes == ALL, what="all of it is on the host")
-        assert "captures a graph" not in place.tandem("explain", "kept")
+        assert "captures a graph" not in place.explain("kept")
         place.tandem("resume", "kept")
 
 
@@ -179,7 +179,7 @@ def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place
     job.start(f"swapping.kept({addresses}, {SIZES})")
 
     def explained():
-        return fresh_place.tandem("explain", "kept")
+        return fresh_place.explain("kept")
 
     until(lambda: "its memory stays on the gpu: 50 MiB" in explained(), what="it says why")
     assert "host_limit" in explained()
@@ -332,7 +332,7 @@ def still_has(other):
 
 def test_what_the_host_has_no_room_for_comes_back_from_a_file(in_files):
     place, kept, addresses, other = in_files
-    assert "50 MiB of its memory on the host are in files" in place.tandem("explain", "kept")
+    assert "50 MiB of its memory on the host are in files" in place.explain("kept")
     assert "50 MiB in files" in place.tandem("ps")
     assert not list((place.folder / "swap").iterdir())  # they have no names
 

@@ -58,7 +58,7 @@ def end(job):
 
 
 def await_waiting(place):
-    until(lambda: WAITING in place.tandem("explain", "kept"), what="its exit handler waits")
+    until(lambda: WAITING in place.explain("kept"), what="its exit handler waits")
 
 
 def test_what_exit_handlers_read_is_there_once_the_job_is_resumed(place, job):

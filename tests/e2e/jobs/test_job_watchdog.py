@@ -62,10 +62,6 @@ def scraped(place):
         return connection.makefile().read()
 
 
-def explained(place):
-    return place.tandem("explain", "trainer")
-
-
 def found(client, *rules):
     """Wait until these are the findings; asking a daemon in vain costs less than starting a CLI."""
 
@@ -81,7 +77,7 @@ def test_a_silent_host_and_a_hung_gpu_are_told_apart_and_both_are_over(place, tr
         trainer.do("training.iterate(gpu, 30)")
         found(client, "stall")  # for nobody tells it what to do next
         assert shown(place) == ["stall"]
-        assert "its host submits nothing" in explained(place)
+        assert "its host submits nothing" in place.explain("trainer")
         assert STALLED.search(place.tandem("metrics"))
         assert STALLED.search(scraped(place))
 
@@ -92,13 +88,13 @@ def test_a_silent_host_and_a_hung_gpu_are_told_apart_and_both_are_over(place, tr
             within_s=60,
         )
         assert shown(place) == ["stall"]
-        assert HUNG in explained(place)
+        assert HUNG in place.explain("trainer")
 
         trainer.do(f"training.let_go({flag})")
         trainer.start("for_ever(lambda: training.iterate(gpu, 1))")
         found(client)
         assert shown(place) == []
-        assert "stall: over" in explained(place)
+        assert "stall: over" in place.explain("trainer")
         of_findings = place.tandem("events", "-k", "finding", "-k", "finding-over", "--json")
         told = [json.loads(line) for line in of_findings.splitlines()]
         assert [(one["kind"], one["rule"]) for one in told] == [
@@ -113,7 +109,7 @@ def test_memory_that_every_iteration_keeps_is_found_until_it_is_given_back(place
         kept = trainer.do(f"training.iterate(gpu, 120, leak_bytes={256 * KIB})")
         found_of_job = shown(place)
         assert "leak" in found_of_job
-        text = explained(place)
+        text = place.explain("trainer")
         assert "grows by 256 KiB an iteration" in text
         assert "is full in about" in text
 
@@ -124,7 +120,7 @@ def test_memory_that_every_iteration_keeps_is_found_until_it_is_given_back(place
             lambda: "leak" not in [f.rule for f in client.job("trainer").findings],
             what="the leak is over",
         )
-        assert "leak: over" in explained(place)
+        assert "leak: over" in place.explain("trainer")
 
 
 @pytest.mark.parametrize("thresholds", [NO_STALL], ids=["no stall"])
