@@ -19,8 +19,10 @@ enum tandem_mark_kind {
    * daemon bounds it (scheduler.critical_ms). Of several wishes the one that goes on longest counts,
    * until each has been ended. */
   TANDEM_MARK_CRITICAL = 4,
-  /* A request with a latency objective. id: its number. value: unused. Between the two a
-   * latency-class process counts as busy even while the GPU does nothing for it. */
+  /* A request with a latency objective. id: its number. value: of the begin what it is to take at most,
+   * in nanoseconds, 0 = nobody says; of the end unused. What a request took is reported against it, and
+   * nothing is decided by it. Between the two a latency-class process counts as busy even while the GPU
+   * does nothing for it. */
   TANDEM_MARK_REQUEST_BEGIN = 5,
   TANDEM_MARK_REQUEST_END = 6
 };

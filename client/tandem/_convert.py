@@ -90,6 +90,7 @@ def job(message: pb.Job) -> Job:
         pause_in_ns=status.pause_in.ToNanoseconds() if status.HasField("pause_in") else None,
         request_p99_ns=status.request_p99.ToNanoseconds() if status.requests else None,
         requests=status.requests,
+        marked_p99_ns=status.marked_p99.ToNanoseconds() or None,
         create_time_ns=message.create_time.ToNanoseconds(),
         processes=tuple(_process(p) for p in message.processes),
         etag=message.etag,

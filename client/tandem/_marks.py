@@ -17,6 +17,7 @@ STEP, PHASE_BEGIN, PHASE_END, CRITICAL, REQUEST_BEGIN, REQUEST_END = range(1, 7)
 
 _MASK = 2**64 - 1
 _NS_PER_MS = 1_000_000
+_MOST_OBJECTIVE_MS = 100 * 365 * 86_400_000  # RequestFinder::kMostObjectiveNs
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -130,8 +131,9 @@ def slo(
 
     A generator does so from its first step to its end. While it runs a process of class latency
     counts as busy, also while the GPU does nothing for it, so that best-effort work of others stays
-    away. `p99_ms` says what the code was written for; the objective that the daemon works to is
-    that of `tandem run --slo`.
+    away. `p99_ms`, in milliseconds, says what the code was written for. What requests take is
+    reported against it where the job was given no objective; the daemon works to that of `tandem
+    run --slo` alone. More than 100 years, as `math.inf`, says nothing.
 
         @tandem.slo(p99_ms=50)
         def handle(request): ...
@@ -140,23 +142,23 @@ def slo(
         TypeError: `p99_ms` is no number.
         ValueError: `p99_ms` is not positive.
     """
-    _positive(p99_ms, "p99_ms")
+    objective_ns = _objective_ns(_positive(p99_ms, "p99_ms"))
 
     def decorate(handle: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 
-        ways: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+        ways: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Any]], ...] = (
             (iscoroutinefunction, _marked_async),
             (isgeneratorfunction, _marked_generator),
             (isasyncgenfunction, _marked_async_generator),
         )
         for is_such, marked_as in ways:
             if is_such(handle):
-                return cast("Callable[_Arguments, _Result]", marked_as(handle))
+                return cast("Callable[_Arguments, _Result]", marked_as(handle, objective_ns))
 
         @wraps(handle)
         def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-            with _request():
+            with _request(objective_ns):
                 return handle(*args, **kwargs)
 
         return marked
@@ -172,6 +174,11 @@ def _positive(value: float, what: str) -> float:
     return value
 
 
+def _objective_ns(p99_ms: float) -> int:
+    """As the daemon takes it; 0 = it says nothing."""
+    return int(max(1, p99_ms * _NS_PER_MS)) if p99_ms <= _MOST_OBJECTIVE_MS else 0
+
+
 def fnv1a(text: bytes) -> int:
     """The 64-bit FNV-1a hash, by which the shim knows phases."""
     value = 0xCBF29CE484222325
@@ -182,10 +189,11 @@ def fnv1a(text: bytes) -> int:
 
 def _marked_async(
     handle: Callable[_Arguments, Coroutine[Any, Any, _Result]],
+    objective_ns: int,
 ) -> Callable[_Arguments, Coroutine[Any, Any, _Result]]:
     @wraps(handle)
     async def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        with _request():
+        with _request(objective_ns):
             return await handle(*args, **kwargs)
 
     return marked
@@ -193,10 +201,11 @@ def _marked_async(
 
 def _marked_generator(
     handle: Callable[_Arguments, Generator[Any, Any, _Result]],
+    objective_ns: int,
 ) -> Callable[_Arguments, Generator[Any, Any, _Result]]:
     @wraps(handle)
     def marked(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Generator[Any, Any, _Result]:
-        with _request():
+        with _request(objective_ns):
             return (yield from handle(*args, **kwargs))
 
     return marked
@@ -204,12 +213,13 @@ def _marked_generator(
 
 def _marked_async_generator(
     handle: Callable[_Arguments, AsyncGenerator[_Result, None]],
+    objective_ns: int,
 ) -> Callable[_Arguments, AsyncGenerator[_Result, None]]:
     @wraps(handle)
     async def marked(
         *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> AsyncGenerator[_Result, None]:
-        with _request():
+        with _request(objective_ns):
             async with aclosing(handle(*args, **kwargs)) as parts:
                 with suppress(StopAsyncIteration):
                     part = await anext(parts)
@@ -227,9 +237,9 @@ def _marked_async_generator(
 
 
 @contextmanager
-def _request() -> Iterator[None]:
+def _request(objective_ns: int) -> Iterator[None]:
     number = next(_requests)
-    _mark(REQUEST_BEGIN, number)
+    _mark(REQUEST_BEGIN, number, objective_ns)
     try:
         yield
     finally:

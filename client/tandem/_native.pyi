@@ -190,6 +190,7 @@ class Snapshot:
     gap_p50_ns: int  # latency class: how much longer half of its gaps go on; 0 = not known
     gap_p90_ns: int  # the same of nine in ten
     iteration_bytes: int  # device memory when the newest ended, marked or found
+    marks_requests: bool  # or it did: only marked ones are its requests
     work_ns: int  # predicted GPU time of what was submitted
     step_work_ns: int  # the same when the newest step was marked
     timed_count: int  # submissions of which it is known
@@ -379,13 +380,14 @@ class Poller:
 
     def take_requests(
         self, *, process_id: int, idle_ns: int, limit_ns: int
-    ) -> tuple[int, list[int], int] | None:
-        """The requests that ended since the last call, from the first call on.
+    ) -> tuple[int, list[int], int, list[int]] | None:
+        """The requests that ended since the last call, from the first call or mark of one on.
 
         How they were told (0 bursts of work, 1 marked steps, 2 marked requests) and how long each
-        took, ns, in order of their ends: the newest 1,024; and the most marked ones that were under
-        way at once. None: the process is not polled. Until the next call one that takes longer than
-        `limit_ns` is notable; 0: none is.
+        took, ns, in order of their ends: the newest 1,024; the most marked ones that were under way
+        at once; and what the mark of each says that it is to take at most, ns, 0: nothing. None:
+        the process is not polled. Until the next call one that takes longer than `limit_ns` is
+        notable; 0: none is.
         """
 
 @final

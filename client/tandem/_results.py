@@ -66,6 +66,7 @@ class Job:
     set_group_sms: int | None = None  # SMs of each of these
     request_p99_ns: int | None = None  # of the requests of the last half minute; None = saw none
     requests: int = 0  # of how many that is
+    marked_p99_ns: int | None = None  # what its marks (tandem.slo) allow it to be; reported only
     create_time_ns: int  # since 1970
     processes: tuple[Process, ...]
     etag: str

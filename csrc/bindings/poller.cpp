@@ -211,13 +211,22 @@ std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id, u
   return taken;
 }
 
-std::optional<std::tuple<uint32_t, std::vector<uint64_t>, size_t>> take_requests(
-    Poller& poller, uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns) {
+using ToldRequests = std::tuple<uint32_t, std::vector<uint64_t>, size_t, std::vector<uint64_t>>;
+
+std::optional<ToldRequests> take_requests(Poller& poller, uint64_t process_id, uint64_t idle_ns,
+                                          uint64_t limit_ns) {
   const py::gil_scoped_release released;
-  std::optional<daemon::Requests> found = poller.take_requests(process_id, idle_ns, limit_ns);
+  const std::optional<daemon::Requests> found =
+      poller.take_requests(process_id, idle_ns, limit_ns);
   if (!found) return std::nullopt;
-  return std::make_tuple(static_cast<uint32_t>(found->kind), std::move(found->durations_ns),
-                         found->most_open);
+  std::vector<uint64_t> durations_ns;
+  std::vector<uint64_t> objectives_ns;
+  for (const dag::EndedRequest& ended : found->ended) {
+    durations_ns.push_back(ended.duration_ns);
+    objectives_ns.push_back(ended.objective_ns);
+  }
+  return ToldRequests(static_cast<uint32_t>(found->kind), std::move(durations_ns),
+                      found->most_open, std::move(objectives_ns));
 }
 
 py::tuple wait_totals(const Snapshot& snapshot) {
@@ -309,6 +318,7 @@ void add_snapshot(py::module_& module) {
       .def_readonly("gap_p50_ns", &Snapshot::gap_p50_ns)
       .def_readonly("gap_p90_ns", &Snapshot::gap_p90_ns)
       .def_readonly("iteration_bytes", &Snapshot::iteration_bytes)
+      .def_readonly("marks_requests", &Snapshot::marks_requests)
       .def_readonly("work_ns", &Snapshot::work_ns)
       .def_readonly("step_work_ns", &Snapshot::step_work_ns)
       .def_readonly("timed_count", &Snapshot::timed_count)

@@ -29,6 +29,7 @@ from tandemd.core.explain.discretion import discreet
 from tandemd.core.explain.explain import explain, summarise
 from tandemd.core.explain.lanes import place_in_line
 from tandemd.core.explain.memory import first_in_line
+from tandemd.core.explain.requests import newest_requests
 from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.explain.space import space_lines
 from tandemd.core.histogram import Counted
@@ -902,7 +903,7 @@ class Desk:
         gpus = tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus}))
         wait_bytes, wait_place = _place_in_line(core, job)
         group = core.group_of(job)
-        job.latency.age(clock.now_ns())
+        newest = newest_requests(job, clock.now_ns())
         return JobView(
             job_id=job.job_id,
             uid=job.uid,
@@ -947,10 +948,11 @@ class Desk:
             memory_wait_bytes=wait_bytes,
             memory_wait_place=wait_place,
             share=self._loop.recent.share(("job", job.job_id)),
-            requests=job.latency.count,
-            p99_ns=job.latency.p99_ns,
+            requests=newest.count,
+            p99_ns=newest.p99_ns,
+            marked_p99_ns=job.served.marked_p99_ns(clock.now_ns()),
             served=_served(job),
-            missed=job.latency.missed,
+            missed=job.served.missed,
             gate_waits=job.gate_waits.counted(),
             preemptions=tuple(job.preemptions),
             owed=self._owed(job, group) if group else 0.0,
@@ -995,7 +997,7 @@ def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
 
 def _served(job: Job) -> Counted | None:
     """Its requests, also of who has stopped having any: a series is not to end and begin again."""
-    counted = job.latency.served.counted()
+    counted = job.served.counted.counted()
     return counted if counted.count or has_requests(job) else None
 
 

@@ -74,8 +74,9 @@ class JobView:
     p99_ns: int  # of these
     owed: float  # what its --sm owes it of the GPU's time, as share is; 0 = nothing
     findings: tuple[FindingView, ...]
+    marked_p99_ns: int = 0  # what its marks allow `p99_ns` to be; 0 = they say nothing
     served: Counted | None = None  # all requests so far; None: nobody looks, and there was none
-    missed: int = 0  # of these, how many took longer than its objective
+    missed: int = 0  # of these, how many took longer than --slo, or else their mark, said then
     gate_waits: Counted | None = None  # how long it was held with work, each time that ended
     preemptions: tuple[int, ...] = ()  # times it lost the turn with work, by Preemption
     set_sms: int = 0  # of its set of SMs; 0 = it has none

@@ -291,6 +291,7 @@ class JobStatus(google.protobuf.message.Message):
     SET_GROUP_SMS_FIELD_NUMBER: builtins.int
     PAUSE_IN_FIELD_NUMBER: builtins.int
     PAUSE_UNREADY_FIELD_NUMBER: builtins.int
+    MARKED_P99_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -337,6 +338,10 @@ class JobStatus(google.protobuf.message.Message):
     def pause_in(self) -> google.protobuf.duration_pb2.Duration:
         """at most, that its programs have before a pause; not there = none comes"""
 
+    @property
+    def marked_p99(self) -> google.protobuf.duration_pb2.Duration:
+        """that its marks allow, reported only; not there = none"""
+
     def __init__(
         self,
         *,
@@ -362,9 +367,10 @@ class JobStatus(google.protobuf.message.Message):
         set_group_sms: builtins.int = ...,
         pause_in: google.protobuf.duration_pb2.Duration | None = ...,
         pause_unready: builtins.int = ...,
+        marked_p99: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "pause_in", b"pause_in", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "pause_in", b"pause_in", "pause_unready", b"pause_unready", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "marked_p99", b"marked_p99", "pause_in", b"pause_in", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "marked_p99", b"marked_p99", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "pause_in", b"pause_in", "pause_unready", b"pause_unready", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
 
 global___JobStatus = JobStatus
 

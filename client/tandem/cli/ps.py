@@ -18,7 +18,9 @@ def _busy(job: Job) -> str:
 
 def _p99(job: Job) -> str:
     took = "-" if job.request_p99_ns is None else format_duration(job.request_p99_ns)
-    return took if job.slo_p99_ns is None else f"{took}/{format_duration(job.slo_p99_ns)}"
+    if job.slo_p99_ns is not None:
+        return f"{took}/{format_duration(job.slo_p99_ns)}"
+    return took if job.marked_p99_ns is None else f"{took}/({format_duration(job.marked_p99_ns)})"
 
 
 def _swapped(job: Job) -> str:
@@ -66,7 +68,7 @@ COLUMNS: dict[str, Column[Job]] = {
     "state": column("STATE", _state, "state"),
     "gpu": column("GPU", lambda job: job.gpu or "-", "gpu", is_figure=True),
     "busy": column("BUSY%", _busy, "share_ratio", "share_target_ratio", is_figure=True),
-    "p99": column("P99", _p99, "request_p99_ns", "slo_p99_ns", is_figure=True),
+    "p99": column("P99", _p99, "request_p99_ns", "slo_p99_ns", "marked_p99_ns", is_figure=True),
     "mem": column(
         "MEM(res/quota)",
         _memory,
@@ -110,8 +112,9 @@ def ps(
 
     BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job of
     that second, where it is a share of time: 30% is of what higher classes left. P99 is what 99 of
-    100 requests took no longer than in the last half minute, and behind a slash what --slo asks
-    for. A + behind MEM is what an allocation of the job waits for. SWAP is memory that was moved to
+    100 requests took no longer than in the last half minute, and behind a slash what --slo asks for
+    or, in brackets where it asks for nothing, what the program's own marks (`tandem.slo`) allow.
+    What an allocation of the job waits for is behind a + in MEM. SWAP is memory that was moved to
     the host, in its memory or in files; - says that a job's memory stays on the GPU. WAIT is what
     threads of the job waited for other jobs since it began; `tandem explain` says at what. A ~
     before GPU-TIME says that over 1 % of it was split between jobs that ran together. FINDINGS are

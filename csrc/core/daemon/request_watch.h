@@ -14,7 +14,7 @@ namespace tandem::daemon {
 // What was told of them.
 struct Requests {
   dag::RequestKind kind = dag::RequestKind::kBurst;
-  std::vector<uint64_t> durations_ns;
+  std::vector<dag::EndedRequest> ended;
   size_t most_open = 0;  // marked, at once
 };
 
@@ -26,8 +26,9 @@ class RequestWatch {
   void take(const shm::Record* records, size_t count, uint64_t dropped);
   // After all rings.
   void look(const Snapshot& snapshot, uint64_t now_ns);
-  Requests told() { return {finder_.kind(), finder_.take_durations(), finder_.take_most_open()}; }
+  Requests told() { return {finder_.kind(), finder_.take_ended(), finder_.take_most_open()}; }
 
+  dag::RequestKind kind() const { return finder_.kind(); }
   void limit(uint64_t limit_ns) { finder_.limit(limit_ns); }
   uint64_t overruns() const { return finder_.overruns(); }
 

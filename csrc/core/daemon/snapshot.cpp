@@ -226,7 +226,7 @@ bool differs(const Snapshot& one, const Snapshot& other) {
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
                     s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
                     s.in_set, s.in_turn, s.following_streams, s.runs_graphs, s.set_switches,
-                    s.listens, s.pause_ready);
+                    s.listens, s.pause_ready, s.marks_requests);
   };
   return figures(one) != figures(other) || in_line(one) != in_line(other) ||
          !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by) ||

@@ -78,6 +78,7 @@ struct Snapshot {
   uint64_t gap_p50_ns = 0;
   uint64_t gap_p90_ns = 0;
   uint64_t iteration_bytes = 0;     // device_bytes when one ended, marked or found; 0 = none has
+  bool marks_requests = false;      // or it did: only marked ones are its requests
   uint64_t work_ns = 0;             // predicted GPU time of what was submitted
   uint64_t step_work_ns = 0;        // the same when the newest iteration ended, marked or found
   uint64_t timed_count = 0;         // submissions of which it is known

@@ -181,6 +181,7 @@ void Watcher::detect(Watched& watched, uint32_t ring, const RingReader::Result& 
   watched.memory.take(records, result.copied, result.dropped);
   watched.window.take(records, result.copied, result.dropped);
   if (watched.gaps) watched.gaps->take(records, result.copied, result.dropped);
+  choose_requests(watched, records, result.copied);
   if (watched.requests) watched.requests->take(records, result.copied, result.dropped);
 }
 
@@ -189,7 +190,10 @@ void Watcher::tell(Watched& watched, uint64_t now_ns) const {
   watched.memory.settle();
   watched.iterating.tell(&watched.snapshot);
   if (watched.gaps) watched.gaps->look(&watched.snapshot);
-  if (watched.requests) watched.requests->look(watched.snapshot, now_ns);
+  if (watched.requests) {
+    watched.requests->look(watched.snapshot, now_ns);
+    watched.snapshot.marks_requests = watched.requests->kind() == dag::RequestKind::kMarked;
+  }
   if (watched.window.wanted()) {
     watched.window.look(watched.snapshot.iterations, watched.iterating.last_end(),
                         watched.snapshot.iteration_ns, now_ns);
@@ -212,6 +216,13 @@ void Watcher::choose_gaps(Watched& watched) {
   if (wanted == (watched.gaps != nullptr)) return;
   watched.gaps = wanted ? std::make_unique<GapWatch>() : nullptr;
   watched.snapshot.gap_p50_ns = watched.snapshot.gap_p90_ns = 0;
+}
+
+// A process that marks its requests wants them looked at. Marks alone tell these, and no idle time.
+void Watcher::choose_requests(Watched& watched, const shm::Record* records, size_t count) {
+  if (watched.requests) return;
+  if (std::any_of(records, records + count, &dag::RequestFinder::is_request_mark))
+    watched.requests = std::make_unique<RequestWatch>(0);
 }
 
 bool Watcher::want_window(uint64_t process_id) {

@@ -50,8 +50,8 @@ class Watcher {
   std::shared_ptr<const Window> window(uint64_t process_id) const;
 
   // The requests of the process that ended since the last call. From the first call on they are looked
-  // for: idle is who asks nothing of the GPU for `idle_ns`. One that takes longer than `limit_ns` is
-  // notable; 0 = none is. Nothing if the process is not watched.
+  // for, marked ones from the first mark on. Idle is who asks nothing of the GPU for `idle_ns`. One that
+  // takes longer than `limit_ns` is notable; 0 = none is. Nothing if the process is not watched.
   std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns);
 
   void stamp(uint64_t tick_ns) const;
@@ -87,7 +87,7 @@ class Watcher {
     WindowTaker window;
     std::unique_ptr<Sampler> sampler;  // from the first sample on
     std::unique_ptr<GapWatch> gaps;  // while it is of the latency class
-    std::unique_ptr<RequestWatch> requests;  // once somebody asked
+    std::unique_ptr<RequestWatch> requests;  // once somebody asked, or the process marks one
   };
 
   // Threads take the lowest free ring, so most looks end one past the last ever used. Whoever took one
@@ -106,6 +106,7 @@ class Watcher {
   void tell(Watched& watched, uint64_t now_ns) const;
   static uint64_t overruns(const Watched& watched);
   static void choose_gaps(Watched& watched);
+  static void choose_requests(Watched& watched, const shm::Record* records, size_t count);
   static void add_work(const shm::Record& record, Snapshot* snapshot);
 
   const bool detects_;

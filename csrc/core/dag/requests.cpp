@@ -15,11 +15,21 @@ constexpr uint8_t kEndMark = 6;
 
 RecordKind kind_of(const shm::Record& record) { return static_cast<RecordKind>(record.kind); }
 
+// The job may have written anything there.
+uint64_t objective_of(const shm::Record& begin) {
+  return begin.value <= RequestFinder::kMostObjectiveNs ? begin.value : 0;
+}
+
 }  // namespace
 
 bool RequestFinder::concerns(const shm::Record& record) {
   const RecordKind kind = kind_of(record);
   return kind == RecordKind::kMark || kind == RecordKind::kWait || GapFinder::concerns(record);
+}
+
+bool RequestFinder::is_request_mark(const shm::Record& record) {
+  return kind_of(record) == RecordKind::kMark &&
+         (record.flags == kBeginMark || record.flags == kEndMark);
 }
 
 void RequestFinder::take(const shm::Record& record) {
@@ -52,7 +62,7 @@ void RequestFinder::lose() {
   waited_until_ns_ = 0;
 }
 
-std::vector<uint64_t> RequestFinder::take_durations() { return std::exchange(durations_, {}); }
+std::vector<EndedRequest> RequestFinder::take_ended() { return std::exchange(ended_, {}); }
 
 // kNotKnown of the work counts as never.
 uint64_t RequestFinder::active_until_ns() const {
@@ -84,9 +94,10 @@ void RequestFinder::mark(const shm::Record& record) {
   } else if (record.flags == kBeginMark) {
     prefer(RequestKind::kMarked);
     if (open_.size() == kMostOpen) open_.erase(open_.begin());
-    open_.push_back({record.object, record.ticks});
+    open_.push_back({record.object, record.ticks, objective_of(record)});
     most_open_ = std::max(most_open_, open_.size());
   } else if (record.flags == kEndMark) {
+    prefer(RequestKind::kMarked);
     end_marked(record);
   }
 }
@@ -96,7 +107,8 @@ void RequestFinder::end_marked(const shm::Record& record) {
     return open.number == record.object;
   });
   if (begun == open_.end()) return;
-  if (record.ticks > begun->begin_ns) add(RequestKind::kMarked, record.ticks - begun->begin_ns);
+  if (record.ticks > begun->begin_ns)
+    add(RequestKind::kMarked, record.ticks - begun->begin_ns, begun->objective_ns);
   open_.erase(begun);
 }
 
@@ -104,14 +116,14 @@ void RequestFinder::end_marked(const shm::Record& record) {
 void RequestFinder::prefer(RequestKind kind) {
   if (kind <= kind_) return;
   kind_ = kind;
-  durations_.clear();
+  ended_.clear();
   asking_ = false;
 }
 
-void RequestFinder::add(RequestKind kind, uint64_t duration_ns) {
+void RequestFinder::add(RequestKind kind, uint64_t duration_ns, uint64_t objective_ns) {
   if (kind != kind_) return;
-  if (durations_.size() == kMostKept) durations_.erase(durations_.begin());
-  durations_.push_back(duration_ns);
+  if (ended_.size() == kMostKept) ended_.erase(ended_.begin());
+  ended_.push_back({duration_ns, objective_ns});
   if (limit_ns_ != 0 && duration_ns > limit_ns_) ++overruns_;
 }
 

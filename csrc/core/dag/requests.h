@@ -1,6 +1,7 @@
 // The requests that a process answers, and how long each took, told from its telemetry records.
 //
-//   marked   from REQUEST_BEGIN to the REQUEST_END of the same number (tandem.slo)
+//   marked   from REQUEST_BEGIN to the REQUEST_END of the same number (tandem.slo); the first may say
+//            what the request is to take at most
 //   stepped  of a process that marks steps instead: from the first thing it asked of the GPU after a
 //            mark until the next mark
 //   bursts   of all others: from the first thing it asked of an idle GPU until all that was asked has
@@ -23,14 +24,22 @@ namespace tandem::dag {
 
 enum class RequestKind : uint32_t { kBurst = 0, kStep = 1, kMarked = 2 };
 
+struct EndedRequest {
+  uint64_t duration_ns = 0;
+  uint64_t objective_ns = 0;  // what its mark says that it is to take at most; 0 = nothing
+};
+
 class RequestFinder {
  public:
-  static constexpr size_t kMostKept = 1024;  // durations nobody has taken yet; the oldest go first
+  static constexpr size_t kMostKept = 1024;  // that nobody has taken yet; the oldest go first
   static constexpr size_t kMostOpen = 64;    // marked requests at once
+  // As much as --slo may say (spec_ranges.py): a mark with more than 100 years says nothing.
+  static constexpr uint64_t kMostObjectiveNs = uint64_t{100 * 365} * 86'400 * 1'000'000'000;
 
   explicit RequestFinder(uint64_t idle_ns) : idle_ns_(idle_ns) {}
 
   static bool concerns(const shm::Record& record);
+  static bool is_request_mark(const shm::Record& record);
   // One record, with nanoseconds for ticks. Records of several threads come by time.
   void take(const shm::Record& record);
   // It has nothing on the GPU at `now_ns`, and no thread of it waits.
@@ -42,8 +51,8 @@ class RequestFinder {
   void lose();
 
   RequestKind kind() const { return kind_; }
-  // The durations since the last call, in order of their ends.
-  std::vector<uint64_t> take_durations();
+  // Those that ended since the last call, in that order.
+  std::vector<EndedRequest> take_ended();
   // The most marked requests under way at once since the last call.
   size_t take_most_open() { return std::exchange(most_open_, open_.size()); }
   uint64_t overruns() const { return overruns_; }  // since it began to look
@@ -52,6 +61,7 @@ class RequestFinder {
   struct Open {
     uint64_t number = 0;
     uint64_t begin_ns = 0;
+    uint64_t objective_ns = 0;
   };
 
   void mark(const shm::Record& record);
@@ -59,7 +69,7 @@ class RequestFinder {
   void ask(uint64_t begin_ns);
   void end_burst();
   void prefer(RequestKind kind);
-  void add(RequestKind kind, uint64_t duration_ns);
+  void add(RequestKind kind, uint64_t duration_ns, uint64_t objective_ns = 0);
   uint64_t active_until_ns() const;
 
   const uint64_t idle_ns_;
@@ -73,7 +83,7 @@ class RequestFinder {
   uint64_t waited_until_ns_ = 0;
   std::vector<Open> open_;     // oldest first
   size_t most_open_ = 0;
-  std::vector<uint64_t> durations_;
+  std::vector<EndedRequest> ended_;
 };
 
 }  // namespace tandem::dag

@@ -116,6 +116,7 @@ class RequestsServed:
     kind: RequestKind
     durations_ns: tuple[int, ...]
     at_once: int = 0  # the most marked ones that were under way meanwhile
+    said_ns: tuple[int, ...] = ()  # what the mark of each says that it is to take, 0 = nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

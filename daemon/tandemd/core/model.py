@@ -22,6 +22,7 @@ from tandemd.core.space.sets import Span
 from tandemd.core.story import Story
 from tandemd.core.sums import total, totals
 from tandemd.core.tuner.latency import Latency, Rhythm
+from tandemd.core.tuner.served import Served
 from tandemd.core.turns.pieces import Piece
 
 NO_LIMIT = 2**64 - 1
@@ -256,6 +257,7 @@ class Usage:
     iteration_bytes: int = 0  # device memory when the newest iteration ended; 0 = none has
     peak_bytes: int = 0  # of device memory, since it attached
     step_work_ns: int = 0  # `work_ns` when the newest iteration ended, marked or found
+    marks_requests: bool = False  # or it did: only marked ones are its requests
     phases: Phases | None = None
     in_set: SmSet | None = None  # no stream that goes with it has work outside; None: not known
     in_turn: int = 0  # `SetSms.turn` as of which that is so; 0 = the shim does not say
@@ -420,7 +422,8 @@ class Job:
     used_gpus: frozenset[int] = frozenset()  # by processes that are gone
     peak_bytes: int = 0  # of device memory, of all its processes together as far as it was seen
     ended_ns: int = 0
-    latency: Latency = field(default_factory=Latency)  # of its requests
+    latency: Latency = field(default_factory=Latency)  # of its requests: what decisions go by,
+    served: Served = field(default_factory=Served)  # and what people are told
     gate_waits: Histogram = field(default_factory=lambda: Histogram(WAITS_NS))  # those that ended
     preemptions: list[int] = field(default_factory=lambda: [0] * len(Preemption))  # times, by why
     rhythm: Rhythm | None = None  # of these, or of its iterations; None: not known

@@ -97,7 +97,8 @@ from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.ties import Ties
-from tandemd.core.tuner.pauses import note_rhythm
+from tandemd.core.tuner.latency import RequestKind
+from tandemd.core.tuner.pauses import has_requests, note_rhythm
 from tandemd.core.tuner.tuning import Tuning
 from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.forecast import has_short_gaps
@@ -979,11 +980,7 @@ class Scheduler:
             case CurveRecorded():
                 process.curve, process.curve_ns = event.curve, event.now_ns
             case RequestsServed():
-                self.tuning.take(event, job)
-                note_rhythm(job, self.options, event.now_ns)
-                if event.kind is job.latency.kind:
-                    count = len(event.durations_ns)
-                    self._end_requests(self.groups[job.group_key], count, event.now_ns)
+                self._take_requests(event, job)
             case ScalingTold():
                 was_guessed = job.scaling is None and self.divisions.of(job) is not None
                 take_scaling(process, event)
@@ -998,6 +995,21 @@ class Scheduler:
             group.bound = bound
             group.tell(now_ns, f"what bounds its work: {bound.name.lower()}")
             self._structure_changed = True
+
+    def _take_requests(self, event: RequestsServed, job: Job) -> None:
+        """By those of a job that nobody wants to be quick nothing is decided."""
+        if has_requests(job):
+            self.tuning.take(event, job)
+            note_rhythm(job, self.options, event.now_ns)
+            if event.kind is not job.latency.kind:
+                return
+            count = len(event.durations_ns)
+            self._end_requests(self.groups[job.group_key], count, event.now_ns)
+        elif event.kind is RequestKind.MARKED:
+            job.served.newest.add(event.durations_ns, event.now_ns)
+        else:
+            return
+        job.served.add(event.durations_ns, event.said_ns, event.now_ns, job.spec.slo_p99_ns)
 
     def _end_requests(self, group: Group, count: int, now_ns: int) -> None:
         """They matter for turns where these go by pieces of work."""

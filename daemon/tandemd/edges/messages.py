@@ -118,6 +118,7 @@ def _status(view: JobView) -> pb.JobStatus:
         pause_unready=view.unready,
         pause_in=None if view.pause_in_ns is None else duration(view.pause_in_ns),
         requests=int64(view.requests),
+        marked_p99=duration(view.marked_p99_ns) if view.marked_p99_ns else None,
         sms=view.sms,
         set_groups=view.set_groups,
         set_group_sms=view.set_sms // len(view.set_groups) if view.set_groups else 0,

@@ -113,8 +113,13 @@ def _slo(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (), job.spec.slo_p99_ns / 1e9
 
 
+def _marked(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.marked_p99_ns:
+        yield (), job.marked_p99_ns / 1e9
+
+
 def _violations(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.spec.slo_p99_ns:
+    if job.spec.slo_p99_ns or job.marked_p99_ns:
         yield (), job.missed
 
 
@@ -170,13 +175,19 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_job_slo_seconds",
         kind="gauge",
-        help="what that is to be at most; no series without an objective",
+        help="what that is to be at most by --slo; no series where that says nothing",
         series=_slo,
+    ),
+    JobMetric(
+        name="tandem_job_slo_marked_seconds",
+        kind="gauge",
+        help="what its marks allow that to be; no series where they say nothing",
+        series=_marked,
     ),
     JobMetric(
         name="tandem_job_slo_violations",
         kind="counter",
-        help="requests that took longer than its objective; no series without one",
+        help="requests that took longer than --slo, or else their mark, said; no series without",
         series=_violations,
     ),
     JobMetric(

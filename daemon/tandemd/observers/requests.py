@@ -1,4 +1,4 @@
-"""Asks the poller what the requests of those take of whom somebody wants to know it."""
+"""Asks the poller what the requests of jobs take of which somebody wants to know it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ IDLE_NS = 1_000_000  # who asks nothing of the GPU for so long has ended a burst
 def look(
     poller: _native.Poller, jobs: Iterable[Job], now_ns: int, *, misses_are_news: bool
 ) -> Iterator[RequestsServed]:
-    """The requests of jobs of the latency class, or with an objective, that ended meanwhile.
+    """The requests that ended meanwhile, of jobs of the latency class, or with an objective.
 
+    And of processes that mark theirs: their programs want to know it.
     `misses_are_news`: somebody wants to know at once when one took longer than its objective.
     """
     for job in jobs:
-        if not has_requests(job):
-            continue
-        for process_id in job.processes:
+        wants_all = has_requests(job)
+        for process_id, process in job.processes.items():
+            if not (wants_all or process.usage.marks_requests):
+                continue
             found = poller.take_requests(
                 process_id=process_id,
                 idle_ns=IDLE_NS,
@@ -36,4 +38,5 @@ def look(
                     kind=RequestKind(found[0]),
                     durations_ns=tuple(found[1]),
                     at_once=found[2],
+                    said_ns=tuple(found[3]),
                 )

@@ -54,6 +54,7 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         iteration_bytes=snapshot.iteration_bytes,
         peak_bytes=snapshot.peak_bytes,
         step_work_ns=snapshot.step_work_ns,
+        marks_requests=snapshot.marks_requests,
         phases=_phases(snapshot),
         in_set=SmSet(*snapshot.in_set) if snapshot.in_set else None,
         in_turn=snapshot.in_turn,

@@ -40,10 +40,11 @@ shm::Record held(uint64_t until_ns, uint64_t waited_ns) {
   return record(shm::RecordKind::kWait, until_ns, waited_ns);
 }
 
-shm::Record mark(uint8_t kind, uint64_t at_ns, uint64_t number = 0) {
+shm::Record mark(uint8_t kind, uint64_t at_ns, uint64_t number = 0, uint64_t value = 0) {
   shm::Record made = record(shm::RecordKind::kMark, at_ns, 0);
   made.flags = kind;
   made.object = number;
+  made.value = value;
   return made;
 }
 
@@ -53,45 +54,51 @@ RequestFinder after(const std::vector<shm::Record>& records) {
   return finder;
 }
 
+Durations durations_of(RequestFinder& finder) {
+  Durations durations;
+  for (const EndedRequest& ended : finder.take_ended()) durations.push_back(ended.duration_ns);
+  return durations;
+}
+
 }  // namespace
 
 TEST(a_burst_lasts_until_its_work_has_ended) {
   RequestFinder finder = after({launch(10 * kMs, 300 * kUs), launch(10 * kMs + 100 * kUs, 200 * kUs),
                                 launch(20 * kMs, 700 * kUs)});
-  CHECK(finder.take_durations() == Durations{500 * kUs});
+  CHECK(durations_of(finder) == Durations{500 * kUs});
 
   finder.rest(21 * kMs);  // 300 us after its end: it may go on
-  CHECK(finder.take_durations().empty());
+  CHECK(durations_of(finder).empty());
   finder.rest(22 * kMs);
 
-  CHECK(finder.take_durations() == Durations{700 * kUs});
+  CHECK(durations_of(finder) == Durations{700 * kUs});
   CHECK(finder.kind() == RequestKind::kBurst);
 }
 
 TEST(what_the_host_waited_for_has_ended_then_whatever_was_predicted) {
   RequestFinder finder = after({launch(10 * kMs, 100 * kUs), sync(10 * kMs + 900 * kUs, 800 * kUs)});
   finder.rest(20 * kMs);
-  CHECK(finder.take_durations() == Durations{900 * kUs});
+  CHECK(durations_of(finder) == Durations{900 * kUs});
 }
 
 TEST(short_rests_are_part_of_a_burst) {
   RequestFinder finder = after({launch(10 * kMs, 100 * kUs), launch(11 * kMs, 100 * kUs)});
   finder.rest(20 * kMs);
-  CHECK(finder.take_durations() == Durations{kMs + 100 * kUs});
+  CHECK(durations_of(finder) == Durations{kMs + 100 * kUs});
 }
 
 TEST(waiting_for_a_turn_is_part_of_a_request) {
   RequestFinder finder = after({held(14 * kMs, 4 * kMs), launch(14 * kMs, 100 * kUs),
                                 held(20 * kMs, 5 * kMs), launch(20 * kMs, 100 * kUs)});
   finder.rest(30 * kMs);
-  CHECK(finder.take_durations() == Durations{10 * kMs + 100 * kUs});
+  CHECK(durations_of(finder) == Durations{10 * kMs + 100 * kUs});
 }
 
 TEST(a_step_counts_from_what_was_asked_first_after_a_mark) {
   RequestFinder finder = after({mark(kStep, 5 * kMs), launch(10 * kMs, 100 * kUs),
                                 launch(18 * kMs, 100 * kUs), mark(kStep, 19 * kMs),
                                 held(33 * kMs, 2 * kMs), launch(33 * kMs, 0), mark(kStep, 34 * kMs)});
-  CHECK((finder.take_durations() == Durations{9 * kMs, 3 * kMs}));
+  CHECK((durations_of(finder) == Durations{9 * kMs, 3 * kMs}));
   CHECK(finder.kind() == RequestKind::kStep);
 }
 
@@ -102,7 +109,7 @@ TEST(requests_that_are_marked_win_and_may_overlap) {
                                 mark(kEnd, 13 * kMs, 1), mark(kEnd, 15 * kMs, 2),
                                 mark(kEnd, 16 * kMs, 2)});
   finder.rest(30 * kMs);
-  CHECK((finder.take_durations() == Durations{3 * kMs, 4 * kMs}));
+  CHECK((durations_of(finder) == Durations{3 * kMs, 4 * kMs}));
   CHECK(finder.kind() == RequestKind::kMarked);
   CHECK(finder.take_most_open() == 2);
   finder.take(mark(kBegin, 31 * kMs, 3));
@@ -112,11 +119,31 @@ TEST(requests_that_are_marked_win_and_may_overlap) {
   CHECK(finder.take_most_open() == 1);
 }
 
+TEST(each_marked_request_has_the_objective_that_its_own_mark_says) {
+  constexpr uint64_t kMost = RequestFinder::kMostObjectiveNs;
+  RequestFinder finder = after({mark(kBegin, 10 * kMs, 1, 50 * kMs), mark(kBegin, 11 * kMs, 2, kMost),
+                                mark(kBegin, 12 * kMs, 3, kMost + 1), mark(kBegin, 13 * kMs, 4, UINT64_MAX),
+                                mark(kBegin, 14 * kMs, 5), mark(kEnd, 20 * kMs, 2, 7),
+                                mark(kEnd, 21 * kMs, 1), mark(kEnd, 22 * kMs, 3),
+                                mark(kEnd, 23 * kMs, 4), mark(kEnd, 24 * kMs, 5)});
+  Durations objectives;
+  for (const EndedRequest& ended : finder.take_ended()) objectives.push_back(ended.objective_ns);
+  CHECK((objectives == Durations{kMost, 50 * kMs, 0, 0, 0}));
+}
+
+TEST(the_end_of_one_that_began_before_anybody_looked_tells_that_they_are_marked) {
+  RequestFinder finder = after({launch(1 * kMs, 100 * kUs), launch(9 * kMs, 100 * kUs),
+                                mark(kEnd, 10 * kMs, 1), launch(20 * kMs, 100 * kUs)});
+  finder.rest(30 * kMs);
+  CHECK(durations_of(finder).empty());
+  CHECK(finder.kind() == RequestKind::kMarked);
+}
+
 TEST(over_lost_records_nothing_is_measured) {
   RequestFinder finder = after({launch(10 * kMs, 100 * kUs), mark(kBegin, 10 * kMs, 1)});
   finder.lose();
   finder.take(mark(kEnd, 20 * kMs, 1));
-  CHECK(finder.take_durations().empty());
+  CHECK(durations_of(finder).empty());
 }
 
 TEST(what_is_left_of_a_burst_after_lost_records_is_no_burst) {
@@ -125,11 +152,11 @@ TEST(what_is_left_of_a_burst_after_lost_records_is_no_burst) {
   finder.take(launch(105 * kMs, 2 * kMs));
   finder.take(launch(106 * kMs, 4 * kMs));  // until 111 ms
   finder.rest(111 * kMs + kIdleNs);
-  CHECK(finder.take_durations().empty());
+  CHECK(durations_of(finder).empty());
 
   finder.take(launch(150 * kMs, 7 * kMs));
   finder.rest(200 * kMs);
-  CHECK(finder.take_durations() == Durations{7 * kMs});
+  CHECK(durations_of(finder) == Durations{7 * kMs});
 }
 
 TEST(the_first_burst_after_a_rest_counts_although_records_were_lost_before) {
@@ -138,7 +165,7 @@ TEST(the_first_burst_after_a_rest_counts_although_records_were_lost_before) {
   finder.take(launch(105 * kMs, 2 * kMs));
   finder.take(launch(120 * kMs, 3 * kMs));  // after 13 ms of rest
   finder.rest(200 * kMs);
-  CHECK(finder.take_durations() == Durations{3 * kMs});
+  CHECK(durations_of(finder) == Durations{3 * kMs});
 }
 
 TEST(what_is_left_of_a_step_after_lost_records_is_no_step) {
@@ -147,11 +174,11 @@ TEST(what_is_left_of_a_step_after_lost_records_is_no_step) {
   finder.take(launch(105 * kMs, 1 * kMs));
   finder.take(launch(108 * kMs, 1 * kMs));  // a rest does not end a step
   finder.take(mark(kStep, 110 * kMs));
-  CHECK(finder.take_durations().empty());
+  CHECK(durations_of(finder).empty());
 
   finder.take(launch(120 * kMs, 1 * kMs));
   finder.take(mark(kStep, 150 * kMs));
-  CHECK(finder.take_durations() == Durations{30 * kMs});
+  CHECK(durations_of(finder) == Durations{30 * kMs});
 }
 
 TEST(what_nobody_takes_is_bounded) {
@@ -160,8 +187,8 @@ TEST(what_nobody_takes_is_bounded) {
     finder.take(mark(kBegin, i * kMs, i));  // most of them are never ended
     if (i % 2 == 0) finder.take(mark(kEnd, i * kMs + i, i));
   }
-  const Durations durations = finder.take_durations();
+  const Durations durations = durations_of(finder);
   CHECK_EQ(durations.size(), RequestFinder::kMostKept);
   CHECK_EQ(durations.back(), 3 * RequestFinder::kMostKept);
-  CHECK(finder.take_durations().empty());
+  CHECK(durations_of(finder).empty());
 }

@@ -22,6 +22,17 @@ struct Job {
     r.kind = static_cast<uint8_t>(shm::RecordKind::kLaunch);
     write_record(shim.ring_header(ring), shim.ring(ring), r);
   }
+
+  // kind: of tandem_mark.h.
+  void mark(uint8_t kind, uint64_t ticks, uint32_t ring, uint64_t number, uint64_t value = 0) {
+    shm::Record r{};
+    r.ticks = ticks;
+    r.kind = static_cast<uint8_t>(shm::RecordKind::kMark);
+    r.flags = kind;
+    r.object = number;
+    r.value = value;
+    write_record(shim.ring_header(ring), shim.ring(ring), r);
+  }
 };
 
 // By value: CHECK_EQ keeps references.
@@ -476,7 +487,7 @@ TEST(requests_are_told_over_all_threads_once_somebody_asked) {
   job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
   job.record(1'000'000, 0, 400'000);
   watcher.round(2'000'000);
-  CHECK(watcher.take_requests(1, 1'000'000, 0)->durations_ns.empty());  // nobody had asked before
+  CHECK(watcher.take_requests(1, 1'000'000, 0)->ended.empty());  // nobody had asked before
 
   job.record(10'000'000, 1, 300'000);
   job.record(10'100'000, 0, 400'000);
@@ -484,9 +495,40 @@ TEST(requests_are_told_over_all_threads_once_somebody_asked) {
   watcher.round(20'000'000);
 
   const auto requests = watcher.take_requests(1, 1'000'000, 0);
-  CHECK(requests->durations_ns == std::vector<uint64_t>{800'000});
+  CHECK_EQ(requests->ended.size(), 1u);
+  CHECK_EQ(requests->ended.front().duration_ns, 800'000u);
   CHECK(requests->kind == tandem::dag::RequestKind::kBurst);
   CHECK(!watcher.take_requests(2, 1'000'000, 0));
+}
+
+TEST(requests_that_are_marked_are_told_although_nobody_asked) {
+  constexpr uint8_t kBegin = 5, kEnd = 6;
+  Job job(1);
+  Watcher watcher;
+  watcher.add(job.channel->pages(), 1, 0);
+  job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
+  job.record(1'000'000, 0, 400'000);
+  job.record(9'000'000, 0, 400'000);
+  watcher.round(19'000'000);
+  CHECK(!first_of(watcher).marks_requests);
+  (void)watcher.changed();
+
+  job.mark(kEnd, 13'000'000, 0, 1);  // by another thread, whose ring comes first
+  job.mark(kBegin, 10'000'000, 1, 1, 50'000'000);
+  job.mark(kBegin, 14'000'000, 1, 2);
+  watcher.round(20'000'000);
+  job.mark(kEnd, 24'000'000, 1, 2);
+  watcher.round(30'000'000);
+
+  CHECK_EQ(watcher.changed().size(), 1u);
+  CHECK(first_of(watcher).marks_requests);
+  const auto requests = watcher.take_requests(1, 1'000'000, 0);
+  CHECK(requests->kind == tandem::dag::RequestKind::kMarked);
+  CHECK_EQ(requests->ended.size(), 2u);
+  CHECK_EQ(requests->ended[0].duration_ns, 3'000'000u);
+  CHECK_EQ(requests->ended[0].objective_ns, 50'000'000u);
+  CHECK_EQ(requests->ended[1].duration_ns, 10'000'000u);
+  CHECK_EQ(requests->ended[1].objective_ns, 0u);
 }
 
 TEST(a_request_that_takes_longer_than_its_limit_is_notable) {

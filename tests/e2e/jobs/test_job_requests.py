@@ -84,6 +84,45 @@ def scraped(place, name):
     return found
 
 
+# Handles requests of so many kernels one after the other, and tells when each began and ended.
+HANDLE = """
+def handle(kernels, requests, p99_ms):
+    answer, served = marks.slo(p99_ms=p99_ms)(lambda: serving.launch(gpu, kernels)), []
+    for _ in range(requests):
+        begin_ns = now_ns()
+        answer()
+        served.append((begin_ns, now_ns()))
+    return served
+"""
+
+
+def test_what_a_job_marks_is_told_against_its_marks_whoever_wants_it_to_be_quick(fresh_place):
+    place = fresh_place
+    place.start_daemon()
+    server = place.job("server")
+    server.do(f"exec({HANDLE!r}, globals())")
+
+    served = server.do(f"handle(10, {REQUESTS}, 5)")
+
+    assert told_ns(place, "server", REQUESTS + 1) == pytest.approx(p99_ns(served), rel=0.1)
+    with place.client() as client:
+        job = client.job("server")
+    assert (job.slo_p99_ns, job.marked_p99_ns, job.requests) == (None, 5_000_000, REQUESTS)
+    assert "below the 5.0 ms that its marks allow (--slo asks for none)" in explained(place)
+    assert "/(5 ms)" in place.tandem("ps")
+    counted = scraped(place, "server")
+    assert counted["tandem_job_slo_latency_seconds_count"] == REQUESTS
+    assert counted["tandem_job_slo_marked_seconds"] == 0.005
+    assert counted["tandem_job_slo_violations_total"] == 0
+    assert "tandem_job_slo_seconds" not in counted
+
+    longer = server.do("handle(400, 3, 5) + handle(400, 3, 500)")
+
+    assert min(end_ns - begin_ns for begin_ns, end_ns in longer) > 5_000_000
+    told_ns(place, "server", REQUESTS + 7)
+    assert scraped(place, "server")["tandem_job_slo_violations_total"] == 3
+
+
 SLO_MS = 8
 SERVE = f"for_ever(marks.slo(p99_ms={SLO_MS})(lambda: serving.launch(gpu, 10)))"
 

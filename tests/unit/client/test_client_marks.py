@@ -1,10 +1,12 @@
 """Marks, outside the shim and into a fake one."""
 
 import asyncio
+import math
 import re
 import subprocess
 import sys
 from contextlib import aclosing, asynccontextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,43 @@ def test_requests_are_numbered_and_may_overlap(shim):
     assert [kind for kind, _, _ in shim.marks] == [5, 5, 6, 6]
     assert outer != inner
     assert ends == [(6, inner, 0), (6, outer, 0)]
+
+
+@pytest.mark.parametrize(
+    ("p99_ms", "nanoseconds"),
+    [(50, 50_000_000), (Fraction(1, 4), 250_000), (1e-9, 1), (3.2e12, 0), (math.inf, 0)],
+)
+def test_a_request_says_what_it_is_to_take_whatever_handles_it(p99_ms, nanoseconds, shim):
+    mark = tandem.slo(p99_ms=p99_ms)
+
+    @mark
+    def plain():
+        pass
+
+    @mark
+    def generated():
+        yield
+
+    @mark
+    async def awaited():
+        pass
+
+    @mark
+    async def parts():
+        yield
+
+    async def take_parts():
+        return [part async for part in parts()]
+
+    plain()
+    list(generated())
+    asyncio.run(awaited())
+    asyncio.run(take_parts())
+
+    assert [value for kind, _, value in shim.marks if kind == _marks.REQUEST_BEGIN] == (
+        [nanoseconds] * 4
+    )
+    assert not any(value for kind, _, value in shim.marks if kind == _marks.REQUEST_END)
 
 
 def test_a_request_that_is_answered_in_parts_lasts_until_the_last(shim):

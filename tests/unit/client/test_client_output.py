@@ -92,6 +92,8 @@ def test_what_requests_take_is_beside_what_was_asked_for():
     assert cells(request_p99_ns=12_000_000, requests=300)["P99"] == "12 ms"
     assert cells(request_p99_ns=12_000_000, slo_p99_ns=50_000_000)["P99"] == "12 ms/50 ms"
     assert cells(slo_p99_ns=50_000_000)["P99"] == "-/50 ms"
+    assert cells(request_p99_ns=12_000_000, marked_p99_ns=20_000_000)["P99"] == "12 ms/(20 ms)"
+    assert cells(slo_p99_ns=50_000_000, marked_p99_ns=20_000_000)["P99"] == "-/50 ms"
 
 
 def test_memory_on_the_host_is_shown():

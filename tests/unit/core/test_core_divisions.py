@@ -526,7 +526,7 @@ def test_what_is_measured_under_a_plan_is_of_requests_of_one_kind():
     talk.serves(2, *[40] * 20, kind=RequestKind.BURST)
     assert 40 * MS not in division.tally.durations_ns.get("j-2", ())
 
-    other = side_by_side()
+    other = side_by_side(slo_p99_ns=1000 * MS)
     tally = other.core.divisions.by_island[HERE].tally
     other.serves(1, *[40] * 20, kind=RequestKind.BURST)
     assert len(tally.durations_ns["j-1"]) == 20

@@ -83,8 +83,8 @@ def test_the_objective_is_told_with_what_is_so():
 
 
 def served(talk, job_id):
-    latency = talk.core.jobs[job_id].latency
-    return latency.served.counted().count, latency.missed
+    its = talk.core.jobs[job_id].served
+    return its.counted.counted().count, its.missed
 
 
 def test_all_requests_are_counted_and_those_that_took_longer_than_the_objective_of_then():
@@ -100,7 +100,7 @@ def test_all_requests_are_counted_and_those_that_took_longer_than_the_objective_
     talk.update(1, job_class=LATENCY, slo_p99_ns=30 * MS)
     serve(talk, 1, 40, 20)
     assert served(talk, 1) == (7, 2)
-    assert talk.core.jobs[1].latency.served.counted().sum_ns == 310 * MS
+    assert talk.core.jobs[1].served.counted.counted().sum_ns == 310 * MS
 
 
 def test_what_was_counted_stays_when_requests_age_are_marked_or_a_process_leaves():

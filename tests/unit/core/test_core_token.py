@@ -11,10 +11,10 @@ from tandemd.core.space.asked import why_no_share
 
 
 def talk_of(**classes):
-    """Jobs `j1`, `j2`.. of these classes, under `token`."""
+    """Jobs `j1`, `j2`.. of these classes, under `token`; what their requests take counts."""
     talk = Talk(Options(policy="token"))
     for name, job_class in classes.items():
-        talk.attach(int(name[1:]), job_class)
+        talk.attach(int(name[1:]), job_class, slo_p99_ns=50 * MS)
     return talk
 
 

@@ -69,8 +69,7 @@ def test_beside_a_job_that_takes_everything_no_more_is_promised_than_min_share_l
 def test_requests_are_told_of_who_has_them_and_of_who_had_them():
     specs = [(0, JobSpec(job_class=JobClass.LATENCY)), (0, JobSpec()), (0, JobSpec())]
     desk = desk_of(Options(), specs)
-    latency = desk._loop.scheduler.jobs[2].latency
-    latency.add([3, 5, 7], 1, slo_ns=4)
+    desk._loop.scheduler.jobs[2].served.add([3, 5, 7], (), 1, slo_ns=4)
 
     views = asked(desk, desk.jobs, 0, finished=False)
 

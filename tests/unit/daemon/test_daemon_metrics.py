@@ -92,6 +92,7 @@ JOB = JobView(
     share=0.25,
     requests=120,
     p99_ns=45_000_000,
+    marked_p99_ns=40_000_000,
     served=counted(4, 4, 60),
     missed=1,
     gate_waits=counted(10, 300, 20_000),
@@ -152,6 +153,7 @@ def test_figures_of_a_job_have_its_labels_and_base_units():
     assert value("tandem_partition_sm_count", **ITS) == 64
     assert value("tandem_job_request_p99_seconds", **ITS) == 0.045
     assert value("tandem_job_slo_seconds", **ITS) == 0.05
+    assert value("tandem_job_slo_marked_seconds", **ITS) == 0.04
 
 
 def test_refusals_of_memory_are_told_apart():
@@ -168,6 +170,20 @@ def test_requests_are_counted_by_what_they_took_and_against_the_objective():
     assert value("tandem_job_slo_latency_seconds_count", **ITS) == 3
     assert value("tandem_job_slo_latency_seconds_sum", **ITS) == pytest.approx(0.068)
     assert value("tandem_job_slo_violations_total", **ITS) == 1
+
+
+@pytest.mark.parametrize(
+    ("slo_ms", "marked_ms", "asked", "marked", "missed"),
+    [(50, 0, 0.05, None, 1), (0, 40, None, 0.04, 1), (0, 0, None, None, None)],
+)
+def test_an_objective_is_told_by_where_it_came_from(slo_ms, marked_ms, asked, marked, missed):
+    spec = replace(JOB.spec, slo_p99_ns=slo_ms * MS)
+    seen = samples(of_jobs(spec=spec, marked_p99_ns=marked_ms * MS))
+    found = {sample.name: sample.value for sample in seen if sample.labels == ITS}
+
+    assert found.get("tandem_job_slo_seconds") == asked
+    assert found.get("tandem_job_slo_marked_seconds") == marked
+    assert found.get("tandem_job_slo_violations_total") == missed
 
 
 def test_lost_turns_are_told_apart_by_why():
@@ -187,7 +203,9 @@ def test_waits_for_a_turn_are_counted_one_by_one():
 
 
 def test_who_has_no_requests_or_no_objective_has_no_series_of_them():
-    told = {sample.name for sample in samples(of_jobs(spec=JobSpec(), served=None))}
+    told = {
+        sample.name for sample in samples(of_jobs(spec=JobSpec(), served=None, marked_p99_ns=0))
+    }
 
     assert not any(name.startswith("tandem_job_slo_") for name in told)
 

@@ -1,9 +1,10 @@
-"""What the requests of a job take, against what was asked for, in words."""
+"""What the requests of a job take, against what was asked for or marked, in words."""
 
 from __future__ import annotations
 
 from tandemd.core.model import Job
-from tandemd.core.tuner.latency import SPAN_NS, RequestKind
+from tandemd.core.tuner.latency import SPAN_NS, Latency, RequestKind
+from tandemd.core.tuner.pauses import has_requests
 from tandemd.core.words import span_of
 
 _KINDS = {
@@ -13,19 +14,33 @@ _KINDS = {
 }
 
 
+def newest_requests(job: Job, now_ns: int) -> Latency:
+    """Those that people are told of, none older than is said there."""
+    reported = job.served.newest
+    reported.age(now_ns)
+    if has_requests(job) or not reported.count:
+        reported = job.latency
+        reported.age(now_ns)
+    return reported
+
+
 def request_lines(job: Job, now_ns: int) -> list[str]:
     """Nothing of a job whose requests nobody looks at, or that has not answered any lately."""
-    latency, slo_ns = job.latency, job.spec.slo_p99_ns
-    latency.age(now_ns)
-    if not latency.count:
-        objective = f"no request of it was seen lately; its objective is {span_of(slo_ns)}"
-        return [objective] if slo_ns and job.processes else []
+    newest, asked_ns = newest_requests(job, now_ns), job.spec.slo_p99_ns
+    limit_ns = asked_ns or job.served.marked_p99_ns(now_ns)
+    limit = span_of(limit_ns)
+    if not newest.count:
+        objective = f"its objective is {limit}" if asked_ns else f"its marks allow {limit}"
+        unseen = f"no request of it was seen lately; {objective}"
+        return [unseen] if limit_ns and job.processes else []
     line = (
-        f"requests: p99 {span_of(latency.p99_ns)} of {latency.count} in the last "
-        f"{span_of(SPAN_NS)} ({_KINDS[latency.kind]})"
+        f"requests: p99 {span_of(newest.p99_ns)} of {newest.count} in the last "
+        f"{span_of(SPAN_NS)} ({_KINDS[newest.kind]})"
     )
-    if not slo_ns:
+    if not limit_ns:
         return [line]
-    residual = (slo_ns - latency.p99_ns) / slo_ns
+    residual = (limit_ns - newest.p99_ns) / limit_ns
     held = "below" if residual >= 0 else "above"
-    return [f"{line}, {abs(residual):.0%} {held} its objective of {span_of(slo_ns)}"]
+    allows = f"the {limit} that its marks allow (--slo asks for none)"
+    objective = f"its objective of {limit}" if asked_ns else allows
+    return [f"{line}, {abs(residual):.0%} {held} {objective}"]

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from math import ceil, inf, sqrt
 
-from tandemd.core.histogram import WAITS_NS, Histogram
-
 SPAN_NS = 30_000_000_000  # so old a request may be
 MOST = 4096
 ENOUGH = 20  # of a short time: of fewer it is no rate
@@ -57,27 +55,16 @@ class Latency:
     """The newest requests of one job: at most MOST, none older than SPAN_NS.
 
     They are kept in order of their durations, too: decisions about turns ask for the percentile.
-    And all that ever ended are counted, however they were told.
     """
 
     kind: RequestKind = RequestKind.BURST
     moved_ns: int = 0  # since when the job is on the SMs that it is on
-    served: Histogram = field(default_factory=lambda: Histogram(WAITS_NS))
-    missed: int = 0  # of these, how many took longer than the objective that the job had then
     _ended: deque[tuple[int, int]] = field(default_factory=deque)
     _sorted_ns: list[int] = field(default_factory=list)
     _overlapped_ns: int = -SPAN_NS  # when two were under way, last
 
-    def add(
-        self, durations_ns: Collection[int], now_ns: int, at_once: int = 0, slo_ns: int = 0
-    ) -> None:
-        """Requests that ended just now, and the most that were under way meanwhile.
-
-        `slo_ns`: what one is to take at most; 0 = nobody says.
-        """
-        self.served.add(durations_ns)
-        if slo_ns:
-            self.missed += sum(duration_ns > slo_ns for duration_ns in durations_ns)
+    def add(self, durations_ns: Collection[int], now_ns: int, at_once: int = 0) -> None:
+        """Requests that ended just now, and the most that were under way meanwhile."""
         if at_once > 1:
             self._overlapped_ns = now_ns
         for duration_ns in durations_ns:
@@ -93,10 +80,7 @@ class Latency:
             self._drop()
 
     def restart(self, kind: RequestKind) -> None:
-        """They are told in another way from now on: the two are not compared.
-
-        What was counted stays: who reads a counter takes one that shrinks for a new one.
-        """
+        """They are told in another way from now on: the two are not compared."""
         self.kind = kind
         self._ended.clear()
         self._sorted_ns.clear()

@@ -46,15 +46,13 @@ class Tuning:
         self.divisions = Divisions(self.model_of)
 
     def take(self, event: RequestsServed, job: Job) -> None:
-        """Requests of a process of the job ended."""
+        """Requests of a process of the job ended, which somebody wants to be quick."""
         if event.kind > job.latency.kind:
             job.latency.restart(event.kind)
             job.rhythm = None
             self.divisions.forget(job)
         if event.kind is job.latency.kind:
-            job.latency.add(
-                event.durations_ns, event.now_ns, event.at_once, slo_ns=job.spec.slo_p99_ns
-            )
+            job.latency.add(event.durations_ns, event.now_ns, event.at_once)
             self.divisions.served(job, event.durations_ns, event.now_ns)
             for tuner in self.tuners.values():
                 tuner.take(job.job_id, event.durations_ns, event.now_ns)
