@@ -2,6 +2,7 @@
 //
 // A software device draws no power. What is shown follows from its utilisation of the last second:
 // power goes from idle to the product's limit, temperature from 30 to 70 degrees. Clocks are fixed.
+// Energy is that of all time: idle power always, and what the limit is above it while it computes.
 #include <unistd.h>
 
 #include <algorithm>

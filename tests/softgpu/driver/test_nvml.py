@@ -99,6 +99,28 @@ assert nv.nvmlDeviceGetCurrentClocksEventReasons(handle) == 0
     )
 
 
+def test_energy_is_idle_power_and_what_computing_takes_above_it(gpu):
+    gpu.run(
+        MONITOR
+        + """
+IDLE_W, LIMIT_W = 5, 50  # of the profile
+def taken():
+    return nv.nvmlDeviceGetTotalEnergyConsumption(handle), libcuda.softgpu_now_ns()
+gpu = Gpu(); word = gpu.word(1)
+before_mj, began_ns = taken()
+libcuda.softgpu_wait_until_ns(began_ns + 1_000_000_000)
+idle_mj, idle_ns = taken()
+assert abs((idle_mj - before_mj) - IDLE_W * (idle_ns - began_ns) / 1e6) <= 1
+for _ in range(200): gpu.affine(word, 1, 1, slow=True)
+ok(cu.cuCtxSynchronize())
+busy_mj, end_ns = taken()
+took_mj, took_ms = busy_mj - idle_mj, (end_ns - idle_ns) / 1e6
+assert took_ms > 100
+assert 0.95 * LIMIT_W * took_ms <= took_mj <= LIMIT_W * took_ms + 1
+"""
+    )
+
+
 EVENTS = """
 events = nv.nvmlEventSetCreate()
 wanted = nv.nvmlDeviceGetSupportedEventTypes(handle)
