@@ -440,7 +440,7 @@ class Daemon:
         job = self._loop.scheduler.finished.get(change.job_id)
         if change.kind != "exited" or job is None:
             return
-        self._remembered.keep_past(
+        self._loop.energies.keep_past(
             past_of(
                 job,
                 user=self._sessions.limits.user_of(job.uid),
@@ -468,6 +468,7 @@ class Daemon:
         capacity_bytes = {gpu.index: gpu.memory_total_bytes for gpu in gpus}
         self._gpu_index.learn(gpus)
         self._nodes = {gpu.index: gpu.numa_node for gpu in gpus}
+        self._loop.energies.read = self._inventory.energy_mj
         self._loop.scheduler.memory.line.capacity_bytes = capacity_bytes
         self._loop.watchdog.capacity_bytes = dict(capacity_bytes)
         self._loop.bounds.gpus = {gpu.index: gpu for gpu in gpus}

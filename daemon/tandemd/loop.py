@@ -51,6 +51,7 @@ from tandemd.failures import Failures
 from tandemd.observers import requests
 from tandemd.observers.bounds import Bounds
 from tandemd.observers.curves import Curves
+from tandemd.observers.energies import Energies
 from tandemd.observers.history import Histories
 from tandemd.observers.recent import Recent
 from tandemd.observers.scalings import Scalings, Wanted
@@ -58,6 +59,7 @@ from tandemd.observers.strangers import Strangers
 from tandemd.observers.structure import Structures
 from tandemd.observers.turn_log import TurnLog
 from tandemd.observers.usages import usage_of
+from tandemd.pasts import Pasts
 from tandemd.questions import Questions
 from tandemd.remembered import Remembered
 
@@ -104,10 +106,16 @@ class Loop:
         self.histories = Histories()
         self.watchdog = Watchdog()
         self.structures = Structures(poller)
-        self.bounds = Bounds(poller)
-        self.curves = Curves(poller)
+        self.bounds, self.curves = Bounds(poller), Curves(poller)
         self.scalings = Scalings(poller, Worker("scalings", at_once=clock.is_virtual))
         self.plans = Worker("plans", at_once=clock.is_virtual)
+        self.energies = Energies(
+            poller=poller,
+            clock=clock,
+            worker=Worker("energy", at_once=clock.is_virtual),
+            core=scheduler,
+            pasts=Pasts(self.remembered, scheduler.energy),
+        )
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
         self.turn_logs: set[TurnLog] = set()  # of those who record; of the loop's thread
         self.attach: AttachServer | None = None  # polled here on the virtual clock
@@ -294,7 +302,7 @@ class Loop:
         if due:
             self._wake_at_ns = None
         watch = self.watchdog.is_due(now_ns)
-        if notable or due or watch or self.recent.is_due(now_ns):
+        if notable or due or watch or self.energies.has_news or self.recent.is_due(now_ns):
             self._sample(now_ns)
         if watch:
             self._take_in("the watchdog", lambda: self.watchdog.look(self.scheduler, now_ns))
@@ -337,6 +345,8 @@ class Loop:
         else:
             self.handle(Ticked(now_ns=now_ns))
         self._look_at_telemetry(now_ns)
+        # By the GPU time that was charged up to now energy is shared out.
+        self._attempt("energies", lambda: self.energies.look(now_ns))
         if self.recent.is_due(now_ns):
             self._attempt("shares", lambda: self.recent.look(self._totals_ns(), now_ns))
         if self.histories.is_due(now_ns):

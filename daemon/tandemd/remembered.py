@@ -29,6 +29,7 @@ from tandemd.edges.gpus import Gpu
 from tandemd.edges.journal import (
     MOST_PAST,
     MOST_TRIALS,
+    CorrectedPast,
     Drain,
     GoneJob,
     Journal,
@@ -142,6 +143,11 @@ class Remembered:
         if self._most_past:
             self._keep([job])
 
+    def correct_past(self, kept: PastJob, now: PastJob) -> None:
+        """What was kept of it was not all; nothing where that row is gone."""
+        if self._most_past:
+            self._keep([CorrectedPast(kept=kept, now=now)])
+
     def keep_most_past(self, most: int) -> None:
         """So many jobs that have ended are to be kept from now on."""
         self._most_past = most
@@ -237,7 +243,7 @@ class _Late:
         self._trials: deque[KeptTrial] = deque(maxlen=MOST_TRIALS)
         self._jobs: dict[int, KeptJob | GoneJob] = {}
         self._splits: dict[str, KeptSplit] = {}
-        self._past: deque[PastJob] = deque(maxlen=MOST_LATE)
+        self._past: deque[PastJob | CorrectedPast] = deque(maxlen=MOST_LATE)
         self._drains: dict[str, Drain] = {}
 
     def take(self, note: Note) -> None:
@@ -248,7 +254,7 @@ class _Late:
                 self._jobs[job_id] = note
             case KeptSplit(uuid=uuid):
                 self._splits[uuid] = note
-            case PastJob():
+            case PastJob() | CorrectedPast():
                 self._past.append(note)
             case Drain(uuid=uuid):
                 self._drains[uuid] = note

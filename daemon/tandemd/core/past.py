@@ -28,6 +28,7 @@ class PastJob:
     outcome: str  # ENDED, CANCELLED
     gpu_ns: int
     shared_ns: int  # the estimated part of it
+    energy_mj: int | None = None  # attributed to it; None: not known, or not when it was kept
     waited_ns: int  # its threads, for others; not for its own window
     peak_bytes: int
     launches: int

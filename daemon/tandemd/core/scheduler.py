@@ -19,6 +19,7 @@ from typing import assert_never
 from tandemd.core import finished
 from tandemd.core.cancels import KILL, Cancels
 from tandemd.core.curves.shifts import Shifts
+from tandemd.core.energy import EnergyLedger
 from tandemd.core.errors import UnknownJobError
 from tandemd.core.events import (
     Action,
@@ -129,7 +130,7 @@ class Scheduler:
         self.shifts = Shifts(self.processes, self.jobs)
         self.phases = PhaseGate()
         self.lanes = LanePlaces()
-        self.tuning = Tuning()
+        self.tuning, self.energy = Tuning(), EnergyLedger()
         self.sets, self.probes, self.sized_sets = SetPlaces(), Probes(), SizedSets()
         self._wakers = (  # what wants to be looked at again, besides turns
             self.memory,
@@ -824,6 +825,7 @@ class Scheduler:
             charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
             key = job.group_key
             served_ns[key] = served_ns.get(key, 0) + max(0, charge_ns)
+            self.energy.charge(job.job_id, process.gpu, charge_ns)
             if old.device_bytes != usage.device_bytes:
                 self._note_left(job)
         for key, charge_ns in served_ns.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -115,6 +116,9 @@ class Inventory(Protocol):
     def holdings(self) -> Holdings:
         """What the driver says that processes hold. Any thread."""
 
+    def energy_mj(self) -> Mapping[int, int]:
+        """What each GPU took since its driver was loaded, in mJ, where that is told. Any thread."""
+
 
 class NvmlInventory:
     """GPUs as NVML lists them: none before the first `refresh` that finds a driver."""
@@ -179,6 +183,15 @@ class NvmlInventory:
                 held[pid] = (*held.get(pid, ()), size_bytes)
         failure = "; ".join(failures) if len(failures) == len(found) else ""
         return Holdings(held, is_complete=is_complete, running=on, failure=failure)
+
+    def energy_mj(self) -> Mapping[int, int]:
+        """None of those before Volta, nor of MIG instances: it is counted of whole GPUs."""
+        counted: dict[int, int] = {}
+        for gpu, handle in self._found:
+            if gpu.instance is None:
+                with suppress(self._nvml.NVMLError, AttributeError):  # not of it, or of this NVML
+                    counted[gpu.index] = int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+        return counted
 
     def _on(self, index: int, handle: object) -> list[tuple[Gpu, object]]:
         """The GPU; with MIG on its instances, by their numbers, which may be none."""

@@ -127,7 +127,15 @@ class Drain:
     is_on: bool  # they are not
 
 
-Note = KeptTrial | KeptJob | GoneJob | KeptSplit | PastJob | Drain
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedPast:
+    """More is known of a job that has ended."""
+
+    kept: PastJob  # as it was written
+    now: PastJob
+
+
+Note = KeptTrial | KeptJob | GoneJob | KeptSplit | PastJob | CorrectedPast | Drain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,8 +308,8 @@ class Journal:
                 )
             case GoneJob(job_id=job_id):
                 self._database.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
-            case PastJob():
-                self._append(note)
+            case PastJob() | CorrectedPast():
+                self._take_past(note)
             case Drain():
                 self._set_drain(note)
             case _:
@@ -316,6 +324,16 @@ class Journal:
         if not drain.is_on:
             words = "DELETE FROM drains WHERE uuid = ?"
         self._database.execute(words, (drain.uuid,))
+
+    def _take_past(self, note: PastJob | CorrectedPast) -> None:
+        if isinstance(note, PastJob):
+            self._append(note)
+            return
+        now, kept = (msgspec.json.encode(job).decode() for job in (note.now, note.kept))
+        self._database.execute(  # one number may have several rows: by all that was written
+            "UPDATE past SET job = ? WHERE ended_ns = ? AND job = ?",
+            (now, note.kept.ended_wall_ns, kept),
+        )
 
     def _append(self, job: PastJob) -> None:
         text = msgspec.json.encode(job).decode()

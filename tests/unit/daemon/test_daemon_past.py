@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from past_job import PAST
 
 from tandem.errors import StateError
 from tandemd.core.events import (
@@ -16,7 +17,7 @@ from tandemd.core.events import (
     UsageSampled,
 )
 from tandemd.core.model import JobClass, JobSpec, Options, Usage
-from tandemd.core.past import PastJob, past_of
+from tandemd.core.past import past_of
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.watchdog.finding import Finding
 from tandemd.desk import Desk
@@ -24,27 +25,6 @@ from tandemd.edges.journal import MIGRATIONS, Journal, PastQuery
 from tandemd.remembered import Remembered
 
 SPEC = JobSpec(job_class=JobClass.BATCH, name="train", group="sweep")
-PAST = PastJob(
-    job_id=7,
-    uid=1000,
-    user="ann",
-    name="train",
-    group="sweep",
-    job_class=JobClass.BATCH,
-    gpus=("0",),
-    command="train.py",
-    began_wall_ns=100,
-    ended_wall_ns=200,
-    outcome="ended",
-    gpu_ns=50,
-    shared_ns=0,
-    waited_ns=5,
-    peak_bytes=9,
-    launches=3,
-    iterations=2,
-    refusals=1,
-    findings=("leak",),
-)
 
 
 @pytest.fixture

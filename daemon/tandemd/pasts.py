@@ -1,0 +1,40 @@
+"""Jobs that have just ended, on their way into the state file.
+
+They are written at once, and once more when the last part of their energy is known, which comes
+with the next reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tandemd.core.energy import EnergyLedger
+from tandemd.core.past import PastJob
+from tandemd.remembered import Remembered
+
+
+class Pasts:
+    """Belongs to the loop's thread."""
+
+    def __init__(self, remembered: Remembered, energy: EnergyLedger) -> None:
+        self._remembered = remembered
+        self._energy = energy
+        self._incomplete: dict[int, PastJob] = {}  # by job, as they were kept
+
+    def keep(self, job: PastJob) -> bool:
+        """It has ended; returns whether a part of its energy is still to come."""
+        known = replace(job, energy_mj=self._energy.of_job(job.job_id))
+        self._remembered.keep_past(known)
+        if is_owed := self._energy.owes(job.job_id):
+            self._incomplete[job.job_id] = known
+        return is_owed
+
+    def complete(self) -> None:
+        """Energy was read: what came to those that have ended is theirs as well."""
+        for job_id, kept in list(self._incomplete.items()):
+            if self._energy.owes(job_id):
+                continue  # of another of its GPUs nothing was read
+            del self._incomplete[job_id]
+            whole = replace(kept, energy_mj=self._energy.of_job(job_id))
+            if whole != kept:
+                self._remembered.correct_past(kept, whole)
