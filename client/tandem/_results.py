@@ -61,6 +61,7 @@ class Job:
     steps: int
     share_ratio: float  # of GPU time in the last second, 0..1
     share_target_ratio: float | None  # of the same time, what its sm owes it while it has work
+    energy_mj: int | None = None  # attributed to it, not measured; None = not known, or not yet
     sms: int | None = None  # of its first GPU, that its kernels may use now; None = not known
     set_groups: tuple[int, ...] | None = None  # of SMs, by number: its set; None = it has none
     set_group_sms: int | None = None  # SMs of each of these
@@ -105,6 +106,7 @@ class PastJob:
     iterations: int  # marked, or else found
     refusals: int  # times it was told out of memory
     findings: tuple[str, ...]  # rules of the watchdog that found something
+    energy_mj: int | None = None  # as of a job that lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,6 +215,11 @@ def format_duration(duration_ns: int) -> str:
     return _scaled(duration_ns, step=1000, names=("ns", "us", "ms", "s"))
 
 
+def format_energy(energy_mj: int) -> str:
+    """`12 J`, `3.4 kJ`, `1.2 MJ`: of millijoules, for reading only."""
+    return _scaled(energy_mj, step=1000, names=("mJ", "J", "kJ", "MJ", "GJ"))
+
+
 def _scaled(amount: int, *, step: int, names: tuple[str, ...]) -> str:
     value, index = float(abs(amount)), 0
     # Rounded before it is compared: 1023.99 MiB reads as 1 GiB, never as 1024 MiB.

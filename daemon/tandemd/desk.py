@@ -523,6 +523,7 @@ class Desk:
             not_had=self._not_had(gpu, options),
             strangers=self._loop.strangers.on(gpu.index),
             is_draining=self._loop.remembered.is_draining(gpu),
+            energy=self._loop.scheduler.energy.of_gpu(gpu.index),
         )
 
     def jobs_on(self) -> dict[str, list[str]]:
@@ -932,6 +933,7 @@ class Desk:
             mode="time" if beside_mps(job) else core.options.mode_of(gpus or job.meant_gpus),
             gpu_ns=job.gpu_ns,
             shared_ns=job.shared_ns,
+            energy_mj=core.energy.of_job(job.job_id),
             waits_ns=job.waited_ns(clock.now_ns()),
             pause_in_ns=pause_in_ns(job, clock.now_ns()),
             unready=job.unready,

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 
 from tandem import _native
+from tandemd.core.energy import Metered
 from tandemd.core.histogram import Counted
 from tandemd.core.memory.ceilings import Ceiling
 from tandemd.core.model import JobClass, JobSpec, JobState, Split
@@ -75,6 +76,7 @@ class JobView:
     owed: float  # what its --sm owes it of the GPU's time, as share is; 0 = nothing
     findings: tuple[FindingView, ...]
     marked_p99_ns: int = 0  # what its marks allow `p99_ns` to be; 0 = they say nothing
+    energy_mj: int | None = None  # attributed to it; None: not known, or not yet
     served: Counted | None = None  # all requests so far; None: nobody looks, and there was none
     missed: int = 0  # of these, how many took longer than --slo, or else their mark, said then
     gate_waits: Counted | None = None  # how long it was held with work, each time that ended
@@ -119,6 +121,7 @@ class GpuView:
     not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
     strangers: int | None = None  # processes that compute there without this daemon; None: unknown
     is_draining: bool = False  # no job is started there
+    energy: Metered | None = None  # None: its driver does not count that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -292,6 +292,7 @@ class JobStatus(google.protobuf.message.Message):
     PAUSE_IN_FIELD_NUMBER: builtins.int
     PAUSE_UNREADY_FIELD_NUMBER: builtins.int
     MARKED_P99_FIELD_NUMBER: builtins.int
+    ENERGY_MJ_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
     resident_bytes: builtins.int
@@ -318,6 +319,10 @@ class JobStatus(google.protobuf.message.Message):
     """SMs of each of these"""
     pause_unready: builtins.int
     """programs that were not ready when the grace of its pause was over"""
+    energy_mj: builtins.int
+    """Millijoules: of what its GPU took by the driver's count, the part of the time in which its work
+    ran, idle power included; attributed, not measured. Not there = not known, or not yet.
+    """
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -368,9 +373,11 @@ class JobStatus(google.protobuf.message.Message):
         pause_in: google.protobuf.duration_pb2.Duration | None = ...,
         pause_unready: builtins.int = ...,
         marked_p99: google.protobuf.duration_pb2.Duration | None = ...,
+        energy_mj: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["gpu_time", b"gpu_time", "marked_p99", b"marked_p99", "pause_in", b"pause_in", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "marked_p99", b"marked_p99", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "pause_in", b"pause_in", "pause_unready", b"pause_unready", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_energy_mj", b"_energy_mj", "energy_mj", b"energy_mj", "gpu_time", b"gpu_time", "marked_p99", b"marked_p99", "pause_in", b"pause_in", "request_p99", b"request_p99", "wait_time", b"wait_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_energy_mj", b"_energy_mj", "energy_mj", b"energy_mj", "filed_bytes", b"filed_bytes", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "launches", b"launches", "marked_p99", b"marked_p99", "memory_wait_bytes", b"memory_wait_bytes", "memory_wait_place", b"memory_wait_place", "pause_in", b"pause_in", "pause_unready", b"pause_unready", "reason", b"reason", "request_p99", b"request_p99", "requests", b"requests", "resident_bytes", b"resident_bytes", "set_group_sms", b"set_group_sms", "set_groups", b"set_groups", "share_ratio", b"share_ratio", "share_target_ratio", b"share_target_ratio", "sms", b"sms", "state", b"state", "steps", b"steps", "swapped_bytes", b"swapped_bytes", "wait_time", b"wait_time"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_energy_mj", b"_energy_mj"]) -> typing.Literal["energy_mj"] | None: ...
 
 global___JobStatus = JobStatus
 
@@ -885,6 +892,7 @@ class PastJob(google.protobuf.message.Message):
     ITERATIONS_FIELD_NUMBER: builtins.int
     REFUSALS_FIELD_NUMBER: builtins.int
     FINDINGS_FIELD_NUMBER: builtins.int
+    ENERGY_MJ_FIELD_NUMBER: builtins.int
     name: builtins.str
     display_name: builtins.str
     uid: builtins.int
@@ -904,6 +912,8 @@ class PastJob(google.protobuf.message.Message):
     """marked, or else found"""
     refusals: builtins.int
     """times it was told out of memory"""
+    energy_mj: builtins.int
+    """as in JobStatus"""
     @property
     def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """that it used, by their names then"""
@@ -943,9 +953,11 @@ class PastJob(google.protobuf.message.Message):
         iterations: builtins.int = ...,
         refusals: builtins.int = ...,
         findings: collections.abc.Iterable[builtins.str] | None = ...,
+        energy_mj: builtins.int | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["begin_time", b"begin_time", "end_time", b"end_time", "gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["begin_time", b"begin_time", "class", b"class", "command", b"command", "display_name", b"display_name", "end_time", b"end_time", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "gpus", b"gpus", "group", b"group", "iterations", b"iterations", "launches", b"launches", "name", b"name", "outcome", b"outcome", "peak_bytes", b"peak_bytes", "refusals", b"refusals", "uid", b"uid", "user", b"user", "wait_time", b"wait_time"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_energy_mj", b"_energy_mj", "begin_time", b"begin_time", "end_time", b"end_time", "energy_mj", b"energy_mj", "gpu_time", b"gpu_time", "wait_time", b"wait_time"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_energy_mj", b"_energy_mj", "begin_time", b"begin_time", "class", b"class", "command", b"command", "display_name", b"display_name", "end_time", b"end_time", "energy_mj", b"energy_mj", "findings", b"findings", "gpu_time", b"gpu_time", "gpu_time_estimated", b"gpu_time_estimated", "gpus", b"gpus", "group", b"group", "iterations", b"iterations", "launches", b"launches", "name", b"name", "outcome", b"outcome", "peak_bytes", b"peak_bytes", "refusals", b"refusals", "uid", b"uid", "user", b"user", "wait_time", b"wait_time"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_energy_mj", b"_energy_mj"]) -> typing.Literal["energy_mj"] | None: ...
 
 global___PastJob = PastJob
 

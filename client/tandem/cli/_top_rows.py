@@ -8,11 +8,11 @@ from tandem.cli import ps
 from tandem.units import format_bytes
 
 _PARTS = ("RESIDENT", "SWAPPED", "QUOTA", "WAITING")
-_REPLACED = ("mem", "swap")
+_LEFT_OUT = ("mem", "swap", *ps.SELDOM)
 _NAMES = tuple(ps.COLUMNS)
 _AT = _NAMES.index("mem")
 _BEFORE = [ps.COLUMNS[name] for name in _NAMES[:_AT]]
-_BEHIND = [ps.COLUMNS[name] for name in _NAMES[_AT:] if name not in _REPLACED]
+_BEHIND = [ps.COLUMNS[name] for name in _NAMES[_AT:] if name not in _LEFT_OUT]
 
 HEADER = (*(c.header for c in _BEFORE), *_PARTS, *(c.header for c in _BEHIND))
 FIGURES = (*_PARTS, *(c.header for c in (*_BEFORE, *_BEHIND) if c.is_figure))

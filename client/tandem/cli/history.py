@@ -10,6 +10,7 @@ from tandem.cli._columns import Column, check_form, column, column_options, prin
 from tandem.cli._jobs import require_user
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.cli._parsed import Parsed
+from tandem.cli.ps import energy
 from tandem.errors import UsageError
 from tandem.units import format_bytes, format_duration, format_moment, parse_moment
 
@@ -55,6 +56,7 @@ COLUMNS: dict[str, Column[PastJob]] = {
     "elapsed": column("ELAPSED", _elapsed, "begin_time_ns", "end_time_ns", is_figure=True),
     "outcome": column("OUTCOME", lambda job: job.outcome, "outcome"),
     "gpu-time": column("GPU-TIME", _gpu_time, "gpu_time_ns", "gpu_time_estimated", is_figure=True),
+    "energy": column("ENERGY", energy, "energy_mj", is_figure=True),
     "wait": column(
         "WAIT", lambda job: format_duration(job.wait_time_ns), "wait_time_ns", is_figure=True
     ),
@@ -71,7 +73,7 @@ COLUMNS: dict[str, Column[PastJob]] = {
     ),
     "command": column("COMMAND", lambda job: job.command or "-", "command"),
 }
-_SELDOM = ("group", "begin", "launches", "iterations", "refusals")  # shown when asked for
+_SELDOM = ("group", "begin", "energy", "launches", "iterations", "refusals")  # shown when asked for
 USUAL = [name for name in COLUMNS if name not in _SELDOM]
 
 
@@ -115,7 +117,8 @@ def history(
     not here. OUTCOME is cancelled where `tandem cancel` was asked for, else ended: the daemon does
     not see exit codes. WAIT is what its threads waited for other jobs, PEAK the device memory that
     it had taken at most, FINDINGS what the watchdog found. REFUSALS, of -o, are the times that it
-    was told out of memory.
+    was told out of memory, and ENERGY is as in `tandem ps`: of a job that has just ended its last
+    part comes within a second.
 
     \b
     Examples:

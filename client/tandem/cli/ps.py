@@ -4,11 +4,11 @@ import time
 
 import click
 
-from tandem._results import Job
+from tandem._results import Job, PastJob
 from tandem.cli._columns import Column, check_form, column, column_options, fields, print_items
 from tandem.cli._jobs import require_user
 from tandem.cli._output import json_option, open_client, print_json
-from tandem.units import format_bytes, format_duration
+from tandem.units import format_bytes, format_duration, format_energy
 
 
 def _busy(job: Job) -> str:
@@ -47,6 +47,11 @@ def _gpu_time(job: Job) -> str:
     return f"~{gpu_time}" if job.gpu_time_estimated else gpu_time
 
 
+def energy(job: Job | PastJob) -> str:
+    """What is attributed to it."""
+    return "-" if job.energy_mj is None else format_energy(job.energy_mj)
+
+
 def _age(job: Job, now_ns: int) -> str:
     return format_duration(max(0, now_ns - job.create_time_ns)) if job.create_time_ns else "-"
 
@@ -79,6 +84,7 @@ COLUMNS: dict[str, Column[Job]] = {
         "WAIT", lambda job: format_duration(job.wait_time_ns), "wait_time_ns", is_figure=True
     ),
     "gpu-time": column("GPU-TIME", _gpu_time, "gpu_time_ns", "gpu_time_estimated", is_figure=True),
+    "energy": column("ENERGY", energy, "energy_mj", is_figure=True),
     "age": Column(header="AGE", text=_age, fields=fields("create_time_ns"), is_figure=True),
     "findings": Column(
         header="FINDINGS",
@@ -88,6 +94,7 @@ COLUMNS: dict[str, Column[Job]] = {
     "group": column("GROUP", lambda job: job.group or "-", "group"),
     "command": column("COMMAND", lambda job: job.command or "-", "command"),
 }
+SELDOM = ("energy",)  # shown when asked for
 
 
 @click.command()
@@ -120,13 +127,16 @@ def ps(
     before GPU-TIME says that over 1 % of it was split between jobs that ran together. FINDINGS are
     what the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of
     -G, or of the torchrun or the step of Slurm that started it. STATE `pausing` says that programs
-    of the job were told of a pause and are not ready for it yet.
+    of the job were told of a pause and are not ready for it yet. ENERGY, of -o, is what its GPU
+    took by the driver's count, by the part of the time in which work of the job ran: attributed,
+    not measured. It is - where the driver does not count it, or nothing was read yet.
 
     \b
     Examples:
       tandem ps
       tandem ps -u $USER
       tandem ps -o job,state,mem,command
+      tandem ps -a -o job,name,gpu-time,energy
       tandem ps -a --format csv > jobs.csv
       tandem ps --json | jq '.[] | select(.state == "waiting") | .name'
     """
@@ -140,6 +150,7 @@ def ps(
     if as_json:
         print_json(jobs)
         return
-    has_groups = form == "csv" or any(job.group for job in jobs)
-    names = chosen or [name for name in COLUMNS if name != "group" or has_groups]
+    has_groups = any(job.group for job in jobs)
+    left_out = () if form == "csv" else SELDOM if has_groups else (*SELDOM, "group")
+    names = chosen or [name for name in COLUMNS if name not in left_out]
     print_items(jobs, [COLUMNS[name] for name in names], form=form, now_ns=time.time_ns())

@@ -60,6 +60,11 @@ def _one(value: Callable[[JobView], float]) -> Callable[[JobView], list[tuple[tu
     return lambda job: [((), value(job))]
 
 
+def _energy(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
+    if job.energy_mj is not None:
+        yield (), job.energy_mj / 1e3
+
+
 def _info(job: JobView) -> list[tuple[tuple[str, ...], float]]:
     gpus = ",".join(job.gpu_names)
     return [((job.spec.name, gpus, job.state.name.lower(), job.mode), 1.0)]
@@ -147,6 +152,13 @@ JOB_METRICS = (
         kind="counter",
         help="GPU time charged to the job, the estimated part included",
         series=_one(lambda job: job.gpu_ns / 1e9),
+    ),
+    JobMetric(
+        name="tandem_job_energy_joules",
+        kind="counter",
+        help="energy of its GPU while its work ran, attributed by GPU time and not measured; no "
+        "series where no driver counts it",
+        series=_energy,
     ),
     JobMetric(
         name="tandem_job_share_ratio",
@@ -312,26 +324,50 @@ class DaemonMetric:
     series: Callable[[MetricsView], Iterable[tuple[tuple[str, ...], float]]]
 
 
-GPU_METRICS: tuple[tuple[str, str, Callable[[GpuView], float | None]], ...] = (
-    (
-        "tandem_gpu_memory_used_bytes",
-        "device memory that is taken, by whomever",
-        lambda view: view.gpu.memory_used_bytes,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuMetric:
+    """A family with one series a GPU."""
+
+    name: str  # without `_total`, which counters get
+    kind: Kind = "gauge"
+    help: str
+    figure: Callable[[GpuView], float | None]  # None: this GPU has none
+
+
+GPU_METRICS = (
+    GpuMetric(
+        name="tandem_gpu_memory_used_bytes",
+        help="device memory that is taken, by whomever",
+        figure=lambda view: view.gpu.memory_used_bytes,
     ),
-    (
-        "tandem_gpu_memory_total_bytes",
-        "device memory there is",
-        lambda view: view.gpu.memory_total_bytes,
+    GpuMetric(
+        name="tandem_gpu_memory_total_bytes",
+        help="device memory there is",
+        figure=lambda view: view.gpu.memory_total_bytes,
     ),
-    (
-        "tandem_gpu_busy_ratio",
-        "part of the last second in which jobs of ours had work on it",
-        lambda view: view.busy,
+    GpuMetric(
+        name="tandem_gpu_busy_ratio",
+        help="part of the last second in which jobs of ours had work on it",
+        figure=lambda view: view.busy,
     ),
-    (
-        "tandem_gpu_unmanaged_processes",
-        "processes that compute on it and are no job's; no series where the driver does not say",
-        lambda view: view.strangers,
+    GpuMetric(
+        name="tandem_gpu_energy_joules",
+        kind="counter",
+        help="what it took by its driver's count since the daemon began; no series where the "
+        "driver does not say",
+        figure=lambda view: view.energy.total_mj / 1e3 if view.energy else None,
+    ),
+    GpuMetric(
+        name="tandem_gpu_unattributed_energy_joules",
+        kind="counter",
+        help="of that, what is no job's: of when it was idle, or of processes that are none",
+        figure=lambda view: view.energy.unattributed_mj / 1e3 if view.energy else None,
+    ),
+    GpuMetric(
+        name="tandem_gpu_unmanaged_processes",
+        help="processes that compute on it and are no job's; no series where the driver does not "
+        "say",
+        figure=lambda view: view.strangers,
     ),
 )
 
@@ -382,14 +418,18 @@ DAEMON_METRICS = (
     ),
 )
 
+_KINDS: Mapping[Kind, type[CounterMetricFamily | GaugeMetricFamily]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+}
 DECISIONS = "tandem_scheduler_decision_seconds"
 
 
 def families() -> list[str]:
     """Every metric there is, by the name that people know it by."""
-    of_jobs = [m.name + "_total" * (m.kind == "counter") for m in JOB_METRICS]
-    of_gpus = [name for name, _, _ in GPU_METRICS]
-    return [*of_jobs, *of_gpus, *(metric.name for metric in DAEMON_METRICS), *_histograms()]
+    told = (*JOB_METRICS, *GPU_METRICS)
+    counted = [metric.name + "_total" * (metric.kind == "counter") for metric in told]
+    return [*counted, *(metric.name for metric in DAEMON_METRICS), *_histograms()]
 
 
 def names() -> list[str]:
@@ -423,12 +463,7 @@ def _families(view: MetricsView) -> Iterator[Metric]:
     jobs = _Jobs(view.jobs)
     yield from map(jobs.family, JOB_METRICS)
     yield from map(jobs.histogram, JOB_HISTOGRAMS)
-    for name, text, value in GPU_METRICS:
-        family = GaugeMetricFamily(name, text, labels=GPU_LABELS)
-        for gpu in view.gpus:
-            if (figure := value(gpu)) is not None:
-                family.add_metric([gpu.gpu.name, gpu.gpu.uuid_text], figure)
-        yield family
+    yield from (_of_gpus(metric, view.gpus) for metric in GPU_METRICS)
     for metric in DAEMON_METRICS:
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         for values, figure in metric.series(view):
@@ -439,6 +474,14 @@ def _families(view: MetricsView) -> Iterator[Metric]:
     yield decisions
 
 
+def _of_gpus(metric: GpuMetric, gpus: Iterable[GpuView]) -> Metric:
+    family = _KINDS[metric.kind](metric.name, metric.help, labels=GPU_LABELS)
+    for view in gpus:
+        if (figure := metric.figure(view)) is not None:
+            family.add_metric([view.gpu.name, view.gpu.uuid_text], figure)
+    return family
+
+
 class _Jobs:
     """The jobs and their labels, made once for all families."""
 
@@ -447,8 +490,7 @@ class _Jobs:
 
     def family(self, metric: JobMetric) -> Metric:
         labels = (*JOB_LABELS, *metric.labels)
-        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-        family = kind(metric.name, metric.help, labels=labels)
+        family = _KINDS[metric.kind](metric.name, metric.help, labels=labels)
         for job, values in self._jobs:
             for more, value in metric.series(job):
                 family.add_metric([*values, *more], value)

@@ -33,6 +33,7 @@ JOB = PastJob(
     iterations=5,
     refusals=2,
     findings=("leak", "stall"),
+    energy_mj=18_000_000,
 )
 
 
@@ -64,6 +65,7 @@ def test_a_row_has_how_it_ended_and_what_it_took():
     assert (cells["gpu-time"], cells["wait"], cells["peak"]) == ("~1:00", "1 s", "1 GiB")
     assert (cells["launches"], cells["refusals"]) == ("1,234", "2")
     assert cells["findings"] == "leak,stall"
+    assert cells["energy"] == "18 kJ"
 
 
 def test_what_is_seldom_wanted_is_shown_when_asked_for(printed):

@@ -77,6 +77,7 @@ def test_a_row_of_ps():
         "SWAP": "-",
         "WAIT": "200 us",
         "GPU-TIME": "14 ms",
+        "ENERGY": "-",
         "AGE": "3:12",
         "FINDINGS": "-",
         "GROUP": "-",
@@ -157,9 +158,17 @@ def ps_of(monkeypatch):
 def test_groups_are_a_column_where_there_are_any(ps_of, group):
     header, *rows = ps_of([job(group=""), job(group=group)]).splitlines()
 
-    known = [column.header for column in ps.COLUMNS.values()]
+    known = [column.header for name, column in ps.COLUMNS.items() if name not in ps.SELDOM]
     assert header.split() == [name for name in known if group or name != "GROUP"]
     assert [group in row for row in rows] == [not group, True]
+
+
+def test_energy_is_shown_when_asked_for(ps_of):
+    known, unknown = job(energy_mj=2_500_000), job()
+
+    assert "ENERGY" not in ps_of([known])
+    assert ps_of([known, unknown], "-o", "energy").split() == ["ENERGY", "2.5", "kJ", "-"]
+    assert "energy_mj" in ps_of([known], "--format", "csv")
 
 
 def test_columns_that_are_chosen_come_in_that_order(ps_of):

@@ -15,6 +15,7 @@ from tandem.units import (
     exact_duration,
     format_bytes,
     format_duration,
+    format_energy,
     format_moment,
     parse_bytes,
     parse_device_bytes,
@@ -173,6 +174,14 @@ def test_sizes_read_well(size_bytes, text):
 )
 def test_durations_read_well(duration_ns, text):
     assert format_duration(duration_ns) == text
+
+
+def test_energy_is_read_in_the_unit_that_suits_it():
+    millijoules = (0, 850, 12_000, 3_460_000, 999_960_000, 2_000_000_000_000_000)
+
+    assert [format_energy(each) for each in millijoules] == [
+        *("0 mJ", "850 mJ", "12 J", "3.5 kJ", "1 MJ", "2000 GJ")
+    ]
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 40))

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+from past_job import PAST
 from structlog.testing import capture_logs
 
+from tandem import _convert
 from tandemd.core.model import Job, JobClass, JobSpec, JobState, Process, Usage
 from tandemd.core.sums import MOST
-from tandemd.edges.messages import job_message
+from tandemd.edges.messages import job_message, past_message
 from tandemd.views import JobView
 
 VIEW = JobView(
@@ -74,6 +77,14 @@ def test_figures_that_no_message_holds_are_told_as_what_it_holds_at_most():
 
     assert (status.launches, status.steps, status.requests) == (MOST,) * 3
     assert status.gpu_time.ToNanoseconds() == status.wait_time.ToNanoseconds() == MOST
+
+
+@pytest.mark.parametrize("energy_mj", [None, 0, 2500])
+def test_energy_that_is_not_known_is_no_nothing(energy_mj):
+    living = _convert.job(job_message(replace(VIEW, energy_mj=energy_mj)))
+    ended = _convert.past_job(past_message(replace(PAST, energy_mj=energy_mj)))
+
+    assert (living.energy_mj, ended.energy_mj) == (energy_mj, energy_mj)
 
 
 def test_waiting_for_its_own_window_is_not_waiting_for_others():

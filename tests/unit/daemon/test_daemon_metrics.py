@@ -18,6 +18,7 @@ from tandem.errors import UsageError
 from tandemd import __version__
 from tandemd.config.config import load
 from tandemd.config.listen import loopback
+from tandemd.core.energy import Metered
 from tandemd.core.histogram import DECISIONS_NS, WAITS_NS, Histogram
 from tandemd.core.model import JobClass, JobSpec, JobState
 from tandemd.core.watchdog.finding import Finding
@@ -99,6 +100,7 @@ JOB = JobView(
     preemptions=(11, 12, 13, 14, 15, 16, 17, 18),
     owed=0.3,
     set_sms=64,
+    energy_mj=2500,
     findings=(FindingView(since_wall_ns=0, finding=LEAK),),
 )
 GPU = GpuView(
@@ -106,6 +108,7 @@ GPU = GpuView(
     mode="time",
     busy=0.5,
     strangers=2,
+    energy=Metered(total_mj=9000, unattributed_mj=1250),
 )
 VIEW = MetricsView(
     policy="fair",
@@ -239,6 +242,16 @@ def test_the_queue_and_the_gpus_are_counted():
     assert value("tandem_gpu_busy_ratio", **gpu) == 0.5
     assert value("tandem_gpu_memory_used_bytes", **gpu) == 4
     assert value("tandem_gpu_unmanaged_processes", **gpu) == 2
+
+
+def test_energy_is_counted_in_joules_and_where_none_is_known_there_is_no_series():
+    gpu = {"gpu": "0", "UUID": "GPU-00000000-0000-0000-0000-000000000000"}
+
+    assert value("tandem_job_energy_joules_total", **ITS) == 2.5
+    assert value("tandem_gpu_energy_joules_total", **gpu) == 9
+    assert value("tandem_gpu_unattributed_energy_joules_total", **gpu) == 1.25
+    unknown = replace(of_jobs(energy_mj=None), gpus=(replace(GPU, energy=None),))
+    assert not any("energy" in sample.name for sample in samples(unknown))
 
 
 def shims(*versions):
