@@ -108,7 +108,7 @@ def test_what_a_job_marks_is_told_against_its_marks_whoever_wants_it_to_be_quick
     with place.client() as client:
         job = client.job("server")
     assert (job.slo_p99_ns, job.marked_p99_ns, job.requests) == (None, 5_000_000, REQUESTS)
-    assert "below the 5.0 ms that its marks allow (--slo asks for none)" in explained(place)
+    assert "below the 5.0 ms that its marks allow (--slo asks for none)" in place.explain("server")
     assert "/(5 ms)" in place.tandem("ps")
     counted = scraped(place, "server")
     assert counted["tandem_job_slo_latency_seconds_count"] == REQUESTS
