@@ -50,7 +50,6 @@ DEADLINE_S = 5.0
 PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
 LONGEST_TRACE_S = 600.0  # the daemon forgets jobs after that
-TRACE_PATIENCE_S, TRACE_LOOK_S = 1.5, 0.05  # the daemon is told of one that was closed a bit later
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 _DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
 _LONGEST_PAGE = 1000  # of an answer
@@ -405,27 +404,12 @@ class Client:
             )
         request = pb.RecordTraceRequest()
         request.duration.FromNanoseconds(max(1, round(seconds * 1e9)))
-        patient_until_s = time.monotonic() + TRACE_PATIENCE_S
+        deadline_s = seconds + DEADLINE_S  # the daemon ends it
         with _mapped(self._place):
-            while (stream := self._begun_trace(request, patient_until_s)) is None:
-                time.sleep(TRACE_LOOK_S)
-        return self._traced(stream)
-
-    def _begun_trace(
-        self, request: pb.RecordTraceRequest, patient_until_s: float
-    ) -> _Chunks | None:
-        """None: somebody has the place yet, and may be about to leave it."""
-        metadata, begin = self._metadata(DEADLINE_S), self._traces.RecordTrace
-        deadline_s = request.duration.ToNanoseconds() / 1e9 + DEADLINE_S  # the daemon ends it
-        stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
-        try:
+            metadata, begin = self._metadata(DEADLINE_S), self._traces.RecordTrace
+            stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
             next(stream, None)  # the first is empty, and says that it has begun
-        except grpc.RpcError as exc:
-            is_taken = exc.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            if is_taken and time.monotonic() < patient_until_s:
-                return None
-            raise
-        return stream
+        return self._traced(stream)
 
     def _traced(self, stream: _Chunks) -> Generator[TraceEvent, None, None]:
         with _mapped(self._place):

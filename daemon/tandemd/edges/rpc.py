@@ -45,7 +45,7 @@ from tandemd.edges.messages import (
 from tandemd.edges.partition_messages import partition_message
 from tandemd.edges.plan_messages import plans_message
 from tandemd.edges.readiness import Readiness
-from tandemd.edges.rpc_calls import LOOK_S, NO_TOKEN, Aborted, Door, PeerFor, peer_of
+from tandemd.edges.rpc_calls import NO_TOKEN, Aborted, Door, PeerFor, peer_of
 from tandemd.edges.trace_messages import trace_chunks
 from tandemd.views import JobView
 
@@ -60,6 +60,7 @@ MAX_CONNECTIONS, DESCRIPTORS_SHARE = 1024, 4
 MAX_PAGE = 1000
 MAX_TOKEN = 19  # digits of a number in a page token
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
+LOOK_S = 0.5  # how soon the end of a watch is noticed
 MAX_TRACE_S = 600.0  # of a recording
 TRACE_LOOK_S = 0.05  # telemetry waits no longer: there is room for 65,536 records
 MAX_SIGNATURES = 1024  # of kernels, a call
@@ -333,11 +334,14 @@ class Traces(_Servicer, pb_grpc.TraceServiceServicer):
             duration_s = _seconds(
                 request.duration, usual_s=MAX_TRACE_S, most_s=MAX_TRACE_S, what="duration"
             )
+            left = threading.Event()
+            context.add_callback(left.set)
             with self._desk.trace(self._uid(context)) as take:
                 end_s = time.monotonic() + duration_s
                 yield pb.TraceChunk()  # it has begun
-                while context.is_active() and (left_s := end_s - time.monotonic()) > 0:
-                    time.sleep(min(left_s, TRACE_LOOK_S))
+                while (rest_s := end_s - time.monotonic()) > 0:
+                    if left.wait(min(rest_s, TRACE_LOOK_S)):
+                        return
                     yield from trace_chunks(take(), self._desk.wall_ns)
 
 

@@ -8,10 +8,9 @@ many of its requests are read, and so in memory, and only so many of the threads
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -33,7 +32,6 @@ SPARE_STREAMS = 8  # threads for those that the desk refuses, which is soon done
 MAX_CALLS_PER_UID = 256  # under way or waiting, in all its connections
 REQUEST_S = 5.0  # in its turn, for the whole request to come
 MAX_TEXT = 1024  # bytes of a status: some say again what the request said
-LOOK_S = 0.5  # how soon an ended stream is noticed
 HEALTH = "/grpc.health.v1.Health/"
 NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
 
@@ -63,7 +61,8 @@ class Call:
         """In the event loop."""
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._gone = threading.Event()
+        self._gone = Future[None]()
+        self._pending: Future[None] | None = None  # what its thread waits for
 
     def invocation_metadata(self) -> Metadata | None:
         """What came with the call."""
@@ -71,7 +70,12 @@ class Call:
 
     def is_active(self) -> bool:
         """Whether anybody still listens."""
-        return not self._gone.is_set()
+        return not self._gone.done()
+
+    def add_callback(self, callback: Callable[[], object]) -> bool:
+        """Have it called once nobody listens any more, at once where that is so; returns True."""
+        self._gone.add_done_callback(lambda _gone: callback())
+        return True
 
     def abort(self, code: grpc.StatusCode, text: str) -> NoReturn:
         """End the call, as generated servicers do it.
@@ -93,15 +97,17 @@ class Call:
 
     def leave(self) -> None:
         """Nobody listens any more."""
-        self._gone.set()
+        self._gone.set_result(None)
+        if self._pending is not None:
+            self._pending.cancel()
 
     def _wait(self, do: Callable[[Any], Any], what: object) -> None:
-        future: Future[None] | None = None
-        while self.is_active():
-            if future is None:
-                future = asyncio.run_coroutine_threadsafe(do(what), self._loop)
-            with suppress(TimeoutError):  # it takes its time; the daemon's end waits for no thread
-                return future.result(LOOK_S)
+        if self.is_active():
+            self._pending = asyncio.run_coroutine_threadsafe(do(what), self._loop)
+            if not self.is_active():  # `leave` may have looked before there was anything pending
+                self._pending.cancel()
+            with suppress(CancelledError):
+                return self._pending.result()  # it takes its time: as long as somebody listens
         raise Aborted(grpc.StatusCode.CANCELLED, "the caller has left")
 
 

@@ -1,5 +1,6 @@
 """Who calls how often and how slowly keeps nobody else waiting."""
 
+import asyncio
 import socket
 import threading
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -34,6 +35,7 @@ class Desk:
         self.lets.set()
         self.entered = threading.Semaphore(0)
         self.inside = 0
+        self.records_no_more = threading.Event()
 
     def policy(self):
         return "fair"
@@ -49,6 +51,14 @@ class Desk:
             self.entered.release()
             assert self.lets.wait(SOON_S)
         return name
+
+
+    @contextmanager
+    def trace(self, uid):
+        try:
+            yield list
+        finally:
+            self.records_no_more.set()
 
 
 class Client:
@@ -70,6 +80,10 @@ class Client:
         return self._stub.SetPolicy.future(
             pb.SetPolicyRequest(name=name), metadata=self.metadata, timeout=SOON_S
         )
+
+    def trace(self):
+        stub = pb_grpc.TraceServiceStub(self.channel)
+        return stub.RecordTrace(pb.RecordTraceRequest(), metadata=self.metadata)
 
     def begin(self):
         """Half a call: all but its request."""
@@ -290,6 +304,43 @@ def test_a_request_is_so_long_at_most_and_an_answer_says_no_long_text_again(conn
 
     assert [end.code() for end in ends] == [EXHAUSTED, grpc.StatusCode.NOT_FOUND]
     assert ends[1].details() == f"no policy is named '{'x' * (1 << 19)}'"[: rpc_calls.MAX_TEXT]
+
+
+def test_a_recording_ends_when_its_caller_leaves_also_between_two_looks(
+    connect, desk, monkeypatch
+):
+    monkeypatch.setattr(rpc, "TRACE_LOOK_S", 10 * SOON_S)
+    trace = connect(7).trace()
+    assert next(trace) == pb.TraceChunk()  # it has begun
+
+    trace.cancel()
+
+    assert desk.records_no_more.wait(SOON_S)
+
+
+def test_what_the_caller_has_not_taken_is_given_up_when_it_leaves():
+    ends = []
+
+    async def never_taken(_message):
+        writes.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("write")
+
+    async def serve():
+        call = rpc_calls.Call(SimpleNamespace(write=never_taken))
+        work = asyncio.to_thread(call.send, (message for message in "ab"))
+        task = asyncio.create_task(work)
+        await asyncio.wait_for(writes.wait(), SOON_S)
+        call.leave()
+        with pytest.raises(rpc_calls.Aborted, match="the caller has left"):
+            await asyncio.wait_for(task, SOON_S)
+        return [*ends]
+
+    writes = asyncio.Event()
+
+    assert asyncio.run(serve()) == ["write"]
 
 
 @contextmanager
