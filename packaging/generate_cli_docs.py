@@ -47,8 +47,9 @@ failed, or was asked for what it does not understand), 126 (cannot be executed),
 """
 
 EXIT_CODES_END = """\
+| 129 | | ended by SIGHUP: as by SIGTERM, but for `tandem demo` |
 | 130 | | interrupted from the keyboard |
-| 143 | | `tandem demo` was ended by SIGTERM, and has ended what it started |
+| 143 | | ended by SIGTERM: a recording is kept, what was started has ended |
 
 What a command needs and is not installed, such as the extras `[client]`, `[top]` and `[cuda]`, is a
 `StateError`. `tandem pause` and `tandem resume` take jobs one after the other and end with the

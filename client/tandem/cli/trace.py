@@ -291,13 +291,15 @@ def record(output: Path, seconds: float) -> None:
     phases and requests, where it marks them, its share of the GPU, its memory going to the host and
     back, and counters of what it holds. Share and memory are looked at ten times a second; all else
     is exact. Single calls are what `tandem trace calls` records. Ctrl-C ends it early, with what
-    was recorded so far in the file, and exit code 130; so does the end of the daemon, with 7.
+    was recorded so far in the file, and exit code 130; so do SIGTERM, with 143, SIGHUP, with 129,
+    and the end of the daemon, with 7.
 
     \b
     Examples:
       tandem trace record -o jobs.json
       tandem trace record -o jobs.json --seconds 60
     """
+    from tandem._signals import ended_by_signals
     from tandem.chrome_trace import TraceWriter
     from tandem.cli._output import open_client
     from tandem.report.chrome import JobTrace
@@ -305,7 +307,7 @@ def record(output: Path, seconds: float) -> None:
     from tandem.report.spans import Spans
 
     end: BaseException | None = None
-    with open_client() as client, written(output) as file:
+    with ended_by_signals(), open_client() as client, written(output) as file:
         history, name_of = client.memory_history(), _Names(client)
         events = client.trace(seconds=seconds)  # whoever is refused it gets no file
         with TraceWriter(file, begin_ns=history.end_ns) as trace:
@@ -315,7 +317,7 @@ def record(output: Path, seconds: float) -> None:
                     for span in spans.feed(event):
                         jobs.add(span)
                 late = client.memory_history()
-            except (KeyboardInterrupt, *_SILENT) as exc:  # what there is is worth keeping
+            except (KeyboardInterrupt, SystemExit, *_SILENT) as exc:  # keep what there is
                 end, late = exc, _as_it_is(client, history)
             for span in spans.finish(max(late.end_ns, spans.last_ns)):
                 jobs.add(span)

@@ -4,18 +4,16 @@ import ctypes
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from tandem import softgpu
+from tandem._signals import ended_by_signals
 from tandem.errors import StateError, UnavailableError, UsageError
 from tandem.trace.plan import Plan
 
@@ -72,7 +70,7 @@ def replay(plan: Plan, options: Options) -> Result:
         raise StateError("the recording has no call that could be replayed")
     if not (softgpu.LIBRARIES / "libcuda.so.1").is_file():
         raise UnavailableError(f"'{softgpu.LIBRARIES}' has no libcuda.so.1; run `make build`")
-    with _ended_by_signals(), _own_folder() as name:
+    with ended_by_signals(), _own_folder() as name:
         folder = Path(name)
         symbols = kernel_symbols(plan.kernels)
         image = _compile(symbols, folder)
@@ -152,29 +150,6 @@ def _play(path: Path, count: int, env: Mapping[str, str]) -> list[dict[str, obje
 
 def _own_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="tandem-replay-", ignore_cleanup_errors=True)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """What else ends a process unwinds like Ctrl-C, so that no player and no folder is left."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not ours
-        return
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        for other in before:
-            signal.signal(other, signal.SIG_IGN)  # not again, amid the unwinding
-        raise SystemExit(128 + number)
-
-    wanted = (signal.SIGTERM, signal.SIGHUP)
-    before = {n: h for n in wanted if (h := signal.getsignal(n)) is not signal.SIG_IGN}  # nohup
-    for number in before:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _player(path: Path, index: int, env: Mapping[str, str]) -> subprocess.Popen[str]:

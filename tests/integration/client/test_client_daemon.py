@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -378,14 +379,15 @@ def test_a_trace_follows_one_that_was_closed_and_a_short_one_is_no_silence(clien
     held.close()
 
 
-def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_path, number):
     output = tmp_path / "jobs.json"
-    # What Ctrl-C raises, at a moment that does not depend on the machine.
+    # At a moment that does not depend on the machine.
     code = (
-        "import sys\n"
+        "import signal, sys\n"
         "from tandem._client import Client\n"
         "from tandem.cli.__main__ import main\n"
-        "def trace(*_, **__): raise KeyboardInterrupt; yield\n"
+        f"def trace(*_, **__): signal.raise_signal({number:d}); yield\n"
         "Client.trace = trace\n"
         f"sys.argv[1:] = ['trace', 'record', '-o', {str(output)!r}, '--seconds', '600']\n"
         "sys.exit(main())\n"
@@ -393,7 +395,7 @@ def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_
 
     done = tandem("run", "--", sys.executable, "-c", code)
 
-    assert done.returncode == 130
+    assert done.returncode == 128 + number
     assert f"'{output}' has what was recorded so far" in done.stderr
     assert "traceEvents" in json.loads(output.read_text())
 

@@ -52,7 +52,6 @@ class Desk:
             assert self.lets.wait(SOON_S)
         return name
 
-
     @contextmanager
     def trace(self, uid):
         try:
@@ -306,9 +305,7 @@ def test_a_request_is_so_long_at_most_and_an_answer_says_no_long_text_again(conn
     assert ends[1].details() == f"no policy is named '{'x' * (1 << 19)}'"[: rpc_calls.MAX_TEXT]
 
 
-def test_a_recording_ends_when_its_caller_leaves_also_between_two_looks(
-    connect, desk, monkeypatch
-):
+def test_a_recording_ends_when_its_caller_leaves_also_between_two_looks(connect, desk, monkeypatch):
     monkeypatch.setattr(rpc, "TRACE_LOOK_S", 10 * SOON_S)
     trace = connect(7).trace()
     assert next(trace) == pb.TraceChunk()  # it has begun
