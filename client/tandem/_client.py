@@ -49,7 +49,6 @@ from tandem.errors import (
 DEADLINE_S = 5.0
 PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
-LONGEST_TRACE_S = 600.0  # the daemon forgets jobs after that
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 _DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
 _LONGEST_PAGE = 1000  # of an answer
@@ -395,13 +394,10 @@ class Client:
 
         Raises:
             CapacityError: too many record already.
+            UsageError: it is longer than the daemon lets it be.
             UnavailableError: the daemon ended meanwhile.
         """
-        _check_number(seconds, "seconds")
-        if not 0 < seconds <= LONGEST_TRACE_S:
-            raise UsageError(
-                f"seconds is {seconds}, not a number above 0 and at most {LONGEST_TRACE_S:.0f}"
-            )
+        _check_seconds(seconds, "seconds")
         request = pb.RecordTraceRequest()
         request.duration.FromNanoseconds(max(1, round(seconds * 1e9)))
         deadline_s = seconds + DEADLINE_S  # the daemon ends it

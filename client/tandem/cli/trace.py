@@ -14,8 +14,8 @@ import click
 from tandem._text import printable
 from tandem.cli._files import cannot_write, refuse_same, written
 from tandem.cli._launching import Launching
-from tandem.cli._parsed import Parsed
-from tandem.errors import DeadlineError, UnavailableError, UsageError
+from tandem.cli._parsed import NumberRange
+from tandem.errors import DeadlineError, UnavailableError
 from tandem.trace.file import FileWriter, Header, Recording, new_header, read
 from tandem.trace.filters import Keep, names_calls, parse_filters
 from tandem.trace.lines import Printer, Stamp
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tandem._client import Client
     from tandem._results import MemoryHistory
 
-_MOST_SECONDS = 600  # the daemon forgets ended jobs after that
 _SILENT = (DeadlineError, UnavailableError)  # the daemon tells nothing any more
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -258,17 +257,6 @@ def export(file: Path, output: Path) -> None:
     warn(recording, file)
 
 
-def parse_seconds(text: str, *, what: str = "seconds") -> float:
-    """How long to record."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds <= _MOST_SECONDS:
-        raise UsageError(f"{what} {text!r} is not between 0 and {_MOST_SECONDS}; write 10 or 0.5")
-    return seconds
-
-
 @trace.command("record")
 @click.option(
     "-o",
@@ -279,10 +267,11 @@ def parse_seconds(text: str, *, what: str = "seconds") -> float:
 )
 @click.option(
     "--seconds",
-    type=Parsed("N", parse_seconds),
-    default="10",
+    type=NumberRange(min=0, min_open=True),
+    metavar="N",
+    default=10,
     show_default=True,
-    help="For how long.",
+    help="For how many seconds, at most 600.",
 )
 def record(output: Path, seconds: float) -> None:
     """Record what all jobs do on the GPUs for a while, for ui.perfetto.dev.

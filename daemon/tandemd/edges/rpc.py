@@ -61,7 +61,7 @@ MAX_PAGE = 1000
 MAX_TOKEN = 19  # digits of a number in a page token
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
 LOOK_S = 0.5  # how soon the end of a watch is noticed
-MAX_TRACE_S = 600.0  # of a recording
+MAX_TRACE_S = 600.0  # of a recording: the daemon forgets ended jobs after that
 TRACE_LOOK_S = 0.05  # telemetry waits no longer: there is room for 65,536 records
 MAX_SIGNATURES = 1024  # of kernels, a call
 

@@ -379,6 +379,11 @@ def test_a_trace_follows_one_that_was_closed_and_a_short_one_is_no_silence(clien
     held.close()
 
 
+def test_a_trace_is_as_long_as_the_daemon_lets_it_be(client):
+    with pytest.raises(UsageError, match="a duration of 601 s is not between 0 and 600 s"):
+        client.trace(seconds=601)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_path, number):
     output = tmp_path / "jobs.json"
