@@ -4,7 +4,7 @@ import signal
 from itertools import chain
 
 import pytest
-from running_job import start_together, until
+from running_job import DEADLINE_S, start_together, until
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +71,18 @@ def train_under(place, jobs, said, **options):
     return train(place, jobs)
 
 
+def who_shared(client, events):
+    """Those who had a turn together, up to where nobody has one any more."""
+    names = {job.name: job.display_name for job in client.jobs()}
+    found = set()
+    for event in events:
+        if event.kind == "turn" and len(event.jobs) > 1:
+            found.add(frozenset(names[job] for job in event.jobs))
+        if event.kind == "turn" and found and not event.jobs:
+            events.close()
+    return found
+
+
 def test_trainers_bound_by_different_things_run_side_by_side_and_no_others(fresh_place):
     place = fresh_place
     place.env["TANDEM_SOFTGPU_MODE"] = "mps"
@@ -82,7 +94,10 @@ def test_trainers_bound_by_different_things_run_side_by_side_and_no_others(fresh
     unclassified_ns, unclassified = train_under(place, jobs, "is not looked at", **off)
     train_under(place, jobs, UNKNOWN, policy="'pair'")
     until(lambda: is_found(place) or not train(place, jobs), what="recordings of all three")
-    paired_ns, paired = train(place, jobs)
+    with place.client() as client:
+        events = client.trace(seconds=DEADLINE_S)
+        paired_ns, paired = train(place, jobs)
+        shared = who_shared(client, events)
 
     for ran in (by_priority, unclassified):
         assert overlap_ns(ran, "crunch", "smooth") == overlap_ns(ran, "smooth", "other") == 0
@@ -90,5 +105,6 @@ def test_trainers_bound_by_different_things_run_side_by_side_and_no_others(fresh
     assert overlap_ns(paired, "crunch", "other") > 0
     assert overlap_ns(paired, "smooth", "other") == 0
     assert paired_ns < min(by_priority_ns, unclassified_ns)
+    assert shared == {frozenset({"crunch", name}) for name in ("smooth", "other")}
     mode, _ = explained(place, "smooth")
     assert mode == "mps"
