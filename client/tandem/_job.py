@@ -157,7 +157,11 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
         self._listen(self._listener.before, callback)
 
     def on_resume(self, callback: Callback) -> None:
-        """Call it when a pause is over that the program was told of."""
+        """Call it when a pause is over that the program was told of, before it is told of another.
+
+        So of pauses that come faster than callbacks return, those between are not told, and what
+        `on_pause` gave away is taken back before it is given away again.
+        """
         self._listen(self._listener.after, callback)
 
     def on_memory_pressure(self, callback: Callback) -> None:

@@ -71,6 +71,8 @@ class PauseWatch:
             while self._wait():
                 number = _marks.pause_number(ready)
                 if number and number != ready:
+                    if is_told:  # over, and another began, since the last look
+                        self._call(lambda each: each.after)
                     self._call(lambda each: each.before)
                     # The daemon hears at once that it need not wait.
                     ready, is_told = number, True
