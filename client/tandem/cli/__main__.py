@@ -1,6 +1,7 @@
 """The `tandem` command, and the only place where an exception becomes an exit code."""
 
 import atexit
+import errno
 import gc
 import importlib
 import io
@@ -165,17 +166,21 @@ def _in_words(failure: OSError) -> TandemError:
     if isinstance(failure, PermissionError | FileNotFoundError | NotADirectoryError):
         what = f"'{failure.filename}'" if failure.filename else "the current directory"
         return UsageError(f"{what}: {failure.strerror}")
-    if failure.filename is not None or failure.errno not in NO_ROOM:
+    if failure.filename is not None or failure.errno not in (errno.EBADF, *NO_ROOM):
         raise failure  # nothing that was printed
     _drop_output()
+    if failure.errno == errno.EBADF:
+        return UsageError("cannot write the output: standard output is closed")
     return CapacityError(f"cannot write the output: {failure.strerror}")
 
 
 def _open_closed_outputs() -> None:
-    # `>&-`, and some launchers: Python has None where there is no such file.
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+    # `>&-`, and some launchers: Python has None where there is no such file. What is said to people
+    # is lost then; of what was asked for nobody may believe that it was written.
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the end
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
 
 
 def _write_any_name() -> None:
