@@ -67,6 +67,24 @@ def test_a_request_of_several_iterations_leaves_each_its_part_of_the_limit(talk)
     assert size(talk).required_sms == 0
 
 
+@pytest.mark.parametrize(
+    ("curve", "why"),
+    [
+        (CURVE, "no set would hold it: its streams stay on the whole gpu"),
+        (None, "how it scales is not known: graphs only"),
+    ],
+)
+def test_why_a_curve_says_nothing_of_a_set(curve, why):
+    split = {0: Split(groups=16, group_sms=8)}
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=frozenset({0}), splits=split))
+    talk.attach(1)
+    talk.sample(1, runs_graphs=curve is not None)
+    told = ScalingTold(now_ns=talk.now_ns, process_id=1, curve=curve, doubt="graphs only")
+    talk.say(told)
+
+    assert size(talk).why == why
+
+
 def test_a_set_that_requests_size_comes_to_rest_where_they_keep_their_limit():
     """What was measured on other SMs says nothing of pauses: each step would call for another."""
     split = {0: Split(groups=16, group_sms=8)}

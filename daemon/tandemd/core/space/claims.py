@@ -10,6 +10,7 @@ from tandemd.core.space.sizing import Claim
 from tandemd.core.space.sm_counts import asked_sms, has_use_of_set, why_no_curve
 from tandemd.core.tuner.pauses import limit_ns
 
+_OUT_OF_SETS = "no set would hold it: its streams stay on the whole gpu"
 _OF_LIMIT = 0.9  # a 99th percentile is longer than the usual iteration
 _MOST_PARTS = 128  # that are shared out: of a GPU with more SMs several at a time
 
@@ -37,6 +38,6 @@ def claim_of(job: Job, gpu: int, options: Options) -> Claim:
         asked_sms=asked_sms(job, gpu, options),
         asked=said(job.spec),
         curve=job.scaling if has_use else None,
-        doubt=why_no_curve(job) if has_use else "its streams stay on the whole gpu",
+        doubt=f"how it scales is not known: {why_no_curve(job)}" if has_use else _OUT_OF_SETS,
         slo_ns=round(limit_ns(job, job.spec.slo_p99_ns * _OF_LIMIT)) if job.spec.slo_p99_ns else 0,
     )

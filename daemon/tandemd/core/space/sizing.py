@@ -27,7 +27,7 @@ class Claim:
     asked_sms: int = 0  # 0 = it says nothing
     asked: str = ""  # the same in its own words
     curve: Curve | None = None
-    doubt: str = ""  # why there is no curve
+    doubt: str = ""  # why there is no curve, or none of use
     slo_ns: int = 0  # an iteration may take at most; 0 = it has no limit
     rate: float = 0.0  # iterations a second that are asked of it; 0 = not known
 
@@ -66,7 +66,7 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
             name=claim.name, parts=held, why=f"it asks for {claim.asked or claim.asked_sms}"
         )
     if curve is None:
-        return Size(name=claim.name, parts=0, why=f"how it scales is not known: {claim.doubt}")
+        return Size(name=claim.name, parts=0, why=claim.doubt)
     efficient = curve.knee()
     has_use = efficient >= curve.sm_counts[-1]
     why = "it has use for all SMs" if has_use else f"beyond {efficient} SMs each gains less"
