@@ -31,7 +31,7 @@ from tandemd.edges.gpus import find_inventory
 from tandemd.edges.host_files import require_directory
 from tandemd.edges.notify import notify, watchdog_period_s
 from tandemd.runtime import RUNTIME_DIR_VARIABLE, RuntimeDir, runtime_dir
-from tandemd.state_file import machine_name, state_path
+from tandemd.state_file import machine_name, make_usual_place, state_path
 
 EPILOG = """\
 examples:
@@ -187,6 +187,7 @@ def serve(options: argparse.Namespace) -> None:
         own_runtime_dir=path.absolute() if is_named else None,
         machine=machine_name(),
     )
+    make_usual_place(config.daemon.state, state)
     daemon = Daemon(
         config=config, directory=directory, soft_clock=options.clock == "softgpu", state=state
     )

@@ -6,6 +6,7 @@ import hmac
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 FILE = "state.db"
@@ -55,3 +56,13 @@ def state_path(
     home = environ.get("HOME", "")
     folder = environ.get("XDG_STATE_HOME", "") or (f"{home}/.local/state" if home else "")
     return Path(folder) / "tandem" / of_machine if folder else None
+
+
+def make_usual_place(said: str, path: Path | None) -> None:
+    """The directories above that of the file, which a home may lack; no others are made.
+
+    Who cannot make them is told so when the file is opened.
+    """
+    if said == AUTO and path is not None:
+        with suppress(OSError):
+            path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -417,7 +417,12 @@ def read_past(path: Path, query: PastQuery) -> list[tuple[int, PastJob]]:
 
 def _make(path: Path) -> None:
     """Sure that there is a file, and that nobody else reads or exchanges it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:  # more than its own directory is missing: that is a slip of the pen
+        raise JournalError(
+            f"there is no directory '{path.parent.parent}'; correct daemon.state, or make it"
+        ) from None
     folder = path.parent.stat()
     if folder.st_uid not in (0, os.geteuid()) or folder.st_mode & OTHERS_WRITE:
         raise JournalError(  # they could put a log beside it, which SQLite would take in

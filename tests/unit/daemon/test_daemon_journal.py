@@ -303,6 +303,25 @@ def test_a_place_where_others_may_put_files_beside_it_is_refused(path, mode):
     assert not path.exists()
 
 
+def test_a_place_that_is_mistyped_is_told_and_nothing_is_made_there(path):
+    mistyped = path.parent / "mistyped" / path.name
+
+    assert f"there is no directory '{path.parent}'; correct daemon.state" in warned(mistyped)
+    assert not path.parent.exists()
+
+
+def test_of_the_usual_place_all_that_a_home_lacks_is_made(tmp_path):
+    said = {"uid": 1000, "own_runtime_dir": None, "machine": "m"}
+    path = state_file.state_path("auto", {"HOME": str(tmp_path)}, **said)
+
+    state_file.make_usual_place("auto", path)
+    state_file.make_usual_place(str(tmp_path / "a/b/c"), tmp_path / "a/b/c")
+
+    Journal(path).close()
+    assert path == tmp_path / ".local/state/tandem/state-m.db"
+    assert not (tmp_path / "a").exists()
+
+
 def test_what_is_no_file_is_told(path):
     path.mkdir(parents=True)
     assert "name another" in warned(path)
