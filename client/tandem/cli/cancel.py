@@ -72,7 +72,7 @@ def cancel(
     Exit code: 0 when all have ended, or with --no-wait are about to, or
       3  no such job             6  not yours, or the daemon may not signal it
       4  it has ended already    7  the daemon went away, or hangs
-      8  it was there 10 s after SIGKILL, or the daemon did not answer
+      8  it was there 10 s after SIGKILL; or the daemon did not say that it will be ended
 
     \b
     Examples:
@@ -120,12 +120,25 @@ def _await(client: Client, names: list[str], *, grace_s: float, as_json: bool) -
     try:
         show_arrivals(client, names, until=ENDED, deadline_s=deadline_s, as_json=as_json)
     except UnavailableError as exc:
-        raise UnavailableError(
-            f"{exc}; nobody sends SIGKILL now, but the next daemon to what attaches to it: "
-            "start one, then `tandem wait`, or cancel again what has not ended"
-        ) from exc
+        raise _unwatched(exc) from exc
     except DeadlineError as exc:
+        _require_answer(client, exc)
         raise DeadlineError(
             f"{exc}, the last {KILLED_S:g} s of it after SIGKILL: a process is stuck in the kernel "
             "or cannot be signalled; look at it with `ps -o pid,user,stat,wchan`"
         ) from exc
+
+
+def _require_answer(client: Client, late: DeadlineError) -> None:
+    """That a job has not ended is known only of a daemon that could have told its end."""
+    try:
+        client.status()
+    except (DeadlineError, UnavailableError) as exc:
+        raise _unwatched(UnavailableError(f"{late}, and {exc}")) from exc
+
+
+def _unwatched(failure: UnavailableError) -> UnavailableError:
+    return UnavailableError(
+        f"{failure}; nobody sends SIGKILL now, but the next daemon to what attaches to it: "
+        "start one, then `tandem wait`, or cancel again what has not ended"
+    )
