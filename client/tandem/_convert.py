@@ -233,6 +233,7 @@ def gpu(message: pb.Gpu) -> Gpu:
             message.unmanaged_processes if message.HasField("unmanaged_processes") else None
         ),
         draining=message.draining,
+        memory_reserved_bytes=message.memory_reserved_bytes,
     )
 
 

@@ -215,6 +215,7 @@ class Gpu:
     not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
     unmanaged_processes: int | None = None  # compute there without the daemon; None: not known
     draining: bool = False  # no job is started there
+    memory_reserved_bytes: int = 0  # of memory_total_bytes, what is kept free of all jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

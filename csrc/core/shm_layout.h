@@ -146,8 +146,8 @@ struct alignas(64) CommandMemory {
   // Which target resident_target_bytes is: another number each time, never 0. Daemon: release behind
   // the target, shim: acquire.
   std::atomic<uint32_t> swap_order;
-  // What it may hold for now, beside others: nothing that it is shown. Void without a daemon; 0 and
-  // kNoLimit = as much as the limit lets it.
+  // What it may hold for now, beside others: shown only where no allocation waits (wait_ns). Void
+  // without a daemon; 0 and kNoLimit = as much as the limit lets it.
   std::atomic<uint64_t> lease_bytes;
   std::atomic<uint32_t> lane;  // kLane*; a hint read by every allocation
   // Which telling sm_set is: another number each time, for it may be told where it was once more; 0 from

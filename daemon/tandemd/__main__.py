@@ -22,7 +22,15 @@ import structlog
 from tandem._text import printable
 from tandem.errors import BugError, StateError, TandemError, UsageError, exit_code
 from tandemd import __version__, unit
-from tandemd.config.config import DEFAULT_FILE, Config, files_of, load, unknown_gpus, unknown_names
+from tandemd.config.config import (
+    DEFAULT_FILE,
+    Config,
+    files_of,
+    load,
+    too_much_kept_free,
+    unknown_gpus,
+    unknown_names,
+)
 from tandemd.config.listing import listing
 from tandemd.core.policy import POLICIES
 from tandemd.daemon import Daemon
@@ -87,9 +95,11 @@ def check(config: Config) -> None:
     """Compare it with this machine, if that has GPUs.
 
     Raises:
-        UsageError: a section is about a GPU or a directory that is not there.
+        UsageError: a section is about a GPU or a directory that is not there, or leaves jobs no
+            memory of a GPU.
     """
-    wrong = [unknown_gpus(config, find_inventory().gpus())]
+    gpus = find_inventory().gpus()
+    wrong = [unknown_gpus(config, gpus), too_much_kept_free(config, gpus)]
     try:
         if config.memory.directory is not None:
             require_directory(config.memory.directory)

@@ -30,7 +30,13 @@ from tandem import _mps, _native, _set_probe
 from tandem.errors import StateError, UsageError
 from tandemd import selftest
 from tandemd.awaited_gpus import AwaitedGpus
-from tandemd.config.config import Config, unknown_gpus, unknown_names
+from tandemd.config.config import (
+    Config,
+    reserves_on,
+    too_much_kept_free,
+    unknown_gpus,
+    unknown_names,
+)
 from tandemd.config.restarts import keys_changed, keys_for_restart
 from tandemd.core.events import (
     CheckpointProcess,
@@ -99,12 +105,15 @@ class Daemon:
         If not, what was started is for `stop` to end.
 
         Raises:
-            UsageError: a socket or `metrics.listen` cannot be had.
+            UsageError: a socket or `metrics.listen` cannot be had, or a `reserve_memory` leaves
+                jobs nothing of a GPU.
             StateError: it may open too few files.
             OSError: a library or a clock cannot be had.
         """
         raise_descriptor_limit()
         self._inventory: Inventory = find_inventory()
+        if wrong := too_much_kept_free(self._config, self._inventory.gpus()):
+            raise UsageError(wrong)
         self._warn_of_unknown(self._config)
         self._mps = self._open_mps()
         if self._mps is not None:
@@ -238,10 +247,13 @@ class Daemon:
         """Go on with another configuration; the log says so once that is so, and what is not.
 
         Raises:
-            UsageError: no file can be made in `memory.swap_dir`; nothing has changed.
+            UsageError: no file can be made in `memory.swap_dir`, or a `reserve_memory` leaves jobs
+                nothing of a GPU; nothing has changed.
         """
         limits = config.limits_for(os.geteuid(), self._identities)
         self._look_at_gpus()
+        if wrong := too_much_kept_free(config, self._inventory.gpus()):
+            raise UsageError(wrong)
         self._warn_of_unknown(config)
         options = self._options(config)
         self._host.use(config.memory.directory)
@@ -289,7 +301,9 @@ class Daemon:
         if self._mps is not None and not begun:
             return []  # one is used that runs already, on all of them
         new = [gpu for gpu in wanted if gpu not in begun]
-        return sorted({f"gpu.{config.section_of(gpu.index, gpu.uuid_text)}.mode" for gpu in new})
+        return sorted(
+            {f"gpu.{config.section_of('mode', gpu.index, gpu.uuid_text)}.mode" for gpu in new}
+        )
 
     def _warn_of_unknown(self, config: Config) -> None:
         if wrong := unknown_gpus(config, self._inventory.gpus()):
@@ -465,11 +479,20 @@ class Daemon:
     def _regard_gpus(self) -> None:
         """What everybody in the core thread knows of the GPUs that there are now."""
         gpus = self._inventory.gpus()
-        capacity_bytes = {gpu.index: gpu.memory_total_bytes for gpu in gpus}
+        if wrong := too_much_kept_free(self._config, gpus):  # a GPU that came later
+            log.warning("nothing is kept free of jobs there", reason=wrong)
+        reserves = reserves_on(self._config, gpus)
+        capacity_bytes = {
+            gpu.index: gpu.memory_total_bytes
+            - (reserves[gpu.index].size_bytes if gpu.index in reserves else 0)
+            for gpu in gpus
+        }
         self._gpu_index.learn(gpus)
         self._nodes = {gpu.index: gpu.numa_node for gpu in gpus}
         self._loop.energies.read = self._inventory.energy_mj
-        self._loop.scheduler.memory.line.capacity_bytes = capacity_bytes
+        line = self._loop.scheduler.memory.line
+        line.capacity_bytes = capacity_bytes
+        line.reserves.put(reserves)
         self._loop.watchdog.capacity_bytes = dict(capacity_bytes)
         self._loop.bounds.gpus = {gpu.index: gpu for gpu in gpus}
         self._loop.scheduler.tuning.recall(self._loop.remembered.trials_on(gpus))

@@ -513,6 +513,7 @@ class Desk:
 
     def _gpu_view(self, gpu: Gpu) -> GpuView:
         options, recent = self._loop.scheduler.options, self._loop.recent
+        reserve = self._loop.scheduler.memory.line.reserves.of(gpu.index)
         return GpuView(
             gpu=gpu,
             mode=options.mode_of([gpu.index]),
@@ -524,6 +525,7 @@ class Desk:
             strangers=self._loop.strangers.on(gpu.index),
             is_draining=self._loop.remembered.is_draining(gpu),
             energy=self._loop.scheduler.energy.of_gpu(gpu.index),
+            reserved_bytes=reserve.size_bytes if reserve else 0,
         )
 
     def jobs_on(self) -> dict[str, list[str]]:

@@ -122,6 +122,7 @@ class GpuView:
     strangers: int | None = None  # processes that compute there without this daemon; None: unknown
     is_draining: bool = False  # no job is started there
     energy: Metered | None = None  # None: its driver does not count that
+    reserved_bytes: int = 0  # of its memory, kept free of all jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,11 @@ void show(shm::StatePage* page) {
   if (g_marked.load(std::memory_order_relaxed)) raise(page->iterations.peak_bytes, used);
 }
 
+bool waits_for_memory() {
+  const Channel* channel = g_channel.load(std::memory_order_acquire);
+  return channel && channel->command->memory.wait_ns.load(std::memory_order_relaxed) != 0;
+}
+
 shm::StatePage* shared_page() {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   return channel ? channel->state : nullptr;
@@ -147,8 +152,9 @@ void give_back(uint32_t device, uint64_t bytes) {
 void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes) {
   const uint64_t limit = limit_bytes();
   if (limit == shm::kNoLimit) return;
-  const uint64_t used = used_bytes(device);
-  const uint64_t left = limit > used ? limit - used : 0;
+  // Who waits for memory gets beyond what it may hold for now; to all others that is all there is.
+  const uint64_t bound = waits_for_memory() ? limit : bound_bytes(), used = used_bytes(device);
+  const uint64_t left = bound > used ? bound - used : 0;
   if (total_bytes) *total_bytes = std::min<size_t>(*total_bytes, limit);
   if (free_bytes) *free_bytes = std::min<size_t>(*free_bytes, left);
 }

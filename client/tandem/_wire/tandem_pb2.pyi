@@ -1271,6 +1271,7 @@ class Gpu(google.protobuf.message.Message):
     NOT_HAD_FIELD_NUMBER: builtins.int
     UNMANAGED_PROCESSES_FIELD_NUMBER: builtins.int
     DRAINING_FIELD_NUMBER: builtins.int
+    MEMORY_RESERVED_BYTES_FIELD_NUMBER: builtins.int
     index: builtins.int
     uuid: builtins.str
     product_name: builtins.str
@@ -1289,6 +1290,8 @@ class Gpu(google.protobuf.message.Message):
     """compute there without this daemon; none: not known"""
     draining: builtins.bool
     """no job is started there"""
+    memory_reserved_bytes: builtins.int
+    """of memory_total_bytes, what is kept free of all jobs"""
     @property
     def sets(self) -> global___SetProof:
         """where mode mps+green is configured and MPS runs"""
@@ -1310,9 +1313,10 @@ class Gpu(google.protobuf.message.Message):
         not_had: builtins.str = ...,
         unmanaged_processes: builtins.int | None = ...,
         draining: builtins.bool = ...,
+        memory_reserved_bytes: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "sets", b"sets", "unmanaged_processes", b"unmanaged_processes"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "busy_ratio", b"busy_ratio", "draining", b"draining", "index", b"index", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "not_had", b"not_had", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "unmanaged_processes", b"unmanaged_processes", "uuid", b"uuid"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_unmanaged_processes", b"_unmanaged_processes", "busy_ratio", b"busy_ratio", "draining", b"draining", "index", b"index", "memory_reserved_bytes", b"memory_reserved_bytes", "memory_total_bytes", b"memory_total_bytes", "memory_used_bytes", b"memory_used_bytes", "mode", b"mode", "name", b"name", "not_had", b"not_had", "product_name", b"product_name", "sets", b"sets", "sm_count", b"sm_count", "software", b"software", "unmanaged_processes", b"unmanaged_processes", "uuid", b"uuid"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_unmanaged_processes", b"_unmanaged_processes"]) -> typing.Literal["unmanaged_processes"] | None: ...
 
 global___Gpu = Gpu

@@ -15,7 +15,8 @@ def _memory(gpu: Gpu) -> str:
     return f"{format_bytes(gpu.memory_used_bytes)} / {format_bytes(gpu.memory_total_bytes)}"
 
 
-_DRAINING = "draining"  # said below the table, where there is a reason to
+# Said below the table, where there is a reason to.
+_DRAINING, _RESERVED = "draining", "reserved"
 
 # By what `-o` calls them.
 COLUMNS: dict[str, Column[Gpu]] = {
@@ -33,6 +34,12 @@ COLUMNS: dict[str, Column[Gpu]] = {
     "mem": column("MEM(used/total)", _memory, "memory_used_bytes", "memory_total_bytes"),
     "uuid": column("UUID", lambda gpu: gpu.uuid, "uuid"),
     _DRAINING: column("DRAINING", lambda gpu: "yes" if gpu.draining else "no", "draining"),
+    _RESERVED: column(
+        "RESERVED",
+        lambda gpu: format_bytes(gpu.memory_reserved_bytes),
+        "memory_reserved_bytes",
+        is_figure=True,
+    ),
 }
 
 
@@ -43,7 +50,8 @@ def gpus(chosen: list[str] | None, form: str, as_json: bool) -> None:
     """List the GPUs that the daemon shares out.
 
     MODE says what runs together: in `time` jobs take turns, in the others their kernels overlap.
-    Below the table is said which of them are draining (`tandem drain`).
+    Below the table is said which of them are draining (`tandem drain`), and how much of their
+    memory is kept free of all jobs (`reserve_memory` of the daemon's configuration).
 
     \b
     Examples:
@@ -64,7 +72,7 @@ def gpus(chosen: list[str] | None, form: str, as_json: bool) -> None:
 
 def show(found: Sequence[Gpu]) -> None:
     """The table of GPUs, and what is to be known about them besides."""
-    usual = [column for name, column in COLUMNS.items() if name != _DRAINING]
+    usual = [column for name, column in COLUMNS.items() if name not in (_DRAINING, _RESERVED)]
     print_items(found, usual, form="table")
     for gpu in found:
         if gpu.sets is not None and gpu.sets.under_way:
@@ -73,6 +81,9 @@ def show(found: Sequence[Gpu]) -> None:
             click.echo(f"gpu {gpu.name}: {printable(gpu.not_had)}")
         if gpu.draining:
             click.echo(f"gpu {gpu.name}: draining, no job is started there")
+        if gpu.memory_reserved_bytes:
+            kept_free = format_bytes(gpu.memory_reserved_bytes)
+            click.echo(f"gpu {gpu.name}: {kept_free} of its memory are kept free of all jobs")
         if count := gpu.unmanaged_processes:
             they = f"{count} processes compute" if count > 1 else "1 process computes"
             click.echo(f"gpu {gpu.name}: {they} without this daemon; see `tandem doctor`")

@@ -28,7 +28,7 @@ class KnownGpu:
 
     name: str  # as `tandem gpus` has it
     uuid: str
-    memory_total_bytes: int
+    memory_bytes: int  # without what is kept free of all jobs
     trouble: str = ""  # why no container is to get it; empty: there is nothing
 
 
@@ -108,7 +108,7 @@ class Inventory:
         gpu = self._gpus.get(uuid)
         if gpu is None:
             raise NotFoundError(f"no gpu {uuid!r} is known here, of which a slice is asked for")
-        memory_bytes = gpu.memory_total_bytes * slices // self._slices
+        memory_bytes = gpu.memory_bytes * slices // self._slices
         return Grant(gpu=gpu, slices=slices, memory_bytes=memory_bytes)
 
     async def _tell(self) -> None:
@@ -120,7 +120,7 @@ def _known(gpu: Gpu) -> KnownGpu:
     return KnownGpu(
         name=gpu.name,
         uuid=gpu.uuid,
-        memory_total_bytes=gpu.memory_total_bytes,
+        memory_bytes=gpu.memory_total_bytes - gpu.memory_reserved_bytes,
         trouble=DRAINING if gpu.draining else "",
     )
 

@@ -18,7 +18,13 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from tandem.errors import UsageError
-from tandem.units import parse_bytes, parse_device_bytes, parse_duration, parse_percent
+from tandem.units import (
+    format_bytes,
+    parse_bytes,
+    parse_device_bytes,
+    parse_duration,
+    parse_percent,
+)
 from tandemd import state_file
 from tandemd.config.faults import faults_of
 from tandemd.config.limits import Limit, Limits
@@ -26,6 +32,7 @@ from tandemd.config.listen import UNIX, loopback
 from tandemd.config.tables import Table, understood_by
 from tandemd.config.watchdog import WatchdogTable
 from tandemd.core.memory.ceilings import NONE, Ceiling
+from tandemd.core.memory.reserves import Reserve
 from tandemd.core.model import JobClass, Options
 from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu
@@ -108,10 +115,15 @@ def _gpu_name(said: str) -> str:
 GpuName = Annotated[str, AfterValidator(_gpu_name)]
 
 
+def _reserve_bytes(text: str) -> int:
+    return parse_device_bytes(text, what="reserve_memory")
+
+
 class GpuTable(Table):
     """`[gpu."*"]`, `[gpu.<index>]`, `[gpu.<UUID>]`."""
 
     mode: Mode = "auto"
+    reserve_memory: Annotated[str, understood_by(_reserve_bytes)] = "0"
 
 
 class PartitionTable(Table):
@@ -253,13 +265,20 @@ class Config(Table):
 
     def mode_of(self, index: int, uuid_text: str) -> Mode:
         """What is said of a GPU: by its UUID, else its index, else of all."""
-        section = self.section_of(index, uuid_text)
+        section = self.section_of("mode", index, uuid_text)
         return self.gpu[section].mode if section else "auto"
 
-    def section_of(self, index: int, uuid_text: str) -> str:
-        """The name by which something is said of a GPU; empty: nothing is."""
+    def reserve_of(self, index: int, uuid_text: str) -> Reserve:
+        """What of the GPU's memory is kept free of jobs, as it is said; 0 bytes if nothing is."""
+        section = self.section_of("reserve_memory", index, uuid_text)
+        size_bytes = _reserve_bytes(self.gpu[section].reserve_memory) if section else 0
+        return Reserve(size_bytes=size_bytes, key=f"gpu.{section}.reserve_memory")
+
+    def section_of(self, key: str, index: int, uuid_text: str) -> str:
+        """The name by which that key is said of a GPU; empty: it is not."""
         names = (uuid_text, str(index), "*")
-        return next((name for name in names if name in self.gpu), "")
+        said = (name for name in names if name in self.gpu)
+        return next((name for name in said if key in self.gpu[name].model_fields_set), "")
 
     def options(
         self,
@@ -348,6 +367,33 @@ def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
         f"{names}: no such gpu is on this machine; there are {', '.join(map(str, there))}, whose "
         "UUIDs `tandem gpus --json` shows; correct the section or take it out"
     )
+
+
+def reserves_on(config: Config, gpus: Sequence[Gpu]) -> dict[int, Reserve]:
+    """Of each GPU of which something is kept free; of one that is too small for it nothing is."""
+    said = {gpu.index: config.reserve_of(gpu.index, gpu.uuid_text) for gpu in gpus}
+    return {
+        gpu.index: said[gpu.index]
+        for gpu in gpus
+        if 0 < said[gpu.index].size_bytes < gpu.memory_total_bytes
+    }
+
+
+def too_much_kept_free(config: Config, gpus: Sequence[Gpu]) -> str:
+    """Which GPUs would have nothing left for jobs, a line each; empty: none, or not known."""
+    return "\n".join(
+        f"{reserve.key}: {format_bytes(reserve.size_bytes)} is all that gpu {gpu.name} has "
+        f"({format_bytes(gpu.memory_total_bytes)}), and nothing is left for jobs; write less, or "
+        f"another reserve_memory for it alone in [gpu.{_own_section(gpu)}]"
+        for gpu in gpus
+        if gpu.memory_total_bytes
+        and (reserve := config.reserve_of(gpu.index, gpu.uuid_text)).size_bytes
+        >= gpu.memory_total_bytes
+    )
+
+
+def _own_section(gpu: Gpu) -> str:
+    return gpu.uuid_text if gpu.instance else str(gpu.index)
 
 
 def unknown_names(config: Config) -> str:

@@ -325,7 +325,8 @@ class Process:
     denied_before_bytes: int = 0  # and in the last one alone
     curve: Curve | None = None  # of a recorded iteration
     curve_ns: int = 0  # when that was recorded
-    lease_bytes: int = NO_LIMIT  # of device memory, that it may hold for now
+    lease_bytes: int = NO_LIMIT  # of device memory, that it is lent for now (shifts.py)
+    room_bytes: int = NO_LIMIT  # and that all others leave it of what is not kept free
     away_since_ns: int = 0  # since when some of its memory is on the host; 0 = none is
     mix: Mix | None = None  # None: not known yet
     scaling: ScalingCurve | None = None  # how it scales with SMs
@@ -335,6 +336,11 @@ class Process:
     def __post_init__(self) -> None:
         self.gpus |= {self.gpu}
         self.moved = self.usage
+
+    @property
+    def bound_bytes(self) -> int:
+        """Of device memory, what it may hold for now."""
+        return min(self.lease_bytes, self.room_bytes)
 
     def count_ends(self, old: Usage, *, finds: bool) -> None:
         """Take in which iterations have ended since `old`; from its first mark only marks count."""

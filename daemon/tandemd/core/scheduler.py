@@ -241,7 +241,8 @@ class Scheduler:
             actions += self._move_memory(now_ns)
         if self.checkpoints.is_used:
             actions += self.checkpoints.decide(self.groups.values(), now_ns)
-        actions += self.memory.settle(now_ns, self.options)  # behind the limits it depends on
+        # The line behind the limits it depends on.
+        actions += [*self._tell_reserves(), *self.memory.settle(now_ns, self.options)]
         if wakes_before_ns or self._memory_wakes_ns:
             self._tell_wake(now_ns, actions)
         return actions
@@ -250,6 +251,12 @@ class Scheduler:
     def _memory_wakes_ns(self) -> list[int]:
         """When memory wants to be looked at again."""
         return [part.wake_at_ns for part in self._wakers if part.wake_at_ns is not None]
+
+    def _tell_reserves(self) -> list[Action]:
+        told = [*self.memory.line.reserves.tell()]
+        if told:
+            self.memory.note_change()
+        return [*told]
 
     def _review_memory(self, now_ns: int) -> None:
         """Tell turns what memory means for them, before they are given."""
@@ -394,7 +401,8 @@ class Scheduler:
             if told:
                 return told
         bound = (gpus_of(job) if job else gpus) or gpus
-        room = self._minima.left(capacity_bytes, job)
+        kept_free = self.memory.line.reserves.sizes_bytes
+        room = self._minima.left(capacity_bytes, job, kept_free=kept_free)
         return objection(spec, room, bound, name=self.options.name_of)
 
     def objection_for_user(
@@ -722,8 +730,12 @@ class Scheduler:
         """Jobs came to a GPU, or went: first come, first promised."""
         capacity_bytes = self.memory.line.capacity_bytes
         self.residency.note_all()
-        ceilings = self.memory.line.ceilings
-        for job, why_not in self._minima.keep(capacity_bytes, ceilings, self.options.name_of):
+        self.memory.line.reserves.note()
+        line, name_of = self.memory.line, self.options.name_of
+        kept_free = line.reserves.sizes_bytes
+        for job, why_not in self._minima.keep(
+            capacity_bytes, line.ceilings, name_of, kept_free=kept_free
+        ):
             job.tell(now_ns, f"its minimum of memory is not promised: {why_not}")
 
     def _let_lapse(self, now_ns: int) -> None:
@@ -736,6 +748,7 @@ class Scheduler:
     def _forget(self, process: Process, now_ns: int) -> None:
         """It is gone: nobody decides about it any more."""
         self.residency.forget(process)
+        self.memory.line.reserves.note()
         self.checkpoints.forget(process)
         self.shifts.forget(process.process_id)
         self.phases.forget(process.process_id)
@@ -826,7 +839,8 @@ class Scheduler:
             key = job.group_key
             served_ns[key] = served_ns.get(key, 0) + max(0, charge_ns)
             self.energy.charge(job.job_id, process.gpu, charge_ns)
-            if old.device_bytes != usage.device_bytes:
+            held_bytes = (old.device_bytes, old.resident_bytes)
+            if held_bytes != (usage.device_bytes, usage.resident_bytes):
                 self._note_left(job)
         for key, charge_ns in served_ns.items():
             self._charge(self.groups[key], charge_ns, event.now_ns)
@@ -838,6 +852,7 @@ class Scheduler:
     def _note_left(self, job: Job) -> None:
         """What is left to others depends on what it holds."""
         self.memory.line.ceilings.note(job.uid)
+        self.memory.line.reserves.note()
         if has_siblings(self.groups[job.group_key]):
             self._left_otherwise.add(job.group_key)
 
@@ -855,8 +870,8 @@ class Scheduler:
         elif not process.away_since_ns:
             process.away_since_ns = now_ns
         if process.usage.refused_by != old.refused_by:
-            group, ceilings = self.groups[job.group_key], self.memory.line.ceilings
-            for line in refusals_since(old, process, job, group, ceilings):
+            group = self.groups[job.group_key]
+            for line in refusals_since(old, process, job, group, self.memory.line):
                 job.tell(now_ns, line)
 
     def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
@@ -939,12 +954,14 @@ class Scheduler:
             return
         if isinstance(event, MemoryAudited):
             take_audit(event, self.processes, self.jobs, self.options)
+            self.memory.line.reserves.note()
             self.residency.note_all()
             self.lanes.note_memory()
             return
         if isinstance(event, ProcessCheckpointed):
             self.lanes.note_memory()
             self.residency.note_all()
+            self.memory.line.reserves.note()
             if (moved := self.checkpoints.take(event)) is not None:
                 self._note_where_memory_is(moved, event.now_ns, actions)
             return
@@ -1222,7 +1239,7 @@ class Scheduler:
         for group in (group for key, group in self.groups.items() if key in changed):
             for process_id, process in group.processes.items():
                 old = self._told[process_id]
-                limit_bytes = memory_limit(process, group, ceilings)
+                limit_bytes = memory_limit(process, group, self.memory.line)
                 if limit_bytes != old.memory_limit_bytes:
                     self._told[process_id] = new = replace(old, memory_limit_bytes=limit_bytes)
                     actions.extend(new.changes_from(old, process_id))
@@ -1233,7 +1250,7 @@ class Scheduler:
         ceilings.take_changed()
         ceilings.look()
         for members in self.rings.values():
-            views = Views(members, policy=self.policy, options=self.options, ceilings=ceilings)
+            views = Views(members, policy=self.policy, options=self.options, line=self.memory.line)
             for group in members:
                 for process_id, settings in settings_for(group, views, options=self.options):
                     old = self._told.get(process_id)

@@ -20,7 +20,8 @@ from tandemd.core.events import (
     SetPresence,
     SetWindow,
 )
-from tandemd.core.memory.ceilings import Ceilings, left_by_own
+from tandemd.core.memory.ceilings import left_by_own
+from tandemd.core.memory.line import MemoryLine
 from tandemd.core.model import NO_LIMIT, Group, JobClass, Options, Process
 from tandemd.core.policies.policy import Policy
 from tandemd.core.turns.forecast import NARROW, narrowed_by
@@ -65,9 +66,9 @@ class Views:
     """
 
     def __init__(
-        self, island: list[Group], *, policy: Policy, options: Options, ceilings: Ceilings
+        self, island: list[Group], *, policy: Policy, options: Options, line: MemoryLine
     ) -> None:
-        self.shared, self.ceilings = len(island) > 1, ceilings
+        self.shared, self.line = len(island) > 1, line
         self._policy = policy
         self._options = options
         self._by_class: dict[JobClass, list[Group]] = {}
@@ -118,7 +119,7 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
                 job_class=job_class,
                 window=(segments, options.segment_ns),
                 looks_at=views.of(group, process.gpus),
-                memory_limit_bytes=memory_limit(process, group, views.ceilings),
+                memory_limit_bytes=memory_limit(process, group, views.line),
                 memory_wait_ns=group.jobs[process.job_id].patience_ns,
                 linger=(options.linger_ns, options.linger_limit_ns) if lingers else (0, 0),
             ),
@@ -133,8 +134,12 @@ def has_siblings(group: Group) -> bool:
     return min(group.memory_limit_bytes, *limits) < NO_LIMIT
 
 
-def memory_limit(process: Process, group: Group, ceilings: Ceilings) -> int:
-    """What others leave it of the limits of its job, group and user, for each GPU by itself."""
+def memory_limit(process: Process, group: Group, line: MemoryLine) -> int:
+    """What others leave it of the limits of its job, group and user, for each GPU by itself.
+
+    That is no more than there is for jobs; what all others leave of it they tell (reserves.py).
+    """
     job = group.jobs[process.job_id]
-    own_bytes, of_user = left_by_own(process, job, group), ceilings.tightest(process, job.uid)
+    own_bytes, of_user = left_by_own(process, job, group), line.ceilings.tightest(process, job.uid)
+    own_bytes = min(own_bytes, line.reserves.limit_bytes(process))
     return own_bytes if of_user is None else min(own_bytes, of_user[1])

@@ -275,6 +275,7 @@ def gpu_message(view: GpuView) -> pb.Gpu:
         not_had=view.not_had,
         unmanaged_processes=view.strangers,
         draining=view.is_draining,
+        memory_reserved_bytes=view.reserved_bytes,
     )
 
 

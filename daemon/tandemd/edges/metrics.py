@@ -346,6 +346,11 @@ GPU_METRICS = (
         figure=lambda view: view.gpu.memory_total_bytes,
     ),
     GpuMetric(
+        name="tandem_gpu_memory_reserved_bytes",
+        help="of that, what is kept free of all jobs",
+        figure=lambda view: view.reserved_bytes,
+    ),
+    GpuMetric(
         name="tandem_gpu_busy_ratio",
         help="part of the last second in which jobs of ours had work on it",
         figure=lambda view: view.busy,

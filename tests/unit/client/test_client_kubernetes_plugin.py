@@ -26,7 +26,7 @@ COUNT = 8
 ALL = [one for uuid in UUIDS for one in slices_of(uuid, COUNT)]
 
 
-def gpu(index, *, draining=False, memory_bytes=1 << 30):
+def gpu(index, *, draining=False, memory_bytes=1 << 30, reserved_bytes=0):
     return Gpu(
         index=index,
         uuid=UUIDS[index],
@@ -39,6 +39,7 @@ def gpu(index, *, draining=False, memory_bytes=1 << 30):
         software=True,
         name=str(index),
         draining=draining,
+        memory_reserved_bytes=reserved_bytes,
     )
 
 
@@ -145,7 +146,7 @@ def test_a_daemon_that_stays_silent_is_told_of_once():
 
 def test_a_grant_is_its_part_of_the_memory():
     inventory = Inventory(slices=3, say=lambda _: None)
-    asyncio.run(inventory.update([gpu(0, memory_bytes=100)]))
+    asyncio.run(inventory.update([gpu(0, memory_bytes=110, reserved_bytes=10)]))
 
     parts = [inventory.grants(slices_of(UUIDS[0], n))[0].memory_bytes for n in (1, 2, 3)]
 

@@ -1,6 +1,7 @@
 """What a configuration may say, and what it says of GPUs and of people that are not there."""
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,7 @@ import structlog
 
 from tandem.errors import UsageError
 from tandemd import __main__ as program
-from tandemd.config.config import load, unknown_names
+from tandemd.config.config import load, reserves_on, unknown_names
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import Gpu, Instance
 
@@ -60,6 +61,52 @@ def test_each_fault_is_told_as_an_error(monkeypatch, tmp_path, capsys):
     assert end.value.code == 2
     assert first.startswith("error: gpu.7: no such gpu is on this machine")
     assert second == f"error: memory.swap_dir: '{missing}' is not a directory"
+
+
+def kept_free(tmp_path, *said):
+    path = tmp_path / "config.toml"
+    tables = (f"[gpu.'{name}']\n{key} = '{value}'\n" for name, key, value in said)
+    path.write_text("".join(tables))
+    return load(path)
+
+
+def test_each_key_of_a_gpu_is_said_by_its_uuid_or_its_index_or_of_all(tmp_path):
+    config = kept_free(
+        tmp_path,
+        ("*", "reserve_memory", "2GiB"),
+        ("0", "mode", "mps"),
+        (SLICE.uuid_text, "reserve_memory", "0"),
+    )
+
+    sizes = {
+        gpu.index: config.reserve_of(gpu.index, gpu.uuid_text).size_bytes for gpu in (GPU, SLICE)
+    }
+    assert sizes == {GPU.index: 2 << 30, SLICE.index: 0}
+    assert config.reserve_of(0, GPU.uuid_text).key == "gpu.*.reserve_memory"
+    assert (config.mode_of(0, GPU.uuid_text), config.mode_of(7, "")) == ("mps", "auto")
+
+
+@pytest.mark.parametrize("said", ["half", "20", "-1GiB", "10%"])
+def test_a_reserve_that_means_nothing_is_refused(tmp_path, said):
+    with pytest.raises(UsageError, match=r"gpu\.0\.reserve_memory: reserve_memory"):
+        kept_free(tmp_path, ("0", "reserve_memory", said))
+
+
+def test_a_reserve_that_leaves_jobs_nothing_is_refused_with_what_to_do(monkeypatch, tmp_path):
+    small = replace(GPU, memory_total_bytes=1 << 30)
+    here(monkeypatch, small)
+    too_much = kept_free(tmp_path, ("*", "reserve_memory", "1GiB"))
+
+    with pytest.raises(UsageError) as refused:
+        program.check(too_much)
+    assert str(refused.value) == (
+        "gpu.*.reserve_memory: 1 GiB is all that gpu 0 has (1 GiB), and nothing is left for jobs; "
+        "write less, or another reserve_memory for it alone in [gpu.0]"
+    )
+    assert reserves_on(too_much, [small]) == {}  # should such a gpu come later
+
+    alone = ("0", "reserve_memory", "100MiB")
+    program.check(kept_free(tmp_path, ("*", "reserve_memory", "1GiB"), alone))
 
 
 def test_where_no_gpu_is_seen_nothing_is_known_of_sections(monkeypatch, written):

@@ -109,6 +109,7 @@ GPU = GpuView(
     busy=0.5,
     strangers=2,
     energy=Metered(total_mj=9000, unattributed_mj=1250),
+    reserved_bytes=3,
 )
 VIEW = MetricsView(
     policy="fair",
@@ -241,6 +242,7 @@ def test_the_queue_and_the_gpus_are_counted():
     assert [value("tandem_queue_depth", **{"class": name}) for name in classes] == [0, 0, 1]
     assert value("tandem_gpu_busy_ratio", **gpu) == 0.5
     assert value("tandem_gpu_memory_used_bytes", **gpu) == 4
+    assert value("tandem_gpu_memory_reserved_bytes", **gpu) == 3
     assert value("tandem_gpu_unmanaged_processes", **gpu) == 2
 
 

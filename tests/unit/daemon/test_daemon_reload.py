@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import structlog
 
+from tandem.errors import UsageError
 from tandemd.config.config import Config, load
 from tandemd.config.restarts import AT_START, keys_for_restart
 from tandemd.daemon import Daemon
@@ -122,6 +123,18 @@ def test_what_fails_half_way_is_not_said_to_be_read_and_rights_are_the_new_ones(
     assert not logs
     assert not daemon._desk.is_reload_good
     assert (daemon._desk.privacy, daemon._desk.limits.admin_group) == ("own-only", "root")
+
+
+def test_one_that_leaves_jobs_nothing_of_a_gpu_is_refused_and_nothing_changes(read):
+    errands = []
+    daemon = running(Config(), errands)
+    small = Gpu(index=0, uuid=bytes(16), memory_total_bytes=1 << 30)
+    daemon._inventory = SimpleNamespace(gpus=lambda: (small,))
+
+    with pytest.raises(UsageError, match=r"gpu\.0\.reserve_memory: 2 GiB is all that gpu 0 has"):
+        daemon.reconfigure(read("[gpu.0]\nreserve_memory = '2GiB'"))
+
+    assert (errands, daemon._config) == ([], Config())
 
 
 def keys_told(begun, said, **options):

@@ -216,8 +216,11 @@ class Shifts:
         if process.lease_bytes == lease_bytes:
             return
         self.has_lent_more |= lease_bytes > process.lease_bytes and tenant.wants_memory > 0
-        process.lease_bytes = lease_bytes
-        self._actions.append(SetMemoryLease(process_id=process.process_id, lease_bytes=lease_bytes))
+        before, process.lease_bytes = process.bound_bytes, lease_bytes
+        bound_bytes = process.bound_bytes
+        if bound_bytes != before:
+            told = SetMemoryLease(process_id=process.process_id, lease_bytes=bound_bytes)
+            self._actions.append(told)
 
     def _show(self, tenant: Tenant) -> None:
         """Its group, and its process, where it may begin another iteration or not."""

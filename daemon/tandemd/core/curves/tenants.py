@@ -63,8 +63,9 @@ class Tenant:
     @property
     def wants_memory(self) -> int:
         """What it waits for, because its lease is used up; bytes."""
-        wait = self.process.usage.memory_wait
-        return wait.size_bytes if wait is not None and wait.is_quota else 0
+        process, wait = self.process, self.process.usage.memory_wait
+        is_lent = process.lease_bytes <= process.room_bytes  # else that of all jobs is used up
+        return wait.size_bytes if wait is not None and wait.is_quota and is_lent else 0
 
     @property
     def will_give_back(self) -> bool:

@@ -103,7 +103,7 @@ def _waits_for_memory(scheduler: Scheduler, job: Job, group: Group, now_ns: int)
     if standing and group.barred:
         return explain_lane(standing, scheduler)
     waiter, found = first_in_line(scheduler, job), scheduler.island_of(group)
-    of_its_own = waiter is not None and waiter.wait.is_quota
+    of_its_own = waiter is not None and waiter.is_quota
     if found and not of_its_own and waits_for_turn(scheduler, job, group):
         return explain_held(scheduler, job, group, *found, now_ns=now_ns)
     if waiter is not None:

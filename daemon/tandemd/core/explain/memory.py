@@ -31,9 +31,9 @@ def explain_wait(waiter: Waiter, scheduler: Scheduler, now_ns: int) -> str:
 
 def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
     size = size_of(waiter.wait.size_bytes)
-    if waiter.is_leased and waiter.wait.is_quota:
+    if waiter.is_leased and waiter.is_quota:
         what = f"waits for {size} beyond the {size_of(waiter.process.lease_bytes)} lent to it"
-    elif waiter.wait.is_quota:
+    elif waiter.is_quota:
         limit = size_of(waiter.limit_bytes)
         whose = f"the {limit} that all jobs of its user may have"
         what = f"waits for {size} of {whose if waiter.is_of_user else f'its own limit of {limit}'}"
@@ -43,9 +43,7 @@ def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
     if scheduler.memory.line.is_asleep(waiter) and group is not None and group.needs_memory:
         return f"{what}, which it gets with its turn"
     if not waiter.ahead:
-        others = (
-            "" if waiter.wait.is_quota else _holders(waiter.process.memories, waiter.job, scheduler)
-        )
+        others = "" if waiter.is_quota else _holders(waiter.process.memories, waiter.job, scheduler)
         return f"{what}, 1st in line{others}"
     behind = waiter.ahead[-1].job.display_name
     return f"{what}, {ordinal(len(waiter.ahead) + 1)} in line behind {behind}"
@@ -66,6 +64,7 @@ def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
         limit = f"holds {size_of(most_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
         lines.append(limit)
     lines += _of_user(scheduler, job)
+    lines += _kept_free(scheduler, job)
     if why := no_limit(spec, gpus_of(job), capacity_bytes):
         lines.append(f"its limit of memory limits nothing: {why}")
     if spec.memory_min_bytes:
@@ -91,6 +90,21 @@ def _of_user(scheduler: Scheduler, job: Job) -> Iterator[str]:
         yield (
             f"all jobs of its user hold {size_of(held_bytes)} of the {size_of(most_bytes)} that "
             f"they may on gpu {scheduler.options.name_of(gpu)} ({ceilings.of(job.uid).key}){over}"
+        )
+
+
+def _kept_free(scheduler: Scheduler, job: Job) -> Iterator[str]:
+    """What all jobs may hold where it is, where that is not all, and do."""
+    line, name_of = scheduler.memory.line, scheduler.options.name_of
+    for gpu in sorted(gpus_of(job) & line.capacity_bytes.keys()):
+        if (reserve := line.reserves.of(gpu)) is None:
+            continue
+        held_bytes, most_bytes = line.reserves.held_bytes(gpu), line.capacity_bytes[gpu]
+        over = ": they keep what they have and get no more" if held_bytes > most_bytes else ""
+        yield (
+            f"all jobs hold {size_of(held_bytes)} of the {size_of(most_bytes)} that they may on "
+            f"gpu {name_of(gpu)}, where {size_of(reserve.size_bytes)} are kept free "
+            f"({reserve.key}){over}"
         )
 
 

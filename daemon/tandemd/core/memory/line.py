@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tandemd.core.memory.ceilings import Ceilings
+from tandemd.core.memory.ceilings import Ceilings, left_by_own
 from tandemd.core.memory.memories import has_own_memory, memory_of
+from tandemd.core.memory.reserves import Reserves
 from tandemd.core.model import (
     NO_LIMIT,
     Group,
@@ -52,14 +53,20 @@ class Waiter:
     # Of the newest look at the line.
     limit_bytes: int = NO_LIMIT  # that is in its way if one is: of its job, or of all of its user
     is_of_user: bool = False
+    is_of_gpu: bool = False  # what all jobs may have of its GPU is; to them there is no more
     sharers: Mapping[int, Process] = field(default_factory=dict)  # whose memory counts against it
     ahead: list[Waiter] = field(default_factory=list)  # first come first
     may_try: bool = False
     is_blocked: bool = False  # until jobs that wait give memory back, or have been served
 
+    @property
+    def is_quota(self) -> bool:
+        """A limit is in its way, not what its GPU has left for jobs."""
+        return self.wait.is_quota and not self.is_of_gpu
+
     def is_in_the_way_of(self, process: Process) -> bool:
         """Whether a later request of the process is behind this one."""
-        if self.wait.is_quota:
+        if self.is_quota:
             return process.process_id in self.sharers
         return bool(self.process.memories & process.memories)
 
@@ -93,8 +100,10 @@ class MemoryLine:
         jobs: Mapping[int, Job],
         groups: Mapping[GroupKey, Group],
     ) -> None:
-        self.capacity_bytes: dict[int, int] = {}  # by GPU; one that is missing is not known
+        # What each GPU has for jobs; one that is missing is not known.
+        self.capacity_bytes: dict[int, int] = {}
         self.ceilings = Ceilings(jobs, lambda: self.capacity_bytes)
+        self.reserves = Reserves(processes, lambda: self.capacity_bytes, held_bytes)
         self.waiters: dict[int, Waiter] = {}  # by process; refused ones until they have left
         self.refusals = 0  # so far
         self._processes, self._jobs, self._groups = processes, jobs, groups
@@ -138,12 +147,14 @@ class MemoryLine:
         if _acted(before, process.usage):
             waiter.quiet_since_ns = now_ns
         is_news = waiter.wait != wait or before.busy != process.usage.busy
-        waiter.wait = wait
+        if waiter.wait != wait:
+            waiter.wait = wait
+            self._find_limit(waiter)
         return is_news
 
     def _add(self, process: Process, wait: MemoryWait, now_ns: int) -> None:
         self._arrivals += 1
-        self.waiters[process.process_id] = Waiter(
+        self.waiters[process.process_id] = waiter = Waiter(
             process=process,
             job=self._jobs[process.job_id],
             wait=wait,
@@ -151,12 +162,17 @@ class MemoryLine:
             since_ns=now_ns,
             quiet_since_ns=now_ns,
         )
+        self._find_limit(waiter)
 
     def _find_limit(self, waiter: Waiter) -> None:
         """Which one is in its way: the one of which less is left."""
         job, process = waiter.job, waiter.process
+        group = self._groups[job.group_key]
         waiter.limit_bytes, waiter.sharers = job.spec.memory_bytes, job.processes
-        of_user = self.ceilings.in_the_way(process, job, self._groups[job.group_key])
+        waiter.is_of_gpu = self.reserves.is_in_the_way(
+            process, left_to(process, job, group, self.ceilings)
+        )
+        of_user = self.ceilings.in_the_way(process, job, group)
         waiter.is_of_user = of_user is not None
         if of_user is not None:
             gpu, waiter.limit_bytes = of_user
@@ -172,7 +188,7 @@ class MemoryLine:
         """What its processes ask for that others hold, in bytes."""
         for process_id in group.processes:
             waiter = self.waiters.get(process_id)
-            if waiter is not None and not waiter.is_refused and not waiter.wait.is_quota:
+            if waiter is not None and not waiter.is_refused and not waiter.is_quota:
                 yield waiter.wait.size_bytes
 
     def look(self, now_ns: int) -> list[Waiter]:
@@ -205,14 +221,14 @@ class MemoryLine:
 
     def is_asleep(self, waiter: Waiter) -> bool:
         """It waits for its turn, not for what others hold."""
-        return waiter.process.process_id in self._asleep and not waiter.wait.is_quota
+        return waiter.process.process_id in self._asleep and not waiter.is_quota
 
     def _is_impossible(self, waiter: Waiter) -> bool:
         spec = waiter.job.spec
         if not max(spec.wait_memory_ns, waiter.job.lease_patience_ns):
             # Nobody asked it to wait, but for what others can move.
             is_helped = spec.patience_ns and waiter.process.process_id in self._helped
-            return waiter.wait.is_quota or not is_helped
+            return waiter.is_quota or not is_helped
         gpus = waiter.process.gpus
         known = [self.capacity_bytes.get(gpu, 0) for gpu in gpus]
         most_bytes = min(spec.memory_bytes, max(known)) if all(known) else spec.memory_bytes
@@ -224,7 +240,7 @@ class MemoryLine:
     def _needs_others(self, waiter: Waiter, standing: list[Waiter]) -> bool:
         """Whether all memory of those who do not wait would not be enough."""
         size_bytes = waiter.wait.size_bytes
-        if waiter.wait.is_quota:
+        if waiter.is_quota:
             same = [w.process for w in standing if w.process.process_id in waiter.sharers]
             kept_bytes = sum(process.usage.device_bytes for process in same)
             return waiter.limit_bytes - kept_bytes < size_bytes
@@ -254,7 +270,7 @@ class MemoryLine:
     def _helpers(self, waiter: Waiter) -> Iterable[Process]:
         """Whose going on would help: those ahead, and those who have what it needs."""
         yield from (other.process for other in waiter.ahead)
-        if waiter.wait.is_quota and not waiter.is_leased:
+        if waiter.is_quota and not waiter.is_leased:
             yield from (p for p in waiter.sharers.values() if p.usage.device_bytes)
             return
         memories = waiter.process.memories
@@ -267,6 +283,13 @@ class MemoryLine:
         memory = memory_of(gpu)
         others = (p for p in self._processes.values() if memory in p.memories and not p.gpus & gpus)
         return sum(map(held_bytes, others))
+
+
+def left_to(process: Process, job: Job, group: Group, ceilings: Ceilings) -> int:
+    """What all limits but that of the GPU leave it, at the last look at them."""
+    of_user = ceilings.tightest(process, job.uid)
+    own_bytes = min(left_by_own(process, job, group), process.lease_bytes)
+    return own_bytes if of_user is None else min(own_bytes, of_user[1])
 
 
 def held_bytes(process: Process) -> int:

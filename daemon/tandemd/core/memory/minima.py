@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.memory.memories import memory_of
@@ -62,10 +63,18 @@ class Room:
     """What promises leave of each GPU whose size is known, or of what a user may have there."""
 
     def __init__(
-        self, capacity_bytes: Mapping[int, int], promised: Iterable[Job] = (), key: str = ""
+        self,
+        capacity_bytes: Mapping[int, int],
+        promised: Iterable[Job] = (),
+        *,
+        key: str = "",
+        kept_free: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        """`key`: of the configuration that says what he may have."""
-        self.capacity_bytes, self.key = capacity_bytes, key
+        """`key`: of the configuration that says what he may have.
+
+        `kept_free`: bytes that a GPU has besides, for none of the jobs.
+        """
+        self.capacity_bytes, self.key, self.kept_free = capacity_bytes, key, kept_free
         self._left = {memory_of(gpu): size_bytes for gpu, size_bytes in capacity_bytes.items()}
         for job in promised:
             self.take(job)
@@ -117,7 +126,9 @@ def objection(
     promised = capacity_bytes[gpu] - left
     later = ", or try again later" if minimum <= capacity_bytes[gpu] else ""
     most = size_of(capacity_bytes[gpu])
-    whole, whom = f"gpu {name(gpu)} has {most}", "others"
+    kept_free = room.kept_free.get(gpu, 0)
+    beside = f" beside the {size_of(kept_free)} kept free" if kept_free else ""
+    whole, whom = f"gpu {name(gpu)} has {most}{beside}", "others"
     if room.key:
         whole = f"its user may have {most} of gpu {name(gpu)} ({room.key})"
         whom = "others of his jobs"
@@ -167,20 +178,26 @@ class Minima:
         *,
         uid: int | None = None,
         key: str = "",
+        kept_free: Mapping[int, int] = MappingProxyType({}),
     ) -> Room:
-        """By the promises to all of them but one; or to those of a user, `key` as in Room."""
+        """By the promises to all of them but one, or to those of a user; the rest as in Room."""
         jobs = (
             job
             for job in self._jobs.values()
             if job is not but and job.is_minimum_kept and uid in (None, job.uid)
         )
-        return Room(capacity_bytes, jobs, key)
+        return Room(capacity_bytes, jobs, key=key, kept_free=kept_free)
 
     def keep(
-        self, capacity_bytes: Mapping[int, int], ceilings: Ceilings, name: Callable[[int], str]
+        self,
+        capacity_bytes: Mapping[int, int],
+        ceilings: Ceilings,
+        name: Callable[[int], str],
+        *,
+        kept_free: Mapping[int, int] = MappingProxyType({}),
     ) -> Iterator[tuple[Job, str]]:
         """First come, first promised; yields whose promise was broken, and why."""
-        room, own = Room(capacity_bytes), dict[int, Room]()
+        room, own = Room(capacity_bytes, kept_free=kept_free), dict[int, Room]()
         for job in self._jobs.values():
             uid, rooms = job.uid, [room]
             if ceilings.binds(uid):

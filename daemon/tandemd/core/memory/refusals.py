@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandemd.core.memory.ceilings import Ceilings
+from tandemd.core.memory.line import MemoryLine, left_to
 from tandemd.core.model import NO_LIMIT, Group, Job, Process, Refusal, Usage
 from tandemd.core.words import size_of
 
@@ -16,14 +16,14 @@ BY = {
 
 
 def refusals_since(
-    before: Usage, process: Process, job: Job, group: Group, ceilings: Ceilings
+    before: Usage, process: Process, job: Job, group: Group, line: MemoryLine
 ) -> Iterator[str]:
     """What is new of a process's refusals, for the story: the same words for the same cause."""
     counts = zip(Refusal, before.refused_by, process.usage.refused_by, strict=True)
     for by, count_before, count in counts:
         if count > count_before:
             if by is Refusal.QUOTA:
-                yield f"told out of memory by {_limit(process, job, group, ceilings)}"
+                yield f"told out of memory by {_limit(process, job, group, line)}"
             else:
                 yield f"told out of memory {BY[by]}"
 
@@ -36,9 +36,11 @@ def refusals(job: Job) -> list[str]:
     return [f"was told out of memory {times}: {', '.join(by)}"] if total else []
 
 
-def _limit(process: Process, job: Job, group: Group, ceilings: Ceilings) -> str:
+def _limit(process: Process, job: Job, group: Group, line: MemoryLine) -> str:
     least = min(job.spec.memory_bytes, group.memory_limit_bytes, process.lease_bytes)
-    ceilings.look()
-    if (of_user := ceilings.in_the_way(process, job, group)) is not None:
+    line.ceilings.look()
+    if line.reserves.is_in_the_way(process, left_to(process, job, group, line.ceilings)):
+        return "what is kept free of all jobs on its gpu"
+    if (of_user := line.ceilings.in_the_way(process, job, group)) is not None:
         return f"the limit of {size_of(of_user[1])} of all jobs of its user"
     return f"its limit of {size_of(least)}" if least < NO_LIMIT else "its limit"
