@@ -253,10 +253,10 @@ class Scheduler:
         return [part.wake_at_ns for part in self._wakers if part.wake_at_ns is not None]
 
     def _tell_reserves(self) -> list[Action]:
-        told = [*self.memory.line.reserves.tell()]
-        if told:
+        told: list[Action] = [*self.memory.line.reserves.tell()]
+        if self.memory.line.reserves.gave_more:
             self.memory.note_change()
-        return [*told]
+        return told
 
     def _review_memory(self, now_ns: int) -> None:
         """Tell turns what memory means for them, before they are given."""

@@ -165,6 +165,8 @@ def test_an_allocation_that_may_wait_waits_as_on_a_full_gpu(kept):
     kept.sample(2, memory_wait=wants(1, 10, is_quota=True))
     assert "waits for 10 GiB of device memory, 1st in line; others hold" in kept.explains(2)
     round_before = kept.places[2].round
+    kept.holds(1, 66)
+    assert kept.places[2].round == round_before  # nothing has become of use to it
     kept.holds(1, 50)
 
     assert (kept.mays(2), kept.places[2].round > round_before) == ([20], True)

@@ -38,6 +38,7 @@ class Reserves:
         self._capacity_bytes = capacity_bytes
         self._by_gpu: dict[int, Reserve] = {}
         self._is_news = False
+        self.gave_more = False  # to somebody, when it was told last
 
     def put(self, reserves: Mapping[int, Reserve]) -> None:
         """Those there are from now on, for what comes; nothing is taken from whoever has it."""
@@ -74,6 +75,7 @@ class Reserves:
 
     def tell(self) -> Iterator[SetMemoryLease]:
         """What each process may hold from now on, where that is something else than before."""
+        self.gave_more = False
         if not self._is_news:
             return
         self._is_news = False
@@ -85,6 +87,7 @@ class Reserves:
             room_bytes = self._room_bytes(process, held_bytes)
             if room_bytes != process.room_bytes:
                 before, process.room_bytes = process.bound_bytes, room_bytes
+                self.gave_more |= process.bound_bytes > before
                 if before != process.bound_bytes:
                     yield SetMemoryLease(
                         process_id=process.process_id, lease_bytes=process.bound_bytes
