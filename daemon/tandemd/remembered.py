@@ -149,11 +149,14 @@ class Remembered:
             self._keep([CorrectedPast(kept=kept, now=now)])
 
     def keep_most_past(self, most: int) -> None:
-        """So many jobs that have ended are to be kept from now on."""
+        """So many jobs that have ended are to be kept from now on.
+
+        What is beyond a lower number goes when the daemon is started next: a slip in the
+        configuration that is mended before that costs nothing.
+        """
         self._most_past = most
         if self._journal is not None:
-            self._journal.most_past = most
-            self._worker.do(self._drop_past)
+            self._journal.most_past = max(most, self._journal.most_past)
 
     def past(self, query: PastQuery) -> list[tuple[int, PastJob]]:
         """Jobs that have ended, with their numbers, the newest first. Any thread but the loop's.
@@ -220,14 +223,6 @@ class Remembered:
                 log.info("the state file is written again", file=str(self._journal.path))
             self._was_written = True
             self._late = _Late()
-
-    def _drop_past(self) -> None:
-        if self._journal is None:
-            return
-        try:
-            self._journal.drop_past()
-        except sqlite3.Error:
-            return  # with the next that is written
 
     def _close(self) -> None:
         self._write()

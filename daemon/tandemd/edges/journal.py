@@ -282,15 +282,6 @@ class Journal:
                 self._drop_beyond(kind)
             self._drop_past()
 
-    def drop_past(self) -> None:
-        """Keep `most_past` of the jobs that have ended, which may be fewer than before.
-
-        Raises:
-            sqlite3.Error: it cannot be written.
-        """
-        with _whole(self._database):
-            self._drop_past()
-
     def close(self) -> None:
         """Nothing may be asked of it any more."""
         self._database.close()

@@ -110,16 +110,30 @@ def test_it_outlives_the_daemon_and_the_machine_as_it_was(path, monkeypatch):
     assert opened(path).past(PastQuery()) == [(1, PAST)]
 
 
-def test_only_the_newest_are_kept_and_fewer_once_that_is_said(path):
+def test_only_the_newest_are_kept(path):
     before = opened(path, most_past=3)
     for name in "abcd":
         before.keep_past(replace(PAST, name=name))
     assert names(before.past(PastQuery())) == ["d", "c", "b"]
 
-    before.keep_most_past(2)
-    assert names(before.past(PastQuery())) == ["d", "c"]
+    before.keep_most_past(4)
+    before.keep_past(replace(PAST, name="e"))
+    assert names(before.past(PastQuery())) == ["e", "d", "c", "b"]
 
-    assert names(opened(path, most_past=1).past(PastQuery())) == ["d"]
+    assert names(opened(path, most_past=1).past(PastQuery())) == ["e"]
+
+
+@pytest.mark.parametrize(("slip", "left"), [(0, "ba"), (1, "cba")])
+def test_a_slip_that_is_mended_before_a_restart_costs_nothing_of_what_was_kept(path, slip, left):
+    kept = opened(path, most_past=3)
+    for name in "ab":
+        kept.keep_past(replace(PAST, name=name))
+
+    kept.keep_most_past(slip)
+    kept.keep_past(replace(PAST, name="c"))
+    kept.keep_most_past(3)
+
+    assert "".join(names(kept.past(PastQuery()))) == left
 
 
 @pytest.mark.parametrize(
