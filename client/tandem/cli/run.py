@@ -53,8 +53,8 @@ class _Run(Launching, Requesting):
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be run, with what the daemon would set, and run nothing. "
-    "An older daemon notes it as a job that ends at once.",
+    help="Print what would be run, with what the daemon would set and what variables of Tandem's "
+    "are set already, and run nothing. An older daemon notes it as a job that ends at once.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(**options: Any) -> None:
@@ -99,6 +99,10 @@ def run(**options: Any) -> None:
 
 
 def _show(plan: Plan) -> None:
-    changed = {k: v for k, v in sorted(plan.environ.items()) if os.environ.get(k) != v}
-    words = ["env", *(f"{k}={v}" for k, v in changed.items()), plan.program, *plan.argv[1:]]
+    said = {  # what Tandem reads also where it is the caller's own: elsewhere it would be missing
+        k: v
+        for k, v in sorted(plan.environ.items())
+        if k.startswith("TANDEM_") or os.environ.get(k) != v
+    }
+    words = ["env", *(f"{k}={v}" for k, v in said.items()), plan.program, *plan.argv[1:]]
     click.echo(shlex.join(words))

@@ -226,6 +226,18 @@ def test_options_after_the_command_are_its_own(tandem):
     assert out.endswith("true --priority x --bogus\n")
 
 
+def test_a_dry_run_prints_what_of_the_callers_the_job_would_go_by(tandem, monkeypatch):
+    monkeypatch.setenv("TANDEM_PRIORITY", "batch")
+    monkeypatch.setenv("TANDEM_MEMORY", "1GiB")
+    monkeypatch.setenv("UNRELATED", "1")
+
+    _, out, _ = tandem("run", "--dry-run", "-m", "2GiB", "--", "true")
+
+    words = set(out.split())
+    assert {"TANDEM_PRIORITY=batch", "TANDEM_MEMORY=2GiB"} <= words
+    assert not words & {"TANDEM_MEMORY=1GiB", "UNRELATED=1"}
+
+
 def test_a_dry_run_prints_what_a_shell_can_run(tandem):
     words = ["run", "--dry-run", "-p", "batch", "-m", "40%", "--wait-memory", "--env", "A=b c"]
     words += ["--", "true", "x y"]
