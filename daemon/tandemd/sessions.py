@@ -29,6 +29,7 @@ from tandemd.core.events import (
     HandleShared,
     JobExited,
     JobRegistered,
+    JobTurnedAway,
     ProcessAttached,
     ProcessExited,
     ProcessMapped,
@@ -359,11 +360,11 @@ class Sessions:
     def _turn_away(
         self, connection: Connection, hello: _native.Hello, code: int, reason: str, now_ns: int
     ) -> None:
-        """Tell its job, too: as far as anybody sees that has just not used the GPU yet."""
+        """Tell its job, too: as far as anybody sees that has just not used the GPU."""
         self.attach.refuse(connection, code=code, reason=reason)
         job = self._scheduler.jobs.get(hello.job_id)
         if job is not None and job.uid == connection.peer.uid:
-            job.tell(now_ns, f"a process of it was refused, and runs unshared: {reason}")
+            self.note(JobTurnedAway(now_ns=now_ns, job_id=job.job_id, why=reason))
 
     def _welcome(
         self, connection: Connection, process_id: int, job_id: int, pages: _native.Process

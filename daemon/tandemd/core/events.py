@@ -100,6 +100,15 @@ class JobExited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobTurnedAway:
+    """A process of the job was refused, and runs unshared."""
+
+    now_ns: int
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSampled:
     """Newest figures of the processes that changed since the last sample."""
 
@@ -308,6 +317,7 @@ Event = (
     | HandleShared
     | GpuAdded
     | JobExited
+    | JobTurnedAway
     | UsageSampled
     | RequestsServed
     | WorkClassified

@@ -48,7 +48,7 @@ class JobState(IntEnum):
     PAUSED = 4  # held by a person
     SWAPPED = 5  # likewise, and its memory is on the host
     IDLE = 6  # attached, no work
-    DETACHED = 7  # had processes, has none now
+    DETACHED = 7  # had processes, or one that was refused, and has none now
     EXITED = 8
 
 
@@ -399,6 +399,7 @@ class Job:
     registered: bool  # by `tandem run`, whose process still lives
     spec: JobSpec
     state: JobState = JobState.STARTING
+    turned_away: str = ""  # why the last process that came was refused; empty: it was not
     meant_gpus: frozenset[int] = frozenset()  # that it may use, as it was registered
     paused: bool = False
     notice: Notice | None = None  # somebody pauses it, and its programs have been told

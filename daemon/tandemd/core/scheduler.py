@@ -39,6 +39,7 @@ from tandemd.core.events import (
     JobPaused,
     JobRegistered,
     JobResumed,
+    JobTurnedAway,
     JobUpdated,
     KeepTrials,
     MemoryAudited,
@@ -199,6 +200,7 @@ class Scheduler:
             case (
                 JobRegistered()
                 | JobExited()
+                | JobTurnedAway()
                 | JobUpdated()
                 | JobPaused()
                 | JobResumed()
@@ -533,7 +535,13 @@ class Scheduler:
 
     def _change_job(
         self,
-        event: JobRegistered | JobExited | JobUpdated | JobPaused | JobResumed | JobCancelled,
+        event: JobRegistered
+        | JobExited
+        | JobTurnedAway
+        | JobUpdated
+        | JobPaused
+        | JobResumed
+        | JobCancelled,
         actions: list[Action],
     ) -> None:
         if isinstance(event, JobRegistered):
@@ -547,6 +555,8 @@ class Scheduler:
             case JobExited():
                 job.registered = False
                 self._end_if_over(job, event.now_ns, actions)
+            case JobTurnedAway():
+                self._turn_away(job, event, actions)
             case JobUpdated():
                 old, job.spec = job.spec, replace(event.spec, group=job.spec.group)
                 self.memory.note_change()
@@ -561,6 +571,12 @@ class Scheduler:
                 self._steer(job, event, actions)
             case _:
                 assert_never(event)
+
+    def _turn_away(self, job: Job, event: JobTurnedAway, actions: list[Action]) -> None:
+        job.turned_away = f"a process of it was refused, and runs unshared: {event.why}"
+        job.tell(event.now_ns, job.turned_away)
+        if job.state is JobState.STARTING:
+            self._move(job, Stimulus.TURNED_AWAY, event.now_ns, actions)
 
     def _steer(
         self, job: Job, event: JobPaused | JobResumed | JobCancelled, actions: list[Action]
@@ -794,7 +810,7 @@ class Scheduler:
         self._bind(group, event.now_ns)
         _refresh(group, event.now_ns, self.options)
         if not job.processes:
-            job.part = 0
+            job.part, job.turned_away = 0, ""
             self._move(job, Stimulus.LEFT, event.now_ns, actions)
         self._end_if_over(job, event.now_ns, actions)
 

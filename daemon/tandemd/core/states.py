@@ -20,6 +20,7 @@ class Stimulus(Enum):
     BLOCKED = "its work waits"
     QUIET = "it has no work"
     LEFT = "its last process left"
+    TURNED_AWAY = "it runs unshared"
     PAUSED = "paused"
     RESUMED = "resumed"
     RESUMED_EMPTY = "resumed without processes"
@@ -32,6 +33,7 @@ S, T = JobState, Stimulus
 
 TABLE: dict[tuple[JobState, Stimulus], JobState] = {
     (S.STARTING, T.ATTACHED): S.IDLE,
+    (S.STARTING, T.TURNED_AWAY): S.DETACHED,
     (S.STARTING, T.PAUSED): S.PAUSED,
     (S.STARTING, T.EXITED): S.EXITED,
     (S.IDLE, T.ATTACHED): S.IDLE,

@@ -4,7 +4,14 @@ import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk
 
 from tandemd.core.errors import IllegalTransitionError, UnknownJobError
-from tandemd.core.events import AnnounceJob, ForgetProcess, SetClass, SetLinger, SetMemoryLimit
+from tandemd.core.events import (
+    AnnounceJob,
+    ForgetProcess,
+    JobTurnedAway,
+    SetClass,
+    SetLinger,
+    SetMemoryLimit,
+)
 from tandemd.core.explain.explain import explain, summarise
 from tandemd.core.finished import MOST, MOST_OF_UID
 from tandemd.core.model import (
@@ -56,6 +63,24 @@ def test_a_registered_job_outlives_its_processes():
     talk.leave(1)
 
     assert talk.core.jobs[7].state is JobState.DETACHED
+
+
+def test_a_job_whose_process_was_refused_is_detached_and_says_why():
+    talk = Talk()
+    talk.register(7)
+    talk.say(JobTurnedAway(now_ns=talk.now_ns, job_id=7, why="no shared memory"))
+    job = talk.core.jobs[7]
+    assert job.state is JobState.DETACHED
+    assert summarise(talk.core, talk.core.jobs[7], talk.now_ns).endswith(
+        "runs unshared: no shared memory"
+    )
+
+    talk.attach(1, job_id=7)
+    talk.say(JobTurnedAway(now_ns=talk.now_ns, job_id=7, why="another"))
+    assert job.state is JobState.IDLE  # one of its processes is there
+
+    talk.leave(1)
+    assert said(talk, 7).summary.endswith("has left the gpu")
 
 
 def test_a_job_outlives_the_process_that_registered_it():
