@@ -11,6 +11,8 @@ from click.core import ParameterSource
 from tandem import _user_file
 from tandem.errors import UsageError
 
+NONE = "none"
+
 
 def where_said(param: click.Parameter, ctx: click.Context | None) -> str:
     """What its value came from: the variable or the key of the user's file, else the option."""
@@ -22,7 +24,29 @@ def where_said(param: click.Parameter, ctx: click.Context | None) -> str:
     return param.opts[-1]
 
 
-class Aliased(click.Option):
+class Revocable(click.Option):
+    """An option that `none` on the command line takes back, whatever else says something of it."""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Like click's; None, as if nobody had said anything, for `none`."""
+        source = ctx.get_parameter_source(self.name or "")
+        if value != NONE or source is not ParameterSource.COMMANDLINE:
+            return super().type_cast_value(ctx, value)
+        taken_back(ctx).update(self.variables())
+        return None
+
+    def variables(self) -> Sequence[str]:
+        """All that say it."""
+        return [str(self.envvar)]
+
+
+def taken_back(ctx: click.Context) -> set[str]:
+    """Variables that do not count, and that who reads them by itself is not to have."""
+    names: set[str] = ctx.meta.setdefault(__name__, set())
+    return names
+
+
+class Aliased(Revocable):
     """An option whose variable others call otherwise: theirs counts where ours says nothing."""
 
     def __init__(
@@ -41,6 +65,10 @@ class Aliased(click.Option):
         """Like click's; of the aliases the first that says something."""
         own = super().resolve_envvar_value(ctx)
         return own or next((text for _, text in self._said()), None)
+
+    def variables(self) -> Sequence[str]:
+        """Ours, and those of others."""
+        return [*super().variables(), *self._aliases]
 
     def variable(self) -> str:
         """The name of the one that counts."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from tandem._attach import CLASSES, ISOLATIONS, MAX_WAIT_NS, NEVER_IDLE_NS, Request
-from tandem.cli._parsed import Aliased, Parsed
+from tandem.cli._parsed import Aliased, Parsed, Revocable
 from tandem.errors import UsageError
 from tandem.units import (
     Percent,
@@ -64,6 +64,7 @@ _OPTIONS = (
         "-p",
         "--priority",
         type=click.Choice(list(CLASSES)),
+        cls=Revocable,
         envvar="TANDEM_PRIORITY",
         help="Class of the job: latency before normal before batch.",
     ),
@@ -80,18 +81,21 @@ _OPTIONS = (
     click.option(
         "--memory-min",
         type=Parsed("SIZE", parse_device_bytes),
+        cls=Revocable,
         envvar="TANDEM_MEMORY_MIN",
         help="Memory that the job is promised: refused where a GPU cannot keep all promises.",
     ),
     click.option(
         "--persistent",
         type=Parsed("SIZE", parse_device_bytes),
+        cls=Revocable,
         envvar="TANDEM_PERSISTENT",
         help="Memory that the job holds as long as it lives, for the policy `lanes`.",
     ),
     click.option(
         "--ephemeral",
         type=Parsed("SIZE", parse_device_bytes),
+        cls=Revocable,
         envvar="TANDEM_EPHEMERAL",
         help="Memory that an iteration takes besides, at most, and gives back when it ends.",
     ),
@@ -100,6 +104,7 @@ _OPTIONS = (
         type=Parsed("[TIMEOUT]", parse_wait),
         is_flag=False,
         flag_value="10min",
+        cls=Revocable,
         envvar="TANDEM_WAIT_MEMORY",
         help="Let an allocation wait for memory instead of failing: 30s, 2h; 10min if not "
         "said. Without a value, write it before another option or --.",
@@ -116,6 +121,7 @@ _OPTIONS = (
     click.option(
         "--isolation",
         type=click.Choice(list(ISOLATIONS)),
+        cls=Revocable,
         envvar="TANDEM_ISOLATION",
         help="How the job is to be kept apart: not started where its GPU is in another mode.",
     ),
@@ -123,6 +129,7 @@ _OPTIONS = (
         "--slo",
         metavar="p99=TIME",
         type=Parsed("p99=TIME", parse_slo),
+        cls=Revocable,
         envvar="TANDEM_SLO",
         help="Objective of the job's requests: p99=50ms.",
     ),
@@ -144,6 +151,7 @@ _OPTIONS = (
     click.option(
         "--idle-release",
         type=Parsed("TIME", parse_idle_release),
+        cls=Revocable,
         envvar="TANDEM_IDLE_RELEASE",
         help="Idle for so long a swappable job gives its memory to others until its next call: "
         "60s; never.",

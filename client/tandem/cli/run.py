@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from tandem import _launch
 from tandem._launch import Launch, Plan
 from tandem.cli._defaults import Requesting
 from tandem.cli._launching import Launching
-from tandem.cli._parsed import Parsed
+from tandem.cli._parsed import Parsed, taken_back
 from tandem.cli._requests import name_option, request_of, request_options
 from tandem.errors import UsageError
 
@@ -67,6 +68,9 @@ def run(**options: Any) -> None:
 
     What no option says is taken from the variable that is named with it, and else from [run] of
     ~/.config/tandem/config.toml, where keys are options with underscores: memory_min = "2GiB".
+    The value none takes back what either says, as if nobody had said it: --memory none. So it does
+    for priority, memory, memory-min, persistent, ephemeral, wait-memory, sm, isolation, slo and
+    idle-release; switches have their --no-.
 
     \b
     Exit code: that of the command, or
@@ -89,20 +93,23 @@ def run(**options: Any) -> None:
         require=options["require"],
         return_memory=options["return_memory"],
     )
+    gone = taken_back(click.get_current_context())
+    environ = {name: value for name, value in os.environ.items() if name not in gone}
     try:
         if options["dry_run"]:
-            _show(_launch.rehearse(launch, os.environ, uid=os.geteuid()))
+            _show(_launch.rehearse(launch, environ, uid=os.geteuid()), gone & os.environ.keys())
             return
-        _launch.run(launch, os.environ, uid=os.geteuid())
+        _launch.run(launch, environ, uid=os.geteuid())
     except OSError as exc:
         raise _launch.LaunchError(str(exc), exit_code=_launch.EXIT_FAILED) from exc
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: Plan, gone: Set[str]) -> None:
     said = {  # what Tandem reads also where it is the caller's own: elsewhere it would be missing
         k: v
         for k, v in sorted(plan.environ.items())
         if k.startswith("TANDEM_") or os.environ.get(k) != v
     }
-    words = ["env", *(f"{k}={v}" for k, v in said.items()), plan.program, *plan.argv[1:]]
+    unset = [word for name in sorted(gone) for word in ("-u", name)]
+    words = ["env", *unset, *(f"{k}={v}" for k, v in said.items()), plan.program, *plan.argv[1:]]
     click.echo(shlex.join(words))

@@ -93,6 +93,49 @@ def test_a_flag_takes_back_what_it_says(tandem, file):
     assert asked(tandem, "--no-require", "--no-checkpoint", "--no-return-memory") == {}
 
 
+REVOCABLE = {
+    "priority": "batch",
+    "memory": "2GiB",
+    "memory_min": "1GiB",
+    "persistent": "1GiB",
+    "ephemeral": "1GiB",
+    "wait_memory": "30s",
+    "sm": "30%",
+    "isolation": "mps",
+    "slo": "p99=50ms",
+    "idle_release": "60s",
+}
+
+
+@pytest.mark.parametrize("key", REVOCABLE)
+def test_none_takes_back_what_the_file_says(tandem, file, key):
+    keys = ("persistent", "ephemeral") if key in ("persistent", "ephemeral") else (key,)
+    file("\n".join(["[run]", *(f'{key} = "{REVOCABLE[key]}"' for key in keys)]))
+    options = [f"--{key.replace('_', '-')}=none" for key in keys]
+
+    assert asked(tandem) != {}
+    assert asked(tandem, *options) == {}
+
+
+def test_none_takes_back_what_a_variable_says_and_has_the_job_started_without(tandem, monkeypatch):
+    monkeypatch.setenv("TANDEM_MEMORY", "2GiB")
+    monkeypatch.setenv("CUDA_DEVICE_MEMORY_LIMIT", "1g")
+
+    code, out, _ = tandem("run", "--dry-run", "--memory", "none", "--", "true")
+
+    assert code == 0
+    assert out.startswith("env -u CUDA_DEVICE_MEMORY_LIMIT -u TANDEM_MEMORY ")
+    assert "TANDEM_MEMORY=" not in out
+
+
+def test_none_is_no_value_of_the_file_or_a_variable(tandem, file, monkeypatch):
+    file('[run]\nmemory = "none"\n')
+    assert tandem("run", "--dry-run", "--", "true")[0] == 125
+
+    monkeypatch.setenv("TANDEM_MEMORY", "none")
+    assert tandem("run", "--dry-run", "--", "true")[0] == 125
+
+
 def test_what_a_variable_says_is_taken_back_for_the_library_too(tandem, file, monkeypatch):
     monkeypatch.setenv("TANDEM_CHECKPOINT", "1")
 
