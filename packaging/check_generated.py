@@ -18,6 +18,7 @@ from pathlib import Path
 
 import generate_cli_docs
 import generate_compatibility
+import generate_config_docs
 import generate_driver_facts
 import generate_stubs
 
@@ -57,6 +58,12 @@ def everything() -> list[Generated]:
             folder=generate_cli_docs.OUTPUT,
             remedy="python packaging/generate_cli_docs.py",
             generate=generate_cli_docs.generate,
+            exact=False,
+        ),
+        Generated(
+            folder=generate_config_docs.OUTPUT,
+            remedy="python packaging/generate_config_docs.py",
+            generate=generate_config_docs.generate,
             exact=False,
         ),
         Generated(

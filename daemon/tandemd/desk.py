@@ -20,8 +20,8 @@ import structlog
 
 from tandem import _native
 from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
-from tandemd.config.config import Privacy
 from tandemd.config.limits import Limits
+from tandemd.config.schema import Privacy
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobCancelled, JobPaused, JobResumed, JobUpdated, PolicyChanged

@@ -8,245 +8,41 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError
 
 from tandem.errors import UsageError
-from tandem.units import (
-    format_bytes,
-    parse_bytes,
-    parse_device_bytes,
-    parse_duration,
-    parse_percent,
-)
-from tandemd import state_file
+from tandem.units import format_bytes, parse_bytes
 from tandemd.config.faults import faults_of
-from tandemd.config.limits import Limit, Limits
-from tandemd.config.listen import UNIX, loopback
-from tandemd.config.tables import Table, understood_by
+from tandemd.config.limits import Limits
+from tandemd.config.schema import (
+    ClassName,
+    ClassTable,
+    DaemonTable,
+    GpuName,
+    GpuTable,
+    LimitsTable,
+    MemoryTable,
+    MetricsTable,
+    Mode,
+    PartitionTable,
+    SchedulerTable,
+    idle_release_ns,
+    reserve_bytes,
+)
+from tandemd.config.tables import Table
 from tandemd.config.watchdog import WatchdogTable
-from tandemd.core.memory.ceilings import NONE, Ceiling
 from tandemd.core.memory.reserves import Reserve
 from tandemd.core.model import JobClass, Options
-from tandemd.core.policy import POLICIES
 from tandemd.edges.gpus import Gpu
 from tandemd.identities import Identities
 
 DEFAULT_FILE = Path("/etc/tandem/config.toml")
-
-ClassName = Literal["latency", "normal", "batch"]
-Mode = Literal["auto", "time", "mps", "mps+green"]
-LaneOrder = Literal["fifo", "srtf", "fair", "pack"]
-Privacy = Literal["open", "hide-cmdline", "own-only"]
-
-
-class DaemonTable(Table):
-    """`[daemon]`."""
-
-    privacy: Privacy = "hide-cmdline"
-    admin_group: str = "tandem-admin"
-    max_processes_per_uid: int = Field(default=8192, ge=1)
-    state: str = state_file.AUTO
-    history: int = Field(default=10_000, ge=0, le=1_000_000)
-
-    @field_validator("state")
-    @classmethod
-    def _is_file(cls, said: str) -> str:
-        if said not in (state_file.AUTO, state_file.NOWHERE) and not Path(said).is_absolute():
-            raise ValueError(
-                f'\'{said}\' is neither "auto" nor "none" nor the whole path of a file'
-            )
-        return said
-
-
-class SchedulerTable(Table):
-    """`[scheduler]`."""
-
-    policy: str = "priority"
-    quantum_ms: float = Field(default=10, gt=0, le=10_000)
-    window_segments: int = Field(default=2, ge=0, le=64)
-    segment_us: float = Field(default=100, ge=10, le=100_000)
-    linger_us: float = Field(default=300, ge=0, le=1_000_000)
-    linger_max_us: float = Field(default=2000, ge=0, le=1_000_000)
-    drain_ms: float = Field(default=250, gt=0, le=10_000)
-    max_hold_s: float = Field(default=20, gt=0, le=3600)
-    critical_ms: float = Field(default=10, ge=0, le=1000)
-    nonpreemptible_ms: float = Field(default=1000, ge=0, le=10_000)
-    min_share: float = Field(default=0.05, ge=0, le=0.5)
-    presence_across_users: bool = True
-    find_iterations: bool = True
-    forecast_gaps: bool = True
-    classify_kernels: bool = True
-    size_sets: bool = True
-    probe_sets: bool = True
-    lane_order: LaneOrder = "fifo"
-
-    @field_validator("policy")
-    @classmethod
-    def _is_known(cls, name: str) -> str:
-        if name not in POLICIES:
-            raise ValueError(
-                f"no policy is named '{name}'; there are {', '.join(sorted(POLICIES))}"
-            )
-        return name
-
-
-# What a GPU is called: `*`, its index, or its whole UUID as NVML writes it.
-_GPU_NAME = re.compile(
-    r"\*|0|[1-9][0-9]{0,3}|(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-)
-
-
-def _gpu_name(said: str) -> str:
-    if not _GPU_NAME.fullmatch(said):
-        raise ValueError(
-            f"'{said}' names no gpu; write '*' for all, an index from 0 to 9999, or a whole UUID, "
-            'as `tandem gpus --json` shows it: [gpu."*"]'
-        )
-    return said
-
-
-GpuName = Annotated[str, AfterValidator(_gpu_name)]
-
-
-def _reserve_bytes(text: str) -> int:
-    return parse_device_bytes(text, what="reserve_memory")
-
-
-class GpuTable(Table):
-    """`[gpu."*"]`, `[gpu.<index>]`, `[gpu.<UUID>]`."""
-
-    mode: Mode = "auto"
-    reserve_memory: Annotated[str, understood_by(_reserve_bytes)] = "0"
-
-
-class PartitionTable(Table):
-    """`[partition]`."""
-
-    planner: Literal["off", "on"] = "off"
-    tuner: Literal["off", "on"] = "off"
-    window_s: float = Field(default=2, ge=0.1, le=600)
-    dead_band: float = Field(default=0.1, ge=0.01, le=0.4)
-
-
-class ClassTable(Table):
-    """`[class.<name>]`."""
-
-    weight: int | None = Field(default=None, ge=1, le=1000)
-    memory_swap: bool = False
-    preemptible: bool = True
-
-
-def _idle_release_ns(text: str) -> int:
-    return 0 if text in ("never", "none") else parse_duration(text, what="idle_release")
-
-
-Size = Annotated[str, understood_by(parse_bytes)]
-
-
-class MemoryTable(Table):
-    """`[memory]`."""
-
-    host_limit: Size = "64GiB"
-    swap_dir: str = "host"
-    swap_dir_limit: Size = "256GiB"
-    idle_release: Annotated[str, understood_by(_idle_release_ns)] = "never"
-
-    @field_validator("swap_dir")
-    @classmethod
-    def _is_place(cls, text: str) -> str:
-        if text != "host" and not Path(text).is_absolute():
-            raise ValueError(f"'{text}' is neither \"host\" nor the whole path of a directory")
-        return text
-
-    @property
-    def directory(self) -> Path | None:
-        """Where files for moved memory are made; None: nowhere."""
-        return None if self.swap_dir == "host" else Path(self.swap_dir)
-
-    @property
-    def file_limit_bytes(self) -> int:
-        """Of all those files together."""
-        return 0 if self.directory is None else parse_bytes(self.swap_dir_limit)
-
-
-def _ceiling(text: str, key: str = "") -> Ceiling:
-    if text == "none":
-        return NONE
-    what, key = "max_memory", f"{key}.max_memory"
-    if text.strip().endswith("%"):
-        return Ceiling(percent=parse_percent(text, what=what), key=key)
-    try:
-        size_bytes = parse_device_bytes(text, what=what)
-    except UsageError as error:
-        raise UsageError(f'{error}; or write a share such as "50%", or "none"') from error
-    if size_bytes == 0:
-        raise UsageError(f'{what} {text!r} would leave no memory; for no limit say "none"')
-    return Ceiling(size_bytes=size_bytes, key=key)
-
-
-CeilingText = Annotated[str, understood_by(_ceiling)]
-
-
-class LimitTable(Table):
-    """`[limits.default]`, `[limits.user.<name or uid>]`, `[limits.group.<name>]`."""
-
-    max_class: ClassName | None = None
-    max_memory: CeilingText | None = Field(default=None, examples=["50%"])
-
-    def limit(self, key: str) -> Limit:
-        """What it says; `key`: of the table."""
-        job_class = None if self.max_class is None else _job_class(self.max_class)
-        memory = None if self.max_memory is None else _ceiling(self.max_memory, key)
-        return Limit(key=key, job_class=job_class, memory=memory)
-
-
-class DefaultLimitTable(LimitTable):
-    """`[limits.default]`."""
-
-    max_class: ClassName = "normal"
-    max_memory: CeilingText = Field(default="none", examples=["50%"])
-
-
-class LimitsTable(Table):
-    """`[limits]`."""
-
-    default: DefaultLimitTable = DefaultLimitTable()
-    user: dict[str, LimitTable] = Field(default={})
-    group: dict[str, LimitTable] = Field(default={})
-
-
-class MetricsTable(Table):
-    """`[metrics]`."""
-
-    listen: str = ""
-    hpc_job_mapping_dir: str = ""
-
-    @field_validator("hpc_job_mapping_dir")
-    @classmethod
-    def _is_whole(cls, folder: str) -> str:
-        if folder and not Path(folder).is_absolute():
-            raise ValueError(f"'{folder}' is no whole path, as /run/tandem/dcgm-jobs")
-        return folder
-
-    @field_validator("listen")
-    @classmethod
-    def _is_local(cls, listen: str) -> str:
-        if listen.startswith(UNIX):
-            if not Path(listen.removeprefix(UNIX)).is_absolute():
-                raise ValueError(f"'{listen}' names no whole path; write unix:/path")
-        elif listen:
-            try:
-                loopback(listen)
-            except UsageError as error:
-                raise ValueError(str(error)) from error
-        return listen
 
 
 class Config(Table):
@@ -271,7 +67,7 @@ class Config(Table):
     def reserve_of(self, index: int, uuid_text: str) -> Reserve:
         """What of the GPU's memory is kept free of jobs, as it is said; 0 bytes if nothing is."""
         section = self.section_of("reserve_memory", index, uuid_text)
-        size_bytes = _reserve_bytes(self.gpu[section].reserve_memory) if section else 0
+        size_bytes = reserve_bytes(self.gpu[section].reserve_memory) if section else 0
         return Reserve(size_bytes=size_bytes, key=f"gpu.{section}.reserve_memory")
 
     def section_of(self, key: str, index: int, uuid_text: str) -> str:
@@ -317,7 +113,7 @@ class Config(Table):
             tuner_band=self.partition.dead_band,
             host_limit_bytes=parse_bytes(self.memory.host_limit),
             file_limit_bytes=self.memory.file_limit_bytes,
-            idle_release_ns=_idle_release_ns(self.memory.idle_release),
+            idle_release_ns=idle_release_ns(self.memory.idle_release),
             weights=tuple(weights.items()),
             swappable_classes=frozenset(of for of, entry in classes.items() if entry.memory_swap),
             nonpreemptible_classes=frozenset(

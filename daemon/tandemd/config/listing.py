@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tandemd.config.config import ClassTable, Config, keyed, load_with_origins
+from tandemd.config.config import Config, keyed, load_with_origins
+from tandemd.config.schema import ClassTable
 
 
 def listing(path: Path | None) -> str:

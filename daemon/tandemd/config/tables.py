@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
@@ -13,6 +14,13 @@ class Table(BaseModel):
     """Only what is known may be said, and only in its own type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a text has to be, for people (`docs/config.md`); Markdown."""
+
+    text: str
 
 
 def understood_by(parse: Callable[[str], object]) -> AfterValidator:

@@ -17,6 +17,37 @@ from tandemd.core.watchdog.rule import RULES, Rule
 from tandemd.core.watchdog.watchdog import Watch
 
 MAX_LOOKS = 600  # that are kept of a job
+RULE_PAGE = "[What it finds](operations.md#what-the-watchdog-finds)"
+ENABLED = "whether jobs are watched by this rule"
+# What each threshold means, for people; a rule's key without words here is an error at the start.
+WORDS = {
+    "stall": {
+        "floor_s": "without progress for so long at least",
+        "iterations_count": "and for as long as so many usual iterations take",
+        "held_slack_s": "held, or waiting at its open gate, so much longer than "
+        "`scheduler.max_hold_s`",
+    },
+    "starvation": {
+        "span_s": "the time that is looked at",
+        "got_ratio": "it gets less than so much of what the policy promises",
+        "waiting_ratio": "and waits so much of the time at least, at gate, window or presence",
+    },
+    "leak": {"growth_bytes": "its memory at the ends of iterations has grown by so much"},
+    "launch-bound": {
+        "span_s": "the time that is looked at",
+        "filled_ratio": "its kernels fill less than so much of the time in which the GPU has work "
+        "of it",
+        "occupied_ratio": "the GPU has work of the job alone so much of the time at least",
+        "kernel_s": "and its kernels are shorter than this, on average",
+    },
+    "thrash": {
+        "span_s": "the time that is looked at",
+        "turns_per_s": "it gets so many turns, shorter than its iterations,",
+        "lost_ratio": "and so much of the time goes to nobody",
+        "allocations_count": "or it takes memory from the device so many times an iteration",
+        "allocations_per_s": "and so often",
+    },
+}
 
 
 class RuleTable(BaseModel):
@@ -24,7 +55,7 @@ class RuleTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    enabled: bool = True
+    enabled: bool = Field(default=True, description=ENABLED)
 
 
 class WatchdogBase(BaseModel):
@@ -32,8 +63,10 @@ class WatchdogBase(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    enabled: bool = True
-    period_ms: float = Field(default=1000, ge=1, le=60_000)
+    enabled: bool = Field(default=True, description="whether jobs are watched at all")
+    period_ms: float = Field(
+        default=1000, ge=1, le=60_000, description="time between two looks at all jobs"
+    )
 
     def watch(self) -> Watch:
         """What the core is set to."""
@@ -78,9 +111,15 @@ def _table_of(name: str, rule: type[Rule]) -> Any:  # noqa: ANN401 - a model is 
         bounds: dict[str, Any] = {"le": 1} if key.endswith("_ratio") else {}
         definitions[key] = (
             int if whole else float,
-            Field(default=default / 1e9 if in_ns else default, gt=0, **bounds),
+            Field(
+                default=default / 1e9 if in_ns else default,
+                gt=0,
+                description=WORDS[name][key],
+                **bounds,
+            ),
         )
-    return create_model(f"{name} table", __base__=RuleTable, **definitions)
+    doc = f"`[watchdog.{name}]`: {RULE_PAGE}."
+    return create_model(f"{name} table", __base__=RuleTable, __doc__=doc, **definitions)
 
 
 def _attribute(name: str) -> str:
@@ -98,4 +137,6 @@ def _tables() -> dict[str, Any]:
 if TYPE_CHECKING:
     WatchdogTable = WatchdogBase
 else:
-    WatchdogTable = create_model("WatchdogTable", __base__=WatchdogBase, **_tables())
+    WatchdogTable = create_model(
+        "WatchdogTable", __base__=WatchdogBase, __doc__="`[watchdog]`.", **_tables()
+    )

@@ -15,8 +15,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from tandem.errors import UsageError
 from tandem.units import Percent, parse_bytes, parse_duration, parse_slo, parse_sm
-from tandemd.config.config import ClassName, ClassTable, Config, SchedulerTable
+from tandemd.config.config import Config
 from tandemd.config.faults import faults_of
+from tandemd.config.schema import ClassName, ClassTable, SchedulerTable
 from tandemd.config.tables import Table, understood_by
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec, Options
 

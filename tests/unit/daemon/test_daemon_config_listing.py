@@ -57,8 +57,13 @@ def test_what_is_wrong_is_refused_as_ever(listed):
 
 
 def test_the_docs_name_every_key(listed):
-    said = re.sub(r"class\.\w+\.", "class.<name>.", "\n".join(listed("")))
-    keys = set(re.sub(r"watchdog\.[\w-]+\.enabled", "watchdog.<rule>.enabled", said).split())
-    text = (DOCS / "operations.md").read_text()
+    keys = set(re.sub(r"class\.\w+\.", "class.<name>.", "\n".join(listed(""))).split())
+    text = (DOCS / "config.md").read_text()
 
-    assert sorted(key for key in keys - {"version"} if f"`{key}`" not in text) == []
+    def is_there(key):
+        table, _, name = key.rpartition(".")
+        section = text.partition(f"## `[{table}]`")[2].partition("\n## ")[0]
+        return re.search(rf"^\| `{name}` \| .+ \| .* \| \S.+ \|$", section, re.MULTILINE)
+
+    assert sorted(key for key in keys - {"version"} if not is_there(key)) == []
+    assert "| None |" not in text
