@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import generate_api_docs
 import generate_cli_docs
 import generate_compatibility
 import generate_config_docs
@@ -58,6 +59,12 @@ def everything() -> list[Generated]:
             folder=generate_cli_docs.OUTPUT,
             remedy="python packaging/generate_cli_docs.py",
             generate=generate_cli_docs.generate,
+            exact=False,
+        ),
+        Generated(
+            folder=generate_api_docs.OUTPUT,
+            remedy="python packaging/generate_api_docs.py",
+            generate=generate_api_docs.generate,
             exact=False,
         ),
         Generated(

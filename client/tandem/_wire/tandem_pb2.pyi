@@ -35,15 +35,21 @@ class _ClassEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumType
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     CLASS_UNSPECIFIED: _Class.ValueType  # 0
     CLASS_LATENCY: _Class.ValueType  # 1
+    """somebody waits for it: most urgent"""
     CLASS_NORMAL: _Class.ValueType  # 2
+    """what a job is that says nothing"""
     CLASS_BATCH: _Class.ValueType  # 3
+    """least urgent"""
 
 class Class(_Class, metaclass=_ClassEnumTypeWrapper): ...
 
 CLASS_UNSPECIFIED: Class.ValueType  # 0
 CLASS_LATENCY: Class.ValueType  # 1
+"""somebody waits for it: most urgent"""
 CLASS_NORMAL: Class.ValueType  # 2
+"""what a job is that says nothing"""
 CLASS_BATCH: Class.ValueType  # 3
+"""least urgent"""
 global___Class = Class
 
 class _State:
@@ -54,25 +60,41 @@ class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumType
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     STATE_UNSPECIFIED: _State.ValueType  # 0
     STATE_STARTING: _State.ValueType  # 1
+    """registered, on no GPU yet"""
     STATE_RUNNING: _State.ValueType  # 2
+    """has work on the GPU"""
     STATE_WAITING: _State.ValueType  # 3
+    """has work, and it waits"""
     STATE_PAUSED: _State.ValueType  # 4
+    """held by a person"""
     STATE_SWAPPED: _State.ValueType  # 5
+    """likewise, and its memory is on the host"""
     STATE_IDLE: _State.ValueType  # 6
+    """attached, no work"""
     STATE_DETACHED: _State.ValueType  # 7
+    """had processes, has none now"""
     STATE_EXITED: _State.ValueType  # 8
+    """has ended"""
 
 class State(_State, metaclass=_StateEnumTypeWrapper): ...
 
 STATE_UNSPECIFIED: State.ValueType  # 0
 STATE_STARTING: State.ValueType  # 1
+"""registered, on no GPU yet"""
 STATE_RUNNING: State.ValueType  # 2
+"""has work on the GPU"""
 STATE_WAITING: State.ValueType  # 3
+"""has work, and it waits"""
 STATE_PAUSED: State.ValueType  # 4
+"""held by a person"""
 STATE_SWAPPED: State.ValueType  # 5
+"""likewise, and its memory is on the host"""
 STATE_IDLE: State.ValueType  # 6
+"""attached, no work"""
 STATE_DETACHED: State.ValueType  # 7
+"""had processes, has none now"""
 STATE_EXITED: State.ValueType  # 8
+"""has ended"""
 global___State = State
 
 class _Mode:
@@ -83,17 +105,25 @@ class _ModeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     MODE_UNSPECIFIED: _Mode.ValueType  # 0
     MODE_TIME: _Mode.ValueType  # 1
+    """jobs take turns"""
     MODE_MPS: _Mode.ValueType  # 2
+    """their kernels overlap"""
     MODE_MPS_GREEN: _Mode.ValueType  # 3
+    """likewise, each on a set of SMs"""
     MODE_MIG: _Mode.ValueType  # 4
+    """an instance of MIG"""
 
 class Mode(_Mode, metaclass=_ModeEnumTypeWrapper): ...
 
 MODE_UNSPECIFIED: Mode.ValueType  # 0
 MODE_TIME: Mode.ValueType  # 1
+"""jobs take turns"""
 MODE_MPS: Mode.ValueType  # 2
+"""their kernels overlap"""
 MODE_MPS_GREEN: Mode.ValueType  # 3
+"""likewise, each on a set of SMs"""
 MODE_MIG: Mode.ValueType  # 4
+"""an instance of MIG"""
 global___Mode = Mode
 
 class _WaitReason:
@@ -152,8 +182,11 @@ class Process(google.protobuf.message.Message):
     DROPPED_RECORDS_FIELD_NUMBER: builtins.int
     pid: builtins.int
     device_bytes: builtins.int
+    """that it has taken of GPUs, what of it is on the host included"""
     ungated: builtins.bool
+    """it runs without waiting for anybody"""
     dropped_records: builtins.int
+    """of what it did, that were overwritten before they were read"""
     @property
     def attach_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
@@ -176,7 +209,9 @@ class Slo(google.protobuf.message.Message):
 
     P99_FIELD_NUMBER: builtins.int
     @property
-    def p99(self) -> google.protobuf.duration_pb2.Duration: ...
+    def p99(self) -> google.protobuf.duration_pb2.Duration:
+        """of a hundred requests 99 take no longer"""
+
     def __init__(
         self,
         *,
@@ -210,10 +245,13 @@ class JobSpec(google.protobuf.message.Message):
     memory_quota_bytes: builtins.int
     """0 = none"""
     memory_min_bytes: builtins.int
+    """promised to it; 0 = nothing"""
     sm_percent: builtins.int
     """0 = not said"""
     preemptible: builtins.bool
+    """its iterations may be cut; not there = as its class is"""
     group: builtins.str
+    """jobs of one user and group are held together; empty = its own"""
     persistent_bytes: builtins.int
     """Of device memory, for the policy lanes; both 0 = not said.
     for as long as it is there
@@ -231,7 +269,9 @@ class JobSpec(google.protobuf.message.Message):
     memory_percent: builtins.int
     """of a GPU, in place of memory_quota_bytes; 0 = not said"""
     @property
-    def slo(self) -> global___Slo: ...
+    def slo(self) -> global___Slo:
+        """an objective; not there = none"""
+
     @property
     def wait_memory(self) -> google.protobuf.duration_pb2.Duration:
         """how long an allocation may wait; 0 = not at all"""
@@ -295,12 +335,17 @@ class JobStatus(google.protobuf.message.Message):
     ENERGY_MJ_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
+    """why, in a sentence"""
     resident_bytes: builtins.int
+    """on GPUs"""
     swapped_bytes: builtins.int
+    """moved to the host"""
     gpu_time_estimated: builtins.bool
     """over 1 % of it was split between jobs that ran together"""
     launches: builtins.int
+    """submissions so far"""
     steps: builtins.int
+    """iterations that it marked itself"""
     share_ratio: builtins.float
     """of GPU time in the last second, 0..1"""
     memory_wait_bytes: builtins.int
@@ -324,7 +369,9 @@ class JobStatus(google.protobuf.message.Message):
     ran, idle power included; attributed, not measured. Not there = not known, or not yet.
     """
     @property
-    def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
+    def gpu_time(self) -> google.protobuf.duration_pb2.Duration:
+        """so far"""
+
     @property
     def wait_time(self) -> google.protobuf.duration_pb2.Duration:
         """of its threads, for other jobs; not for its own window"""
@@ -455,9 +502,12 @@ class Job(google.protobuf.message.Message):
     MODE_FIELD_NUMBER: builtins.int
     WARNINGS_FIELD_NUMBER: builtins.int
     name: builtins.str
+    """such as "j-7f3a"; no other has it"""
     display_name: builtins.str
+    """what people call it"""
     uid: builtins.int
     etag: builtins.str
+    """another one after each change; said by UpdateJob, it is refused if it is old"""
     user: builtins.str
     command: builtins.str
     """empty when the caller may not see it"""
@@ -507,6 +557,7 @@ class ListJobsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     show_finished: builtins.bool
+    """those of the last ten minutes, too"""
     page_size: builtins.int
     page_token: builtins.str
     def __init__(
@@ -1280,7 +1331,7 @@ class Gpu(google.protobuf.message.Message):
     memory_used_bytes: builtins.int
     sm_count: builtins.int
     busy_ratio: builtins.float
-    """last second"""
+    """of the last second, 0..1"""
     software: builtins.bool
     name: builtins.str
     """index, or of a MIG instance GPU:INSTANCE"""
@@ -1360,6 +1411,7 @@ class DrainGpuRequest(google.protobuf.message.Message):
     name: builtins.str
     """of the GPU, or its UUID"""
     undo: builtins.bool
+    """jobs may be started there again"""
     def __init__(
         self,
         *,
@@ -1909,7 +1961,9 @@ class DaemonStatus(google.protobuf.message.Message):
     pid: builtins.int
     policy: builtins.str
     jobs: builtins.int
+    """that live"""
     processes: builtins.int
+    """that are attached"""
     runtime_dir: builtins.str
     clock: builtins.str
     """monotonic, softgpu-virtual"""

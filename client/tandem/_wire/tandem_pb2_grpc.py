@@ -112,13 +112,15 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One job, also one that ended in the last ten minutes.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Changes what the mask names of a job's spec, while it runs.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -132,7 +134,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResumeJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lets a held job go on, and takes back a pause that is to come.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -620,14 +623,15 @@ class GpuServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ListGpus(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The GPUs that the daemon shares out, as they are now.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainGpu(self, request, context):
         """No job is started on a GPU any more, or again; what runs there goes on.
-        admin
+        For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -775,7 +779,8 @@ class DaemonServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def GetStatus(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What the daemon is and does, and what the caller's jobs may have.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -909,8 +914,7 @@ class PartitionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ApplyPartition(self, request, context):
-        """Cuts a GPU anew by MIG: all of it, or it is as it was before.
-        admin
+        """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1051,13 +1055,14 @@ class PolicyServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def GetPolicy(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The policy by which jobs share GPUs, and which there are.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """admin
+        """Another policy, until the configuration is read again. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

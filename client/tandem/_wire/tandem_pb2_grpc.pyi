@@ -34,11 +34,13 @@ class JobServiceStub:
         tandem._wire.tandem_pb2.GetJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
+    """One job, also one that ended in the last ten minutes."""
 
     UpdateJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.UpdateJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
+    """Changes what the mask names of a job's spec, while it runs."""
 
     PauseJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.PauseJobRequest,
@@ -52,6 +54,7 @@ class JobServiceStub:
         tandem._wire.tandem_pb2.JobName,
         tandem._wire.tandem_pb2.Job,
     ]
+    """Lets a held job go on, and takes back a pause that is to come."""
 
     CancelJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.CancelJobRequest,
@@ -117,11 +120,13 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.GetJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
+    """One job, also one that ended in the last ten minutes."""
 
     UpdateJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.UpdateJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
+    """Changes what the mask names of a job's spec, while it runs."""
 
     PauseJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.PauseJobRequest,
@@ -135,6 +140,7 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.JobName,
         tandem._wire.tandem_pb2.Job,
     ]
+    """Lets a held job go on, and takes back a pause that is to come."""
 
     CancelJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.CancelJobRequest,
@@ -203,14 +209,16 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: tandem._wire.tandem_pb2.GetJobRequest,
         context: _ServicerContext,
-    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]: ...
+    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
+        """One job, also one that ended in the last ten minutes."""
 
     @abc.abstractmethod
     def UpdateJob(
         self,
         request: tandem._wire.tandem_pb2.UpdateJobRequest,
         context: _ServicerContext,
-    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]: ...
+    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
+        """Changes what the mask names of a job's spec, while it runs."""
 
     @abc.abstractmethod
     def PauseJob(
@@ -227,7 +235,8 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: tandem._wire.tandem_pb2.JobName,
         context: _ServicerContext,
-    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]: ...
+    ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
+        """Lets a held job go on, and takes back a pause that is to come."""
 
     @abc.abstractmethod
     def CancelJob(
@@ -304,13 +313,14 @@ class GpuServiceStub:
         tandem._wire.tandem_pb2.ListGpusRequest,
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
+    """The GPUs that the daemon shares out, as they are now."""
 
     DrainGpu: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.DrainGpuRequest,
         tandem._wire.tandem_pb2.Gpu,
     ]
     """No job is started on a GPU any more, or again; what runs there goes on.
-    admin
+    For admins.
     """
 
     GetMemoryHistory: grpc.UnaryUnaryMultiCallable[
@@ -324,13 +334,14 @@ class GpuServiceAsyncStub:
         tandem._wire.tandem_pb2.ListGpusRequest,
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
+    """The GPUs that the daemon shares out, as they are now."""
 
     DrainGpu: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.DrainGpuRequest,
         tandem._wire.tandem_pb2.Gpu,
     ]
     """No job is started on a GPU any more, or again; what runs there goes on.
-    admin
+    For admins.
     """
 
     GetMemoryHistory: grpc.aio.UnaryUnaryMultiCallable[
@@ -345,7 +356,8 @@ class GpuServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: tandem._wire.tandem_pb2.ListGpusRequest,
         context: _ServicerContext,
-    ) -> typing.Union[tandem._wire.tandem_pb2.ListGpusResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListGpusResponse]]: ...
+    ) -> typing.Union[tandem._wire.tandem_pb2.ListGpusResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListGpusResponse]]:
+        """The GPUs that the daemon shares out, as they are now."""
 
     @abc.abstractmethod
     def DrainGpu(
@@ -354,7 +366,7 @@ class GpuServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Gpu, collections.abc.Awaitable[tandem._wire.tandem_pb2.Gpu]]:
         """No job is started on a GPU any more, or again; what runs there goes on.
-        admin
+        For admins.
         """
 
     @abc.abstractmethod
@@ -373,6 +385,7 @@ class DaemonServiceStub:
         tandem._wire.tandem_pb2.GetStatusRequest,
         tandem._wire.tandem_pb2.DaemonStatus,
     ]
+    """What the daemon is and does, and what the caller's jobs may have."""
 
     GetMetrics: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMetricsRequest,
@@ -385,6 +398,7 @@ class DaemonServiceAsyncStub:
         tandem._wire.tandem_pb2.GetStatusRequest,
         tandem._wire.tandem_pb2.DaemonStatus,
     ]
+    """What the daemon is and does, and what the caller's jobs may have."""
 
     GetMetrics: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMetricsRequest,
@@ -398,7 +412,8 @@ class DaemonServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: tandem._wire.tandem_pb2.GetStatusRequest,
         context: _ServicerContext,
-    ) -> typing.Union[tandem._wire.tandem_pb2.DaemonStatus, collections.abc.Awaitable[tandem._wire.tandem_pb2.DaemonStatus]]: ...
+    ) -> typing.Union[tandem._wire.tandem_pb2.DaemonStatus, collections.abc.Awaitable[tandem._wire.tandem_pb2.DaemonStatus]]:
+        """What the daemon is and does, and what the caller's jobs may have."""
 
     @abc.abstractmethod
     def GetMetrics(
@@ -428,9 +443,7 @@ class PartitionServiceStub:
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
         tandem._wire.tandem_pb2.ApplyPartitionResponse,
     ]
-    """Cuts a GPU anew by MIG: all of it, or it is as it was before.
-    admin
-    """
+    """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins."""
 
 class PartitionServiceAsyncStub:
     GetPartition: grpc.aio.UnaryUnaryMultiCallable[
@@ -449,9 +462,7 @@ class PartitionServiceAsyncStub:
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
         tandem._wire.tandem_pb2.ApplyPartitionResponse,
     ]
-    """Cuts a GPU anew by MIG: all of it, or it is as it was before.
-    admin
-    """
+    """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins."""
 
 class PartitionServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -476,9 +487,7 @@ class PartitionServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ApplyPartitionRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ApplyPartitionResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ApplyPartitionResponse]]:
-        """Cuts a GPU anew by MIG: all of it, or it is as it was before.
-        admin
-        """
+        """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins."""
 
 def add_PartitionServiceServicer_to_server(servicer: PartitionServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
@@ -488,24 +497,26 @@ class PolicyServiceStub:
         tandem._wire.tandem_pb2.GetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
+    """The policy by which jobs share GPUs, and which there are."""
 
     SetPolicy: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.SetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
-    """admin"""
+    """Another policy, until the configuration is read again. For admins."""
 
 class PolicyServiceAsyncStub:
     GetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
+    """The policy by which jobs share GPUs, and which there are."""
 
     SetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.SetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
-    """admin"""
+    """Another policy, until the configuration is read again. For admins."""
 
 class PolicyServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -513,7 +524,8 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         self,
         request: tandem._wire.tandem_pb2.GetPolicyRequest,
         context: _ServicerContext,
-    ) -> typing.Union[tandem._wire.tandem_pb2.Policy, collections.abc.Awaitable[tandem._wire.tandem_pb2.Policy]]: ...
+    ) -> typing.Union[tandem._wire.tandem_pb2.Policy, collections.abc.Awaitable[tandem._wire.tandem_pb2.Policy]]:
+        """The policy by which jobs share GPUs, and which there are."""
 
     @abc.abstractmethod
     def SetPolicy(
@@ -521,7 +533,7 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.SetPolicyRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Policy, collections.abc.Awaitable[tandem._wire.tandem_pb2.Policy]]:
-        """admin"""
+        """Another policy, until the configuration is read again. For admins."""
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
