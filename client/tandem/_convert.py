@@ -206,6 +206,7 @@ def trace_event(message: pb.TraceEvent) -> TraceEvent:
         id=message.id,
         duration_ns=message.duration.ToNanoseconds(),
         reason=_word(pb.WaitReason.Name, message.reason, "WAIT_REASON_"),
+        lost_records=message.lost_records,
     )
 
 

@@ -126,7 +126,8 @@ class TraceEvent:
     """A moment of what jobs do on the GPUs."""
 
     # turn (the jobs have it from then on, none: nobody has work there), wait (a thread was held
-    # back until then), step (an iteration ended), phase-begin and -end, request-begin and -end.
+    # back until then), step (an iteration ended), phase-begin and -end, request-begin and -end,
+    # lost (some of what the process wrote since `duration_ns` before is not told).
     kind: str
     time_ns: int  # since 1970
     jobs: tuple[str, ...]  # empty text: one that the caller may not see
@@ -135,8 +136,9 @@ class TraceEvent:
     pid: int = 0
     thread: int = 0
     id: int = 0  # of a phase or request
-    duration_ns: int = 0  # of a wait
+    duration_ns: int = 0  # of a wait, or within which something was lost
     reason: str = ""  # of a wait: gate, window, presence, memory
+    lost_records: int = 0  # of whatever kind: at most as many waits and marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ from tandemd.edges.journal import PastQuery
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
 from tandemd.loop import Change, Loop
+from tandemd.observers.losses import Losses
 from tandemd.observers.taps import Taps
 from tandemd.observers.trace_events import Author, TraceEvent, of_records, of_turn
 from tandemd.observers.turn_log import TurnLog
@@ -698,22 +699,34 @@ class Desk:
         """
         turns, authors = TurnLog(), dict[int, Author]()
 
-        def take() -> tuple[list[TraceEvent], int]:
+        def dropped() -> tuple[dict[int, int], int]:
+            jobs = self._loop.scheduler.jobs.values()
+            each = (process for job in jobs for process in job.processes.values())
+            counts = {one.process_id: one.usage.dropped_records for one in each}
+            return counts, self._loop.clock.now_ns()
+
+        def begin() -> Losses:
+            self._loop.turn_logs.add(turns)
+            return Losses(*dropped())
+
+        def take() -> list[TraceEvent]:
             core = self._loop.scheduler
             for job in core.jobs.values():
                 if self._may_see(uid, job):
                     authors.update(_authors(job, self._sessions))
             name = partial(self._name_for, uid)
-            return [of_turn(turn, name) for turn in turns.take()], self._loop.clock.now_ns()
+            return [of_turn(turn, name) for turn in turns.take()]
 
         def take_new() -> list[TraceEvent]:
-            found, _ = self._ask(uid, take)  # before the records: of processes that end meanwhile
+            found = self._ask(uid, take)  # before the records: of processes that end meanwhile
             drained = drain()
-            late, now_ns = self._ask(uid, take)
-            return [*found, *late, *of_records(drained, authors, until_ns=now_ns)]
+            late, (counts, now_ns) = self._ask(uid, lambda: (take(), dropped()))
+            records = of_records(drained, authors, until_ns=now_ns)
+            lost = losses.look(counts, drained, authors, now_ns=now_ns)
+            return [*found, *late, *records, *lost]
 
         with self._traces.take(uid), self._taps.open() as drain:
-            self._ask(uid, lambda: self._loop.turn_logs.add(turns))
+            losses = self._ask(uid, begin)
             try:
                 yield take_new
             finally:

@@ -854,6 +854,8 @@ class TraceEvent(google.protobuf.message.Message):
         KIND_PHASE_END: TraceEvent._Kind.ValueType  # 5
         KIND_REQUEST_BEGIN: TraceEvent._Kind.ValueType  # 6
         KIND_REQUEST_END: TraceEvent._Kind.ValueType  # 7
+        KIND_LOST: TraceEvent._Kind.ValueType  # 8
+        """so much of what the process wrote is not told: no gap there is idleness"""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: TraceEvent.Kind.ValueType  # 0
@@ -867,6 +869,8 @@ class TraceEvent(google.protobuf.message.Message):
     KIND_PHASE_END: TraceEvent.Kind.ValueType  # 5
     KIND_REQUEST_BEGIN: TraceEvent.Kind.ValueType  # 6
     KIND_REQUEST_END: TraceEvent.Kind.ValueType  # 7
+    KIND_LOST: TraceEvent.Kind.ValueType  # 8
+    """so much of what the process wrote is not told: no gap there is idleness"""
 
     KIND_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
@@ -878,6 +882,7 @@ class TraceEvent(google.protobuf.message.Message):
     ID_FIELD_NUMBER: builtins.int
     DURATION_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    LOST_RECORDS_FIELD_NUMBER: builtins.int
     kind: global___TraceEvent.Kind.ValueType
     part: builtins.int
     """of turns: of the GPUs, where a plan divides them; 0 = all"""
@@ -887,6 +892,8 @@ class TraceEvent(google.protobuf.message.Message):
     """of a phase or request"""
     reason: global___WaitReason.ValueType
     """of a wait"""
+    lost_records: builtins.int
+    """of whatever kind, so at most as many waits and marks"""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -897,7 +904,7 @@ class TraceEvent(google.protobuf.message.Message):
     def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
     def duration(self) -> google.protobuf.duration_pb2.Duration:
-        """of a wait"""
+        """of a wait; of what was lost: it was within that"""
 
     def __init__(
         self,
@@ -912,9 +919,10 @@ class TraceEvent(google.protobuf.message.Message):
         id: builtins.int = ...,
         duration: google.protobuf.duration_pb2.Duration | None = ...,
         reason: global___WaitReason.ValueType = ...,
+        lost_records: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["duration", b"duration", "time", b"time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["duration", b"duration", "gpus", b"gpus", "id", b"id", "jobs", b"jobs", "kind", b"kind", "part", b"part", "pid", b"pid", "reason", b"reason", "thread", b"thread", "time", b"time"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["duration", b"duration", "gpus", b"gpus", "id", b"id", "jobs", b"jobs", "kind", b"kind", "lost_records", b"lost_records", "part", b"part", "pid", b"pid", "reason", b"reason", "thread", b"thread", "time", b"time"]) -> None: ...
 
 global___TraceEvent = TraceEvent
 

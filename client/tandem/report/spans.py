@@ -13,6 +13,7 @@ _WAITS = {
     "presence": "yields to a job of a higher class",
     "memory": "waits for memory",
 }
+_LOST = "lost telemetry"
 _HIDDEN = "a job of somebody else"
 MOST_TRACKS = 256  # of a process, which may mark whatever it likes; what needs more is left out
 _BEGINS = {"phase-begin": "phase", "request-begin": "request"}
@@ -25,7 +26,7 @@ class Track:
 
     gpu: int  # by its index
     job: str  # empty: of the GPU itself
-    what: str  # turns, waits, iterations, phases, requests
+    what: str  # turns, waits, iterations, phases, requests, lost telemetry
     pid: int = 0
     lane: int = 0  # of things that are under way at once; of waits: the thread; of turns: the part
 
@@ -72,6 +73,8 @@ class Spans:
             yield from self._wait(event)
         elif event.kind == "step":
             yield from self._step(event)
+        elif event.kind == "lost":
+            yield from self._lost(event)
         elif event.kind in _BEGINS:
             self._begin(event, _BEGINS[event.kind])
         elif event.kind in _ENDS:
@@ -93,7 +96,7 @@ class Spans:
         yield Span(track=track, name=span.name, start_ns=start_ns, end_ns=end_ns)
 
     def _has_room_for(self, track: Track) -> bool:
-        if track in self._over_ns or track.what == "turns":
+        if track in self._over_ns or track.what in ("turns", _LOST):
             return True
         self._tracks[track.pid] += 1
         return self._tracks[track.pid] <= MOST_TRACKS
@@ -111,6 +114,11 @@ class Spans:
         track = _track(event, "waits", lane=event.thread)
         name = _WAITS.get(event.reason, "waits")
         yield from self._until(_from(event.time_ns - event.duration_ns, track, name), event.time_ns)
+
+    def _lost(self, event: TraceEvent) -> Iterator[Span]:
+        name = f"up to {event.lost_records} waits and marks are missing"
+        span = _from(event.time_ns - event.duration_ns, _track(event, _LOST), name)
+        yield from self._until(span, event.time_ns)
 
     def _step(self, event: TraceEvent) -> Iterator[Span]:
         track = _track(event, "iterations")

@@ -31,6 +31,7 @@ def _message(event: TraceEvent, wall_ns: Callable[[int], int]) -> pb.TraceEvent:
         thread=event.thread,
         id=event.id,
         reason=pb.WaitReason.ValueType(event.reason),
+        lost_records=event.lost_records,
     )
     if event.duration_ns:
         message.duration.CopyFrom(duration(event.duration_ns))

@@ -26,6 +26,7 @@ class TraceKind(IntEnum):
     PHASE_END = 5
     REQUEST_BEGIN = 6
     REQUEST_END = 7
+    LOST = 8
 
 
 _OF_MARK = {  # shim/tandem_mark.h
@@ -49,7 +50,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """A moment; of a wait its end."""
+    """A moment; of a wait its end, of what was lost the look that found it."""
 
     kind: TraceKind
     at_ns: int
@@ -61,6 +62,7 @@ class TraceEvent:
     id: int = 0
     duration_ns: int = 0
     reason: WaitReason = WaitReason.NONE
+    lost_records: int = 0
 
 
 def of_turn(turn: TurnPassed, name_of: Callable[[int], str]) -> TraceEvent:
@@ -81,7 +83,7 @@ def of_records(
     """Waits and marks of the processes that are told of, each one's in order.
 
     Jobs write the records, and may write anything: what was not at its time is left out, and so is
-    what is more than `MOST_OF_PROCESS`.
+    what is more than `MOST_OF_PROCESS`, which `Losses` counts.
     """
     left = dict.fromkeys(authors, MOST_OF_PROCESS)
     for process_id, packed in drained:

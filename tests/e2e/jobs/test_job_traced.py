@@ -4,6 +4,7 @@ Events have the time of day. A step marks a moment that the program knows on the
 that each tells how far the two are apart.
 """
 
+import signal
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 STEPS = 40
 QUANTUM_MS = 3
+MARKS = 100_000  # more than a ring and the daemon keep
 #: Each step's work lasts a third of a turn. The moment of each is told.
 WORK = f"[(serving.launch(gpu, 32), marks.step(), now_ns())[2] for _ in range({STEPS})]"
 
@@ -118,3 +120,23 @@ def may_record(client):
     except CapacityError:
         return False
     return True
+
+
+def test_what_is_lost_is_told_so_that_a_gap_is_not_taken_for_idleness(fresh_place):
+    place = fresh_place
+    place.start_daemon()
+    job = place.job("one")
+    with place.client() as client:
+        events = client.trace(seconds=DEADLINE_S)
+        place.daemon.send_signal(signal.SIGSTOP)
+        job.do(f"[marks.step() for _ in range({MARKS})] and None")
+        place.daemon.send_signal(signal.SIGCONT)
+
+        steps = lost = 0
+        for event in events:
+            steps += event.kind == "step"
+            lost += event.lost_records
+            if steps + lost >= MARKS:
+                events.close()
+
+    assert steps < MARKS <= steps + lost

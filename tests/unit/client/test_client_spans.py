@@ -203,3 +203,12 @@ def test_the_title_of_a_track_says_whose_it_is(tmp_path, track, title):
 
     rows = json.loads(path.read_text())["traceEvents"]
     assert [row["args"]["name"] for row in rows if row["name"] == "thread_name"] == [title]
+
+
+def test_what_was_lost_is_on_a_track_of_its_own_whatever_the_process_marks():
+    marks = [event("request-begin", 1, "j-1", pid=7, id=id_) for id_ in range(MOST_TRACKS)]
+    lost = event("lost", 90, "j-1", pid=7, duration_ns=50, lost_records=12)
+
+    spans = [one for one in found(*marks, lost) if one[0] == "lost telemetry"]
+
+    assert spans == [("lost telemetry", 0, "up to 12 waits and marks are missing", 40, 90)]
