@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, Unpack
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from tandem import _convert, _convert_partition, _convert_plans
+from tandem._changes import Changes, said_of
 from tandem._heartbeat import BEAT_S, Heartbeat, Stream
 from tandem._login import Login
 from tandem._paths import RuntimeDir, fits_socket_address, runtime_dir
@@ -196,22 +197,7 @@ class Client:
         request = pb.GetJobRequest(name=_text(name, "name"))
         return _convert.job(self._call(self._jobs.GetJob, request, deadline_s))
 
-    def set(  # noqa: PLR0913 - one keyword for each thing to change
-        self,
-        name: str,
-        *,
-        priority: str | None = None,
-        memory: str | None = None,
-        memory_min: str | None = None,
-        wait_memory: str | None = None,
-        idle_release: str | None = None,
-        persistent: str | None = None,
-        ephemeral: str | None = None,
-        sm: str | None = None,
-        slo: str | None = None,
-        preemptible: bool | str | None = None,
-        deadline_s: float = DEADLINE_S,
-    ) -> Job:
+    def set(self, name: str, *, deadline_s: float = DEADLINE_S, **changes: Unpack[Changes]) -> Job:
         """Change what is given, and return the job as it then is.
 
         Values are those of `tandem run`: `memory="20GiB"`, `slo="p99=50ms"`; "none" takes a limit
@@ -219,24 +205,16 @@ class Client:
 
         Raises:
             UsageError: a bad value, or nothing to change.
-            TypeError: a value that is no text, such as a number of bytes.
+            TypeError: a keyword that there is not, or a value that is no text, such as a number of
+                bytes.
         """
-        said = {
-            "priority": priority,
-            "memory": memory,
-            "memory_min": memory_min,
-            "wait_memory": wait_memory,
-            "idle_release": idle_release,
-            "persistent": persistent,
-            "ephemeral": ephemeral,
-            "sm": sm,
-            "slo": slo,
-            "preemptible": None if preemptible is None else _yes_or_no(preemptible),
-        }
-        changes = {word: _text(text, word) for word, text in said.items() if text is not None}
-        if not changes:
-            raise UsageError(f"nothing to change; give {', '.join(said)}")
-        request = _convert.update_request(_text(name, "name"), changes)
+        said = said_of(changes, "set")
+        if not said:
+            raise UsageError(f"nothing to change; give {', '.join(Changes.__annotations__)}")
+        if "preemptible" in said:
+            said["preemptible"] = _yes_or_no(said["preemptible"])
+        texts = {word: _text(text, word) for word, text in said.items()}
+        request = _convert.update_request(_text(name, "name"), texts)
         return _convert.job(self._call(self._jobs.UpdateJob, request, deadline_s))
 
     def pause(

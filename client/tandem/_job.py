@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from tandem import _marks
+from tandem._changes import Changes, said_of
 from tandem._pauses import WATCH, Callback, Listener
 from tandem._pressure import MemoryWatch, check_callback, on_memory_pressure
 from tandem.errors import NotFoundError, StateError, TandemError, UnavailableError
@@ -40,34 +41,13 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
     is away, a warning says so, and all else does nothing. Not to be entered twice.
     """
 
-    def __init__(  # noqa: PLR0913 - as Client.set
-        self,
-        *,
-        priority: str | None = None,
-        memory: str | None = None,
-        memory_min: str | None = None,
-        wait_memory: str | None = None,
-        idle_release: str | None = None,
-        persistent: str | None = None,
-        ephemeral: str | None = None,
-        sm: str | None = None,
-        slo: str | None = None,
-        preemptible: bool | None = None,
-    ) -> None:
-        """Remember what is wanted; nothing is asked of the daemon yet."""
-        wanted = {
-            "priority": priority,
-            "memory": memory,
-            "memory_min": memory_min,
-            "wait_memory": wait_memory,
-            "idle_release": idle_release,
-            "persistent": persistent,
-            "ephemeral": ephemeral,
-            "sm": sm,
-            "slo": slo,
-            "preemptible": preemptible,
-        }
-        self._wanted: dict[str, Any] = {k: said for k, said in wanted.items() if said is not None}
+    def __init__(self, **wanted: Unpack[Changes]) -> None:
+        """Remember what is wanted; nothing is asked of the daemon yet.
+
+        Raises:
+            TypeError: a keyword that `Client.set` has not.
+        """
+        self._wanted = said_of(wanted, "job")
         self._before: dict[str, Any] = {}  # what it had, and
         self._given: dict[str, Any] = {}  # what it had from then on
         self._name: str | None = None

@@ -4,7 +4,10 @@ import math
 
 import pytest
 
+from tandem import _convert
+from tandem._changes import Changes
 from tandem._client import Client
+from tandem._job import job
 from tandem._pressure import on_memory_pressure
 from tandem.errors import StateError, UnavailableError, UsageError
 
@@ -54,6 +57,18 @@ def test_a_name_of_bytes_that_are_no_text_is_refused(client, call):
 def test_nothing_to_change_is_said_in_the_words_of_set(client):
     with pytest.raises(UsageError, match="nothing to change; give priority, memory"):
         client.set("train")
+
+
+def test_what_is_said_of_a_job_has_the_same_keywords_everywhere():
+    assert list(Changes.__annotations__) == list(_convert.CHANGES)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda client, **said: client.set("j", **said), lambda _, **said: job(**said)]
+)
+def test_a_keyword_that_there_is_not_is_refused_with_those_that_there_are(client, change):
+    with pytest.raises(TypeError, match="argument 'memroy'; it has priority, memory, memory_min"):
+        change(client, memroy="1GiB")
 
 
 @pytest.mark.parametrize(
