@@ -167,9 +167,9 @@ class Twins(RuleBasedStateMachine):
 
     def check_windows(self):
         core = self.quick
+        line = core.memory.line
         for members in core.islands.values():
-            ceilings = core.memory.line.ceilings
-            views = Views(members, policy=core.policy, options=core.options, ceilings=ceilings)
+            views = Views(members, policy=core.policy, options=core.options, line=line)
             for group in members:
                 windows = {self.windows[process] for process in group.processes}
                 assert windows == {views.window_segments(group)}

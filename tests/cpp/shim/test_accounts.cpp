@@ -116,7 +116,7 @@ TEST(memory_is_shown_as_taken_before_the_driver_is_asked_and_as_held_behind) {
   memory::start_afresh();
 }
 
-TEST(a_lease_bounds_more_tightly_than_the_limit_is_not_shown_and_ends_with_the_daemon) {
+TEST(a_lease_bounds_more_tightly_than_the_limit_and_ends_with_the_daemon) {
   memory::start_afresh();
   Channel* channel = make_channel();
   g_channel = channel;
@@ -129,12 +129,29 @@ TEST(a_lease_bounds_more_tightly_than_the_limit_is_not_shown_and_ends_with_the_d
   CHECK_EQ(memory::bound_bytes(), 300u);
   CHECK(memory::take(0, 400, memory::limit_bytes()));
   CHECK(memory::is_over_limit(0));
+  channel->gate.lose();
+  CHECK_EQ(memory::bound_bytes(), 1000u);
+  g_channel = nullptr;
+  memory::start_afresh();
+}
+
+TEST(a_lease_is_shown_to_those_who_do_not_wait_for_more) {
+  memory::start_afresh();
+  Channel* channel = make_channel();
+  g_channel = channel;
+  shm::CommandMemory& told = command_of(channel).memory;
+  told.limit_bytes = 1000;
+  told.lease_bytes = 500;
+  CHECK(memory::take(0, 400, memory::bound_bytes()));
   size_t free_bytes = 5000, total_bytes = 9000;
   memory::limit_view(0, &free_bytes, &total_bytes);
   CHECK_EQ(total_bytes, 1000u);
+  CHECK_EQ(free_bytes, 100u);
+
+  told.wait_ns = 1;
+  free_bytes = 5000;
+  memory::limit_view(0, &free_bytes, nullptr);
   CHECK_EQ(free_bytes, 600u);
-  channel->gate.lose();
-  CHECK_EQ(memory::bound_bytes(), 1000u);
   g_channel = nullptr;
   memory::start_afresh();
 }
