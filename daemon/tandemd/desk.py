@@ -719,10 +719,10 @@ class Desk:
 
         def take_new() -> list[TraceEvent]:
             found = self._ask(uid, take)  # before the records: of processes that end meanwhile
-            drained = drain()
+            taken = drain()
             late, (counts, now_ns) = self._ask(uid, lambda: (take(), dropped()))
-            records = of_records(drained, authors, until_ns=now_ns)
-            lost = losses.look(counts, drained, authors, now_ns=now_ns)
+            records = of_records(taken.records, authors, until_ns=now_ns)
+            lost = losses.look(counts, taken, authors, now_ns=now_ns)
             return [*found, *late, *records, *lost]
 
         with self._traces.take(uid), self._taps.open() as drain:

@@ -6,6 +6,7 @@ with the next reading.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from tandemd.core.energy import EnergyLedger
@@ -38,3 +39,8 @@ class Pasts:
             whole = replace(kept, energy_mj=self._energy.of_job(job_id))
             if whole != kept:
                 self._remembered.correct_past(kept, whole)
+
+    def forget_but(self, known: Container[int]) -> None:
+        """What is still to come to others is waited for no longer."""
+        kept = self._incomplete.items()
+        self._incomplete = {job_id: job for job_id, job in kept if job_id in known}

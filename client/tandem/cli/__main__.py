@@ -2,6 +2,7 @@
 
 import atexit
 import errno
+import fcntl
 import gc
 import importlib
 import io
@@ -166,12 +167,18 @@ def _in_words(failure: OSError) -> TandemError:
     if isinstance(failure, PermissionError | FileNotFoundError | NotADirectoryError):
         what = f"'{failure.filename}'" if failure.filename else "the current directory"
         return UsageError(f"{what}: {failure.strerror}")
-    if failure.filename is not None or failure.errno not in (errno.EBADF, *NO_ROOM):
+    is_closed = failure.errno == errno.EBADF and _is_output_closed()
+    if failure.filename is not None or not (is_closed or failure.errno in NO_ROOM):
         raise failure  # nothing that was printed
     _drop_output()
-    if failure.errno == errno.EBADF:
+    if is_closed:
         return UsageError("cannot write the output: standard output is closed")
     return CapacityError(f"cannot write the output: {failure.strerror}")
+
+
+def _is_output_closed() -> bool:
+    flags = fcntl.fcntl(sys.stdout.fileno(), fcntl.F_GETFL)
+    return flags & os.O_ACCMODE == os.O_RDONLY  # as what was opened in its place
 
 
 def _open_closed_outputs() -> None:

@@ -87,7 +87,7 @@ def _value(param: click.Parameter, context: click.Context) -> object:
 def _give_way(context: click.Context) -> None:
     """Drop what the file says about moving memory where what was said for this job is against it.
 
-    There is no option that takes an --idle-release back, so that it would be refused for good.
+    Nobody has to take that back by words of their own.
     """
     given, source = context.params, context.get_parameter_source
     said = {name: value for name, value in given.items() if source(name) in _SAID}

@@ -46,6 +46,19 @@ def taken_back(ctx: click.Context) -> set[str]:
     return names
 
 
+def refuse_taken_back(ctx: click.Context) -> None:
+    """For a command whose output a program gets beside the variables that are there.
+
+    Raises:
+        UsageError: one that was to be taken back is there.
+    """
+    if names := sorted(taken_back(ctx) & os.environ.keys()):
+        raise UsageError(
+            f"none cannot take back {', '.join(names)}, which the program would be given all the "
+            "same; unset it first"
+        )
+
+
 class Aliased(Revocable):
     """An option whose variable others call otherwise: theirs counts where ours says nothing."""
 

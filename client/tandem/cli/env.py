@@ -11,6 +11,7 @@ import click
 from tandem import _launch
 from tandem.cli._defaults import Requesting
 from tandem.cli._output import json_option
+from tandem.cli._parsed import refuse_taken_back
 from tandem.cli._requests import name_option, request_of, request_options
 
 
@@ -60,6 +61,7 @@ def env(form: str, as_json: bool, **options: Any) -> None:
       tandem env --format file > tandem.env
       tandem env --json -G team | jq -r .LD_PRELOAD
     """
+    refuse_taken_back(click.get_current_context())
     variables = _launch.environment(
         request_of(options),
         os.environ,

@@ -10,6 +10,7 @@ import click
 from tandem import _kernelspecs, _launch, _paths
 from tandem.cli._defaults import Requesting
 from tandem.cli._output import json_option, print_json, print_table
+from tandem.cli._parsed import refuse_taken_back
 from tandem.cli._requests import request_of, request_options
 from tandem.errors import UsageError
 
@@ -62,6 +63,7 @@ def install(
       tandem kernelspec install --swappable --sys-prefix
       tandem kernelspec install --name big -m 80% --display-name "Python 3 (80% of a GPU)"
     """
+    refuse_taken_back(click.get_current_context())
     if user + (prefix is not None) + sys_prefix > 1:
         raise UsageError("say one of --user, --prefix and --sys-prefix")
     folder = _kernelspecs.user_folder(os.environ)

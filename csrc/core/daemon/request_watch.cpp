@@ -5,7 +5,9 @@
 namespace tandem::daemon {
 
 void RequestWatch::take(const shm::Record* records, size_t count, uint64_t dropped) {
-  round_.add(records, count, &dag::RequestFinder::concerns);
+  const bool is_marked = finder_.kind() == dag::RequestKind::kMarked;  // nothing else counts then
+  round_.add(records, count,
+             is_marked ? &dag::RequestFinder::is_request_mark : &dag::RequestFinder::concerns);
   lost_ |= dropped != 0;
 }
 

@@ -41,6 +41,7 @@ class Energies:
     read: Callable[[], Mapping[int, int]] | None = None  # None: nobody can be asked
     _answers: deque[_Counted | None] = field(default_factory=deque)  # the worker's; None: failed
     _asked_ns: int | None = None
+    _forgot_ns: int = 0
     _is_asked: bool = False
     _is_hurried: bool = False
 
@@ -61,12 +62,20 @@ class Energies:
             self._is_asked = False
             if (counted := self._answers.popleft()) is not None:
                 self._take(counted)
+        self._forget(now_ns)
 
     def _take(self, counted: _Counted) -> None:
-        ledger = self.core.energy
-        ledger.read(counted.energy_mj, counted.at_ns)
+        self.core.energy.read(counted.energy_mj, counted.at_ns)
         self.pasts.complete()
-        ledger.forget_but({*self.core.jobs, *self.core.finished})
+
+    def _forget(self, now_ns: int) -> None:
+        """Jobs that nobody knows any more, also while no answer comes."""
+        if now_ns - self._forgot_ns < PERIOD_NS:
+            return
+        self._forgot_ns = now_ns
+        known = {*self.core.jobs, *self.core.finished}
+        self.core.energy.forget_but(known)
+        self.pasts.forget_but(known)
 
     def _is_due(self, now_ns: int) -> bool:
         if self._is_asked:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from tandem.trace.records import RECORD
+from tandemd.observers.taps import Taken
 from tandemd.observers.trace_events import MOST_OF_PROCESS, Author, TraceEvent, TraceKind
 
 
@@ -20,17 +21,18 @@ class Losses:
     def look(
         self,
         dropped: Mapping[int, int],
-        drained: Iterable[tuple[int, bytes]],
+        taken: Taken,
         authors: Mapping[int, Author],
         *,
         now_ns: int,
     ) -> list[TraceEvent]:
-        """What was lost since the last look; `drained` is what came since then."""
+        """What was lost since the last look; `taken` is what came since then."""
         lost = Counter[int]()
-        for process_id, packed in drained:
+        for process_id, packed in taken.records:
             lost[process_id] += len(packed) // RECORD.size
         lost = Counter({one: count - MOST_OF_PROCESS for one, count in lost.items()})
         lost = +lost  # of those that came it leaves out what is beyond
+        lost.update(taken.lost)
         for process_id, count in dropped.items():
             lost[process_id] += count - self._dropped.get(process_id, 0)
         self._dropped.update(dropped)

@@ -128,6 +128,18 @@ def test_none_takes_back_what_a_variable_says_and_has_the_job_started_without(ta
     assert "TANDEM_MEMORY=" not in out
 
 
+@pytest.mark.parametrize("words", [("env",), ("kernelspec", "install")])
+def test_none_takes_no_variable_back_that_the_program_is_given_all_the_same(
+    tandem, monkeypatch, words
+):
+    monkeypatch.setenv("TANDEM_MEMORY", "2GiB")
+
+    code, out, err = tandem(*words, "--memory", "none")
+
+    assert (code, out) == (2, "")
+    assert "none cannot take back TANDEM_MEMORY, which the program would be given" in err
+
+
 def test_none_is_no_value_of_the_file_or_a_variable(tandem, file, monkeypatch):
     file('[run]\nmemory = "none"\n')
     assert tandem("run", "--dry-run", "--", "true")[0] == 125

@@ -84,6 +84,19 @@ def test_marks_that_say_nothing_are_told_without_an_objective():
     assert counts(talk) == (3, 0)
 
 
+def test_where_some_may_take_any_time_their_p99_is_held_against_nothing():
+    talk = Talk()
+    talk.attach(1, NORMAL)
+
+    serve(talk, 1, *[40] * 99, 10_000, said_ms=(*[50] * 99, 0))
+    assert "20% below the 50 ms" in told(talk)  # one in a hundred
+    serve(talk, 1, 10_000, said_ms=0)
+
+    assert talk.core.jobs[1].served.marked_p99_ns(talk.now_ns) == 0
+    assert told(talk).endswith("p99 10 s of 101 in the last 30 s (as it marks them)")
+    assert counts(talk) == (101, 0)
+
+
 def test_each_request_is_held_against_its_own_mark_and_their_p99_against_what_these_allow():
     talk = Talk()
     talk.attach(1, NORMAL)

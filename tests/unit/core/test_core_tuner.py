@@ -360,12 +360,25 @@ def test_a_few_misses_decide_where_many_requests_are_usual_however_young_the_win
     tuner.take(JOB, [90 * MS] * 300, 3 * SECOND)  # in a window, of which three may miss
     assert tuner.decide(sizes, SETTINGS, 3 * SECOND) == []
 
-    def changes_after(misses):
-        tuner.take(JOB, [110 * MS] * misses, 3 * SECOND + 200 * MS)
+    def changes_after(*took_ms):
+        tuner.take(JOB, [ms * MS for ms in took_ms], 3 * SECOND + 200 * MS)
         return tuner.decide(sizes, SETTINGS, 3 * SECOND + 200 * MS)
 
-    assert changes_after(3) == []
-    assert [change.size for change in changes_after(1)] == [6]
+    assert changes_after(110, 110, 110, 90, 90) == []
+    assert [change.size for change in changes_after(110)] == [6]
+
+
+def test_what_had_piled_up_makes_nobody_grow_where_many_requests_are_usual():
+    tuner, sizes = Tuner(), {JOB: Sizes(now=5, least=1, most=20, step=1)}
+    tuner.seat({JOB: SLO_NS}, [JOB], SECOND)
+    tuner.take(JOB, [90 * MS] * 98, 3 * SECOND)
+    assert tuner.decide(sizes, SETTINGS, 3 * SECOND) == []
+
+    now_ns = 5 * SECOND
+    for took_ms in (900, 700, 500, 400, 300, 250, 200, 180, 160, 140, 120, 110):
+        now_ns += 10 * MS
+        tuner.take(JOB, [took_ms * MS], now_ns)
+        assert tuner.decide(sizes, SETTINGS, now_ns) == []
 
 
 def test_jobs_without_an_objective_are_left_alone():

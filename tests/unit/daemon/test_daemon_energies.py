@@ -109,7 +109,9 @@ def test_they_are_asked_once_a_second():
 @pytest.mark.parametrize("is_owed", [True, False])
 def test_when_a_job_has_ended_that_is_owed_something_they_are_asked_once_more(is_owed):
     gpus = Gpus()
-    pasts = SimpleNamespace(keep=lambda job: is_owed, complete=lambda: None)
+    pasts = SimpleNamespace(
+        keep=lambda job: is_owed, complete=lambda: None, forget_but=lambda known: None
+    )
     energies = asking(gpus, pasts=pasts)
     energies.look(0)
 
@@ -156,6 +158,27 @@ def test_an_nvml_that_does_not_answer_is_asked_once():
     assert len(worker.errands) == 2
 
 
+def test_what_came_to_who_is_forgotten_while_none_answers_stays_in_its_row(path):
+    worker, gpus = Later(), Gpus()
+    remembered = Remembered(path, at_once=True)
+    energies = asking(gpus, worker=worker)
+    ledger = energies.core.energy
+    energies.pasts = Pasts(remembered, ledger)
+    ledger.read({0: 0}, at_ns=0)
+    ledger.charge(7, 0, 25)
+    ledger.read({0: 1000}, at_ns=100)
+    ledger.charge(7, 0, 25)
+    energies.keep_past(PAST)
+
+    energies.look(PERIOD_NS)  # and nothing comes back
+    assert not ledger.owes(7)
+    assert ledger.of_job(7) is None
+    worker.errands[0]()
+    energies.look(2 * PERIOD_NS)
+
+    assert kept_of(remembered) == [250]
+
+
 def test_an_answer_that_fails_is_none_and_they_are_asked_again():
     gpus = Gpus()
     gpus.counted_mj = None  # no mapping
@@ -171,7 +194,9 @@ def test_an_answer_that_fails_is_none_and_they_are_asked_again():
 
 def test_who_is_no_longer_known_is_forgotten_after_it_got_its_part():
     gpus, seen = Gpus(), []
-    pasts = SimpleNamespace(complete=lambda: seen.append(energies.core.energy.of_job(7)))
+    pasts = SimpleNamespace(
+        complete=lambda: seen.append(energies.core.energy.of_job(7)), forget_but=lambda known: None
+    )
     energies = asking(gpus, pasts=pasts)
     energies.look(0)
     energies.core.energy.charge(7, 0, PERIOD_NS)

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tandem.trace.records import RECORD
 from tandemd.observers import taps
-from tandemd.observers.taps import Taps
+from tandemd.observers.taps import Taken, Taps
 from tandemd.observers.trace_events import KINDS
 
 
@@ -32,9 +33,9 @@ def test_each_is_told_of_what_comes_while_it_records(telemetry, shared):
         with shared.open() as second:
             telemetry.new = [(2, b"b")]
 
-            assert second() == [(2, b"b")]
-            assert first() == [(1, b"a"), (2, b"b")]
-            assert (first(), second()) == ([], [])
+            assert second().records == [(2, b"b")]
+            assert first().records == [(1, b"a"), (2, b"b")]
+            assert (first().records, second().records) == ([], [])
 
 
 def test_nothing_is_kept_once_nobody_records(telemetry, shared):
@@ -45,10 +46,12 @@ def test_nothing_is_kept_once_nobody_records(telemetry, shared):
 
 
 def test_of_what_somebody_does_not_take_the_newest_stays(telemetry, shared, monkeypatch):
-    monkeypatch.setattr(taps, "MOST_BYTES", 5)
+    record = bytes(RECORD.size)
+    monkeypatch.setattr(taps, "MOST_BYTES", 5 * RECORD.size)
     with shared.open() as slow, shared.open() as quick:
-        for number in range(4):
-            telemetry.new = [(number, b"xx")]
-            assert quick() == [(number, b"xx")]
+        for process_id in (7, 7, 8, 9):
+            telemetry.new = [(process_id, record * 2)]
+            assert quick() == Taken([(process_id, record * 2)], {})
 
-        assert slow() == [(2, b"xx"), (3, b"xx")]
+        assert slow() == Taken([(8, record * 2), (9, record * 2)], {7: 4})
+        assert slow() == Taken([], {})

@@ -14,6 +14,8 @@ from itertools import repeat
 from tandemd.core.histogram import WAITS_NS, Histogram
 from tandemd.core.tuner.latency import Latency, RequestKind
 
+_ANY_NS = 1 << 62  # what a request may take whose mark says nothing: more than any says
+
 
 @dataclass(slots=True)
 class Served:
@@ -28,7 +30,7 @@ class Served:
     # The newest marked ones of a job that nothing is decided by.
     newest: Latency = field(default_factory=lambda: Latency(kind=RequestKind.MARKED))
     _allowed: Latency = field(default_factory=Latency)  # what the newest marks say
-    _said_ns: int = 0  # what the newest of them that says something says; 0 = none has
+    _said_ns: int = 0  # what the newest of them says; 0 = nothing
 
     def add(
         self, durations_ns: Collection[int], said_ns: Sequence[int], now_ns: int, slo_ns: int
@@ -42,16 +44,18 @@ class Served:
         limits_ns = repeat(slo_ns) if slo_ns else said_ns
         held = zip(durations_ns, limits_ns, strict=False)
         self.missed += sum(0 < limit_ns < took_ns for took_ns, limit_ns in held)
-        if said := [limit_ns for limit_ns in said_ns if limit_ns]:
-            self._allowed.add(said, now_ns)
-            self._said_ns = said[-1]
+        if said_ns:
+            self._allowed.add([limit_ns or _ANY_NS for limit_ns in said_ns], now_ns)
+            self._said_ns = said_ns[-1]
 
     def marked_p99_ns(self, now_ns: int) -> int:
         """The p99 of requests that all take just what their marks allow; 0 = these say nothing.
 
-        With one handler that is its number. With several it is what their p99 can be held against:
+        With one handler that is its number, and nothing where over 1 in 100 may take any time. With
+        several it is what their p99 can be held against:
         while each request takes no longer than its own mark allows, it is no greater. Of the same
         requests as that; of the newest where there was none lately.
         """
         self._allowed.age(now_ns)
-        return self._allowed.p99_ns or self._said_ns
+        allowed_ns = self._allowed.p99_ns or self._said_ns
+        return allowed_ns if allowed_ns < _ANY_NS else 0

@@ -32,6 +32,7 @@ from math import inf
 from tandemd.core.tuner.latency import is_another_load, percentile_ns
 
 LEAST_REQUESTS = 20  # of fewer a percentile says nothing
+LEAST_OF_MANY = 6  # where more are usual: of fewer nobody sees whether they take less and less
 CALM_WINDOWS = 3
 UNUSUAL = 50  # times as many may come in a window as are there, where nobody knows
 MOST_REQUESTS = 4096  # of a window; more do not make its percentile better
@@ -297,7 +298,7 @@ def _is_over(watch: _Watch, settings: Settings, now_ns: int) -> bool:
 def _is_sure(watch: _Watch) -> bool:
     """Its p99 will miss the objective, if no more come than usual until the window ends."""
     count = len(watch.durations_ns)
-    is_enough = max(count, watch.usual) >= LEAST_REQUESTS
+    is_enough = count >= (LEAST_OF_MANY if watch.usual >= LEAST_REQUESTS else LEAST_REQUESTS)
     most = max(count, watch.usual or UNUSUAL * count)
     return is_enough and watch.missed > max(1.0, 0.01 * most)
 
