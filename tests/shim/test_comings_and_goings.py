@@ -56,13 +56,14 @@ def test_a_lost_daemon_leaves_no_events(preload: Preload, daemon: FakeDaemon) ->
         attached = daemon.attach()
         job.result()
         left = []
-        for _ in range(5):
+        for _ in range(8):
             attached.until("busy", False)
             left.append(job.do(EVENTS))
             attached = next_daemon(daemon, attached)
             job.do("launch()")
 
-        assert left[-1] == left[1]
+        # One may be under way, or not; one more with each daemon would be beyond all before.
+        assert min(left[5:]) <= max(left[2:5])
 
 
 def test_what_ends_with_its_context_is_marked_by_the_gpu_again(
