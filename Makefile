@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# At a time, of tests, on 2 cores: a fourth gains a twentieth. More cores, more jobs.
-JOBS ?= 3
+# At a time, of tests, on 2 cores: more gain little and have each other wait. More cores, more jobs.
+JOBS ?= 2
 # What Python compiles is kept, whatever the shell says: each test starts several processes.
 unexport PYTHONDONTWRITEBYTECODE
 
