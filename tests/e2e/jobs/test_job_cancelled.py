@@ -41,5 +41,5 @@ def test_a_job_that_goes_on_is_killed_when_its_grace_is_over(place):
     assert job.result() == "not yet"
     assert job.end() == -signal.SIGKILL
     with place.client() as client:
-        assert client.jobs() == []
+        until(lambda: client.jobs() == [], what="it is gone")
     until(lambda: place.used_bytes() == 0, what="its memory is free")

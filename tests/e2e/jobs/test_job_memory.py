@@ -281,7 +281,7 @@ def test_who_need_not_wait_takes_what_is_free_whoever_waits(place, option):
 
     assert OUT_OF_MEMORY not in taken
     assert too_much == OUT_OF_MEMORY
-    assert "1 by the driver" in place.explain("other")
+    until(lambda: "1 by the driver" in place.explain("other"), what="it is told")
     holder.do(f"free({held})")
     assert waiter.result() > 0
 

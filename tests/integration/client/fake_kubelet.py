@@ -28,7 +28,7 @@ class Kubelet(services.RegistrationServicer):
 
     def start(self):
         for left in self.folder.iterdir():
-            left.unlink()
+            left.unlink(missing_ok=True)  # a plugin that sees the end takes its own away
         self._server = grpc.server(self._pool)
         services.add_RegistrationServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self.folder / 'kubelet.sock'}")
