@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import generate_api_docs
 import generate_cli_docs
@@ -26,6 +27,13 @@ import generate_stubs
 ROOT = Path(__file__).resolve().parent.parent
 API_GENERATOR = ROOT / "csrc" / "softgpu" / "generate_table.py"
 DIFF_LINES = 20
+PAGES = (  # each makes one of docs/
+    generate_api_docs,
+    generate_cli_docs,
+    generate_compatibility,
+    generate_config_docs,
+    generate_driver_facts,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,36 +63,7 @@ def everything() -> list[Generated]:
             generate=generate_stubs.generate,
             exact=True,
         ),
-        Generated(
-            folder=generate_cli_docs.OUTPUT,
-            remedy="python packaging/generate_cli_docs.py",
-            generate=generate_cli_docs.generate,
-            exact=False,
-        ),
-        Generated(
-            folder=generate_api_docs.OUTPUT,
-            remedy="python packaging/generate_api_docs.py",
-            generate=generate_api_docs.generate,
-            exact=False,
-        ),
-        Generated(
-            folder=generate_config_docs.OUTPUT,
-            remedy="python packaging/generate_config_docs.py",
-            generate=generate_config_docs.generate,
-            exact=False,
-        ),
-        Generated(
-            folder=generate_compatibility.OUTPUT,
-            remedy="python packaging/generate_compatibility.py",
-            generate=generate_compatibility.generate,
-            exact=False,
-        ),
-        Generated(
-            folder=generate_driver_facts.OUTPUT,
-            remedy="python packaging/generate_driver_facts.py",
-            generate=generate_driver_facts.generate,
-            exact=False,
-        ),
+        *map(_page, PAGES),
     ]
     if API_GENERATOR.is_file():
         rows.append(
@@ -96,6 +75,15 @@ def everything() -> list[Generated]:
             )
         )
     return rows
+
+
+def _page(module: ModuleType) -> Generated:
+    return Generated(
+        folder=module.OUTPUT,
+        remedy=f"python packaging/{module.__name__}.py",
+        generate=module.generate,
+        exact=False,
+    )
 
 
 def differences(generated: Generated) -> list[str]:

@@ -20,7 +20,6 @@ from tandemd.core.events import (
     SetPresence,
     SetWindow,
 )
-from tandemd.core.memory.ceilings import left_by_own
 from tandemd.core.memory.line import MemoryLine
 from tandemd.core.model import NO_LIMIT, Group, JobClass, Options, Process
 from tandemd.core.policies.policy import Policy
@@ -139,7 +138,5 @@ def memory_limit(process: Process, group: Group, line: MemoryLine) -> int:
 
     That is no more than there is for jobs; what all others leave of it they tell (reserves.py).
     """
-    job = group.jobs[process.job_id]
-    own_bytes, of_user = left_by_own(process, job, group), line.ceilings.tightest(process, job.uid)
-    own_bytes = min(own_bytes, line.reserves.limit_bytes(process))
-    return own_bytes if of_user is None else min(own_bytes, of_user[1])
+    left_bytes = line.ceilings.left(process, group.jobs[process.job_id], group)
+    return min(left_bytes, line.reserves.limit_bytes(process))

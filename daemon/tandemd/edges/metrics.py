@@ -56,13 +56,11 @@ class JobHistogram:
     counted: Callable[[JobView], Counted | None]  # None: this job has none
 
 
-def _one(value: Callable[[JobView], float]) -> Callable[[JobView], list[tuple[tuple[()], float]]]:
-    return lambda job: [((), value(job))]
-
-
-def _energy(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.energy_mj is not None:
-        yield (), job.energy_mj / 1e3
+def _one(
+    value: Callable[[JobView], float | None],
+) -> Callable[[JobView], list[tuple[tuple[()], float]]]:
+    """One series; none of a job of which there is no value."""
+    return lambda job: [] if (figure := value(job)) is None else [((), figure)]
 
 
 def _info(job: JobView) -> list[tuple[tuple[str, ...], float]]:
@@ -98,41 +96,6 @@ def _moving(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     yield ("in",), in_ns / 1e9
 
 
-def _quota(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.spec.memory_bytes < NO_LIMIT:
-        yield (), job.spec.memory_bytes
-
-
-def _owed(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.owed:
-        yield (), job.owed
-
-
-def _p99(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.requests:
-        yield (), job.p99_ns / 1e9
-
-
-def _slo(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.spec.slo_p99_ns:
-        yield (), job.spec.slo_p99_ns / 1e9
-
-
-def _marked(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.marked_p99_ns:
-        yield (), job.marked_p99_ns / 1e9
-
-
-def _violations(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.spec.slo_p99_ns or job.marked_p99_ns:
-        yield (), job.missed
-
-
-def _set_sms(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
-    if job.set_sms:
-        yield (), job.set_sms
-
-
 def _findings(job: JobView) -> Iterator[tuple[tuple[str, ...], float]]:
     standing = {view.finding.rule for view in job.findings}
     for rule in RULES:
@@ -158,7 +121,7 @@ JOB_METRICS = (
         kind="counter",
         help="energy of its GPU while its work ran, attributed by GPU time and not measured; no "
         "series where no driver counts it",
-        series=_energy,
+        series=_one(lambda job: None if job.energy_mj is None else job.energy_mj / 1e3),
     ),
     JobMetric(
         name="tandem_job_share_ratio",
@@ -170,37 +133,37 @@ JOB_METRICS = (
         name="tandem_job_share_target_ratio",
         kind="gauge",
         help="part of the GPU's time in the last second that its --sm owed it while it had work",
-        series=_owed,
+        series=_one(lambda job: job.owed or None),
     ),
     JobMetric(
         name="tandem_partition_sm_count",
         kind="gauge",
         help="SMs of the set that it is on; no series without one",
-        series=_set_sms,
+        series=_one(lambda job: job.set_sms or None),
     ),
     JobMetric(
         name="tandem_job_request_p99_seconds",
         kind="gauge",
         help="99 of 100 requests in the last half minute took no longer",
-        series=_p99,
+        series=_one(lambda job: job.p99_ns / 1e9 if job.requests else None),
     ),
     JobMetric(
         name="tandem_job_slo_seconds",
         kind="gauge",
         help="what that is to be at most by --slo; no series where that says nothing",
-        series=_slo,
+        series=_one(lambda job: job.spec.slo_p99_ns / 1e9 or None),
     ),
     JobMetric(
         name="tandem_job_slo_marked_seconds",
         kind="gauge",
         help="what its marks allow that to be; no series where they say nothing",
-        series=_marked,
+        series=_one(lambda job: job.marked_p99_ns / 1e9 or None),
     ),
     JobMetric(
         name="tandem_job_slo_violations",
         kind="counter",
         help="requests that took longer than --slo, or else their mark, said; no series without",
-        series=_violations,
+        series=_one(lambda job: job.missed if job.spec.slo_p99_ns or job.marked_p99_ns else None),
     ),
     JobMetric(
         name="tandem_job_wait_seconds",
@@ -270,7 +233,9 @@ JOB_METRICS = (
         name="tandem_job_memory_quota_bytes",
         kind="gauge",
         help="device memory it may hold; no series without a limit",
-        series=_quota,
+        series=_one(
+            lambda job: job.spec.memory_bytes if job.spec.memory_bytes < NO_LIMIT else None
+        ),
     ),
     JobMetric(
         name="tandem_job_memory_waiting_bytes",

@@ -4,34 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from past_job import PAST
 
 from tandem.errors import UsageError
-from tandemd.core.model import JobClass
-from tandemd.core.past import PastJob
 from tandemd.edges.journal import Journal
 
 MANY = 2500  # more than two pages
-PAST = PastJob(
-    job_id=7,
-    uid=0,
-    user="root",
-    name="train",
-    group="",
-    job_class=JobClass.BATCH,
-    gpus=(),
-    command="",
-    began_wall_ns=0,
-    ended_wall_ns=0,
-    outcome="ended",
-    gpu_ns=0,
-    shared_ns=0,
-    waited_ns=0,
-    peak_bytes=0,
-    launches=0,
-    iterations=0,
-    refusals=0,
-    findings=(),
-)
 
 
 @pytest.fixture

@@ -138,6 +138,11 @@ class Ceilings:
         left_bytes, gpu = min(lefts)
         return gpu, left_bytes
 
+    def left(self, process: Process, job: Job, group: Group) -> int:
+        """What the limits of its job, its group and its user leave it, at the last look."""
+        own_bytes, of_user = left_by_own(process, job, group), self.tightest(process, job.uid)
+        return own_bytes if of_user is None else min(own_bytes, of_user[1])
+
     def in_the_way(self, process: Process, job: Job, group: Group) -> tuple[int, int] | None:
         """Of its GPUs one where the user's leaves it less than all other limits, and the user's."""
         if (found := self.tightest(process, job.uid)) is None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tandemd.core.memory.ceilings import Ceilings, left_by_own
+from tandemd.core.memory.ceilings import Ceilings
 from tandemd.core.memory.memories import has_own_memory, memory_of
 from tandemd.core.memory.reserves import Reserves
 from tandemd.core.model import (
@@ -169,9 +169,8 @@ class MemoryLine:
         job, process = waiter.job, waiter.process
         group = self._groups[job.group_key]
         waiter.limit_bytes, waiter.sharers = job.spec.memory_bytes, job.processes
-        waiter.is_of_gpu = self.reserves.is_in_the_way(
-            process, left_to(process, job, group, self.ceilings)
-        )
+        left_bytes = self.ceilings.left(process, job, group)
+        waiter.is_of_gpu = self.reserves.is_in_the_way(process, left_bytes)
         of_user = self.ceilings.in_the_way(process, job, group)
         waiter.is_of_user = of_user is not None
         if of_user is not None:
@@ -283,13 +282,6 @@ class MemoryLine:
         memory = memory_of(gpu)
         others = (p for p in self._processes.values() if memory in p.memories and not p.gpus & gpus)
         return sum(map(held_bytes, others))
-
-
-def left_to(process: Process, job: Job, group: Group, ceilings: Ceilings) -> int:
-    """What all limits but that of the GPU leave it, at the last look at them."""
-    of_user = ceilings.tightest(process, job.uid)
-    own_bytes = min(left_by_own(process, job, group), process.lease_bytes)
-    return own_bytes if of_user is None else min(own_bytes, of_user[1])
 
 
 def held_bytes(process: Process) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandemd.core.memory.line import MemoryLine, left_to
+from tandemd.core.memory.line import MemoryLine
 from tandemd.core.model import NO_LIMIT, Group, Job, Process, Refusal, Usage
 from tandemd.core.words import size_of
 
@@ -39,7 +39,7 @@ def refusals(job: Job) -> list[str]:
 def _limit(process: Process, job: Job, group: Group, line: MemoryLine) -> str:
     least = min(job.spec.memory_bytes, group.memory_limit_bytes, process.lease_bytes)
     line.ceilings.look()
-    if line.reserves.is_in_the_way(process, left_to(process, job, group, line.ceilings)):
+    if line.reserves.is_in_the_way(process, line.ceilings.left(process, job, group)):
         return "what is kept free of all jobs on its gpu"
     if (of_user := line.ceilings.in_the_way(process, job, group)) is not None:
         return f"the limit of {size_of(of_user[1])} of all jobs of its user"

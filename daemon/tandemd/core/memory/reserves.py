@@ -69,9 +69,9 @@ class Reserves:
         there = (p for p in self._processes.values() if memory in p.memories)
         return sum(map(self._held_bytes, there))
 
-    def is_in_the_way(self, process: Process, least_bytes: int) -> bool:
-        """Whether it leaves the process less than all else does, which is `least_bytes`."""
-        return process.room_bytes < least_bytes
+    def is_in_the_way(self, process: Process, left_bytes: int) -> bool:
+        """Whether it leaves less than what the process is lent, and than limits: `left_bytes`."""
+        return process.room_bytes < min(left_bytes, process.lease_bytes)
 
     def tell(self) -> Iterator[SetMemoryLease]:
         """What each process may hold from now on, where that is something else than before."""
