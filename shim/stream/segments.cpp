@@ -58,7 +58,7 @@ bool all_marked(const Channel& channel) {
   return true;
 }
 
-// Once a segment, so that launching threads share no counter.
+// Once a segment, so that launching threads share no counter; by the slot's owner.
 void tell_launches(Channel& channel, StreamSlot& slot) {
   const uint64_t launches = slot.launches.load(std::memory_order_relaxed);
   if (launches == slot.launches_told) return;
@@ -128,8 +128,9 @@ void settle_owned(Channel& channel, uint32_t index) {
   const uint64_t stream = channel.streams[index].stream.load(std::memory_order_relaxed);
   if (stream >= kStreamRetired) return;
   const partition::Stream asked(as_stream(stream), partition::How::kLook);
-  if (g_driver.cuStreamQuery(asked.real()) == CUDA_SUCCESS)
-    channel.slots[index].open.fetch_sub(open, std::memory_order_release);
+  if (g_driver.cuStreamQuery(asked.real()) != CUDA_SUCCESS) return;
+  tell_launches(channel, channel.streams[index]);  // before nothing seems to be left that is not told
+  channel.slots[index].open.fetch_sub(open, std::memory_order_release);
 }
 
 void close_or_settle_owned(Channel& channel, uint32_t index) {
@@ -167,8 +168,12 @@ void snapshot_open(const Channel& channel, uint64_t* open) {
 
 void settle_context(Channel& channel, uint64_t context, const uint64_t* open_before) {
   for (uint32_t i = 0; i < slot_end(channel); ++i) {
-    if (!open_before[i] || channel.streams[i].context.load(std::memory_order_relaxed) != context)
-      continue;
+    StreamSlot& stream = channel.streams[i];
+    if (!open_before[i] || stream.context.load(std::memory_order_relaxed) != context) continue;
+    if (try_own(stream)) {
+      tell_launches(channel, stream);
+      disown(stream);
+    }
     shm::Slot& slot = channel.slots[i];
     uint64_t open = slot.open.load(std::memory_order_relaxed);
     while (open && !slot.open.compare_exchange_weak(open, open - std::min(open, open_before[i]),

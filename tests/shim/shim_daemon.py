@@ -12,11 +12,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from tandem import _native
+
+Said = TypeVar("Said")
 
 COMMAND_BYTES, HEADER_BYTES = 4096, 64
 RECORD_BYTES = 64
@@ -155,6 +158,18 @@ class FakeDaemon:
         assert isinstance(hello, _native.Hello)
         return connection, hello
 
+    def answer(
+        self, say: Callable[[socket.socket], Said]
+    ) -> tuple[socket.socket, _native.Hello, Said]:
+        """The next connection that hears it.
+
+        A shim does not wait for ever: who was late takes the next of its attempts.
+        """
+        while True:
+            connection, hello = self.accept()
+            with contextlib.suppress(ConnectionError):
+                return connection, hello, say(connection)
+
     def welcome(
         self,
         connection: socket.socket,
@@ -199,22 +214,19 @@ class FakeDaemon:
         clock: int = MONOTONIC,
         sms: Mapping[str, int] | None = None,
     ) -> Attached:
-        """Take the next process in; it hears of `peers` before its welcome, and of its set.
+        """Take the next process in; it hears of `peers` before its welcome, and of its set."""
 
-        A shim does not wait for ever: who was late takes the next of its attempts.
-        """
-        while True:
-            connection, hello = self.accept()
+        def say(connection: socket.socket) -> _native.Process:
             process = self._process(
                 hold=hold, job_class=job_class, peers=peers, clock=clock, sms=sms
             )
-            try:
-                for index, peer in enumerate(peers):
-                    peer.introduce_to(connection, index)
-                self.welcome(connection, process, clock=clock)
-            except ConnectionError:
-                continue
-            return Attached(connection, hello, process, clock=clock)
+            for index, peer in enumerate(peers):
+                peer.introduce_to(connection, index)
+            self.welcome(connection, process, clock=clock)
+            return process
+
+        connection, hello, process = self.answer(say)
+        return Attached(connection, hello, process, clock=clock)
 
     def _process(
         self,

@@ -364,8 +364,7 @@ def test_a_job_without_free_descriptors_runs_unshared_until_it_has_some(
 
     job.start("launch()")
     if free:
-        connection, _ = daemon.accept()
-        daemon.offer(connection, _native.Process(process_id=1, job_id=1))
+        daemon.answer(lambda c: daemon.offer(c, _native.Process(process_id=1, job_id=1)))
     assert job.result() == 0
     assert job.do("shim.tandem_is_managed_v1()") == 0
 
@@ -384,8 +383,7 @@ def test_a_job_without_address_space_runs_unshared(room: int, job: Job, daemon: 
     job.do(f"{resource}.setrlimit({resource}.RLIMIT_AS, ({pages} * 4096 + {room},) * 2)")
 
     job.start("launch()")
-    connection, _ = daemon.accept()
-    daemon.offer(connection, _native.Process(process_id=1, job_id=1))
+    daemon.answer(lambda c: daemon.offer(c, _native.Process(process_id=1, job_id=1)))
 
     assert job.result() == 0
     assert job.do("launch()") == 0

@@ -487,8 +487,22 @@ TEST(with_more_streams_than_slots_the_legacy_stream_gets_no_marker) {
   channel->has_unslotted = true;
   before_block(*channel);
   CHECK_EQ(channel->slots[0].open.load(), 1u);
+  const uint64_t told = channel->state->marks.launches.load();
   settle_owned(*channel, 0);
   CHECK_EQ(channel->slots[0].open.load(), 0u);
+  CHECK_EQ(channel->state->marks.launches.load(), told + 1);
+}
+
+TEST(what_ended_with_its_context_is_told_and_counted) {
+  make_driver();
+  Channel* channel = make_channel_with_open_legacy_work();
+  const uint64_t told = channel->state->marks.launches.load();
+  uint64_t open[shm::kSlotCount];
+  snapshot_open(*channel, open);
+  run(channel, launch(0xd00, kLegacyStream));  // after the wait for the context had begun
+  settle_context(*channel, 0x1000, open);
+  CHECK_EQ(channel->slots[0].open.load(), 1u);
+  CHECK_EQ(channel->state->marks.launches.load(), told + 2);
 }
 
 namespace {
