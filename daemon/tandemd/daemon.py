@@ -265,8 +265,9 @@ class Daemon:
         def apply() -> None:
             now_ns = self._loop.clock.now_ns()
             self._desk.is_reload_good = False  # until all of it is in force
-            self._sessions.limits = self._desk.limits = limits  # first who may do and see what
-            self._desk.privacy = config.daemon.privacy
+            rights = self._desk.rights
+            self._sessions.limits = rights.limits = limits  # first who may do and see what
+            rights.privacy = config.daemon.privacy
             self._remembered.keep_most_past(config.daemon.history)
             self._loop.watchdog.change(config.watchdog.watch())
             self._regard_gpus()

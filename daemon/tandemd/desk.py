@@ -1,7 +1,7 @@
 """What people and schedulers may ask of the daemon: identity in, plain views out.
 
 Every method may be called from any thread; the answer is made on the loop's thread, so a view is
-consistent. Who may see and do what is decided here and nowhere else.
+consistent. Who may see and do what is said in rights.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -19,42 +19,31 @@ from typing import TypeVar
 import structlog
 
 from tandem import _native
-from tandem.errors import AccessError, CapacityError, NotFoundError, StateError, UsageError
+from tandem.errors import AccessError, NotFoundError, StateError, UsageError
+from tandemd.changes import PROMISES, Changes
 from tandemd.config.limits import Limits
 from tandemd.config.schema import Privacy
 from tandemd.core.effects import without_effect
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import JobCancelled, JobPaused, JobResumed, JobUpdated, PolicyChanged
-from tandemd.core.explain.discretion import discreet
-from tandemd.core.explain.explain import explain, summarise
-from tandemd.core.explain.lanes import place_in_line
-from tandemd.core.explain.memory import first_in_line
-from tandemd.core.explain.requests import newest_requests
+from tandemd.core.explain.explain import explain
 from tandemd.core.explain.scaling import scaling_lines
 from tandemd.core.explain.space import space_lines
-from tandemd.core.histogram import Counted
-from tandemd.core.memory.minima import gpus_of, share_bytes
-from tandemd.core.model import NO_LIMIT, Group, Job, JobClass, JobSpec, JobState, Options
-from tandemd.core.notices import pause_in_ns
+from tandemd.core.memory.minima import gpus_of
+from tandemd.core.model import Group, Job, Options
 from tandemd.core.past import PastJob
 from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import UNSEEN, Outlook, outlook
 from tandemd.core.policy import POLICIES
-from tandemd.core.scheduler import Scheduler
-from tandemd.core.space.asked import go_first, owed_share, unfit
 from tandemd.core.space.claims import part_sms_of
 from tandemd.core.space.layouts import parse_layout
-from tandemd.core.space.mps_clients import beside_mps
 from tandemd.core.space.partition import parts_of
-from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.spec_words import changes_of
-from tandemd.core.substrate import SUBSTRATES
-from tandemd.core.tuner.pauses import has_requests
-from tandemd.core.words import sizes_apart
 from tandemd.edges.gpus import Gpu, Inventory
 from tandemd.edges.journal import PastQuery
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
+from tandemd.job_views import JobViews
 from tandemd.loop import Change, Loop
 from tandemd.observers.losses import Losses
 from tandemd.observers.taps import Taps
@@ -62,6 +51,7 @@ from tandemd.observers.trace_events import Author, TraceEvent, of_records, of_tu
 from tandemd.observers.turn_log import TurnLog
 from tandemd.observers.windows import record
 from tandemd.places import Places
+from tandemd.rights import Rights, Whom
 from tandemd.sessions import Sessions
 from tandemd.views import (
     AllowanceView,
@@ -69,17 +59,14 @@ from tandemd.views import (
     CutView,
     Event,
     ExplanationView,
-    FindingView,
     GpuView,
     HistoryView,
     JobView,
     MetricsView,
     PartitionView,
     PlansView,
-    ProcessView,
     StatusView,
     WindowView,
-    etag_of,
 )
 
 Answer = TypeVar("Answer")
@@ -92,17 +79,6 @@ MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
 WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
 
 log = structlog.get_logger("tandemd")
-_PROMISES = {"memory_min_bytes", "persistent_bytes", "ephemeral_bytes"}
-_LIMIT = {"memory_bytes", "memory_percent"}
-_INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_count": "sm_percent"}
-
-
-@dataclass(frozen=True, slots=True)
-class Whom:
-    """Whom a change is about: a job, or with `is_group` all the jobs of a group."""
-
-    name: str
-    is_group: bool = False
 
 
 class Desk:
@@ -118,12 +94,13 @@ class Desk:
         privacy: Privacy,
         runtime_dir: Path,
     ) -> None:
-        self.limits = limits
-        self.privacy = privacy
+        self.rights = Rights(loop.scheduler, limits, privacy)
         self.runtime_dir = runtime_dir
         self._loop = loop
         self._sessions = sessions
         self._inventory = inventory
+        self._views = JobViews(loop, sessions, self.rights)
+        self._changes = Changes(loop.scheduler, self.rights)
         self._watchers = Places(MAX_WATCHERS, MAX_WATCHERS_PER_UID, "watch")
         self._windows = Places(MAX_WINDOWS, MAX_WINDOWS_PER_UID, "record")
         self._traces = Places(MAX_TRACES, MAX_TRACES_PER_UID, "record a trace")
@@ -143,7 +120,7 @@ class Desk:
             jobs = [*core.finished.values()] if finished else []
             jobs += core.jobs.values()
             jobs.sort(key=lambda job: job.arrival)
-            return [self._view(uid, job) for job in jobs if self._may_see(uid, job)]
+            return [self._views.of(uid, job) for job in jobs if self.rights.may_see(uid, job)]
 
         return self._ask(uid, answer)
 
@@ -153,7 +130,9 @@ class Desk:
         def answer() -> list[Event]:
             core, wall_ns = self._loop.scheduler, self._loop.calendar.wall_ns
             known = [*core.finished.values(), *core.jobs.values()]
-            views = [(job, self._view(uid, job)) for job in known if self._may_see(uid, job)]
+            views = [
+                (job, self._views.of(uid, job)) for job in known if self.rights.may_see(uid, job)
+            ]
             return [
                 Event(wall_ns=wall_ns(at_ns), kind=kind, rule=rule, job=view, times=times)
                 for job, view in views
@@ -169,10 +148,10 @@ class Desk:
         Raises:
             StateError: the daemon keeps none.
         """
-        is_admin = self._is_admin(uid)
-        if self.privacy == "own-only" and not is_admin:
+        is_admin = self.rights.is_admin(uid)
+        if self.rights.privacy == "own-only" and not is_admin:
             query = replace(query, uid=uid)
-        shows_all = self.privacy == "open" or is_admin
+        shows_all = self.rights.privacy == "open" or is_admin
         return [
             (number, job if shows_all or job.uid == uid else replace(job, command=""))
             for number, job in self._loop.remembered.past(query)
@@ -184,7 +163,7 @@ class Desk:
         Raises:
             NotFoundError: no such job, or the name fits several.
         """
-        return self._ask(uid, lambda: self._view(uid, self._find(uid, name)))
+        return self._ask(uid, lambda: self._views.of(uid, self.rights.find(uid, name)))
 
     def explanation(self, uid: int, name: str) -> ExplanationView:
         """Why a job runs or waits.
@@ -196,7 +175,7 @@ class Desk:
         draining = [gpu for gpu in self._inventory.gpus() if self._loop.remembered.is_draining(gpu)]
 
         def answer() -> tuple[ExplanationView, tuple[int, ...], int]:
-            job = self._find(uid, name)
+            job = self.rights.find(uid, name)
             core, clock = self._loop.scheduler, self._loop.clock
             now_ns = clock.now_ns()
             found = explain(core, job, now_ns)
@@ -209,7 +188,7 @@ class Desk:
                 *_drain_lines(job, draining),
             )
             story = tuple(f"{(at - now_ns) / 1e9:+.3f} s  {line}" for at, line in job.story)
-            say = self._discretion(uid)
+            say = self.rights.discretion(uid)
             view = ExplanationView(
                 name=job.display_name,
                 summary=say(found.summary),
@@ -218,7 +197,7 @@ class Desk:
                 mode=core.options.mode_of(gpus_of(job) or job.meant_gpus),
                 wait_ns=job.waited_ns(now_ns),
                 story=tuple(map(say, story)),
-                findings=self._findings(job),
+                findings=self._views.findings(job),
             )
             return view, tuple(job.processes), now_ns
 
@@ -257,7 +236,7 @@ class Desk:
         """
 
         def answer() -> dict[int, tuple[int, tuple[int, ...]]]:
-            job, info = self._own(uid, name), self._sessions.info
+            job, info = self.rights.own(uid, name), self._sessions.info
             found = {
                 p.process_id: (info[p.process_id].pid, tuple(sorted(p.gpus)))
                 for p in job.processes.values()
@@ -289,7 +268,9 @@ class Desk:
         Raises:
             NotFoundError: no such group, or several users have one.
         """
-        return self._ask(uid, lambda: [self._view(uid, j) for j in self._members(uid, group)])
+        return self._ask(
+            uid, lambda: [self._views.of(uid, j) for j in self.rights.members(uid, group)]
+        )
 
     def set_paused(self, uid: int, whom: Whom, *, paused: bool, grace_ns: int = 0) -> list[JobView]:
         """Pause or resume a job, or all of a group.
@@ -303,7 +284,7 @@ class Desk:
         """
 
         def answer() -> list[JobView]:
-            jobs = self._chosen(uid, whom)
+            jobs = self.rights.chosen(uid, whom)
             now_ns = self._loop.clock.now_ns()
             for job in jobs:
                 log.info("paused" if paused else "resumed", job=job.display_name, uid=uid)
@@ -312,7 +293,7 @@ class Desk:
                     self._loop.handle(event)
                 else:
                     self._loop.handle(JobResumed(now_ns=now_ns, job_id=job.job_id))
-            return [self._view(uid, job) for job in jobs]
+            return [self._views.of(uid, job) for job in jobs]
 
         return self._ask(uid, answer)
 
@@ -328,7 +309,7 @@ class Desk:
         """
 
         def answer() -> list[JobView]:
-            jobs = self._chosen(uid, whom)
+            jobs = self.rights.chosen(uid, whom)
             problems = [self._not_signalled(job) for job in jobs]
             now_ns = self._loop.clock.now_ns()
             for job in jobs:
@@ -337,7 +318,7 @@ class Desk:
                     JobCancelled(now_ns=now_ns, job_id=job.job_id, signal=signal, grace_ns=grace_ns)
                 )
             return [
-                replace(self._view(uid, job), warnings=found)
+                replace(self._views.of(uid, job), warnings=found)
                 for job, found in zip(jobs, problems, strict=True)
             ]
 
@@ -357,8 +338,8 @@ class Desk:
         """
 
         def answer() -> list[JobView]:
-            jobs = self._chosen(uid, whom)
-            wanted = [(job, self._wanted(uid, job, changes, etag)) for job in jobs]
+            jobs = self.rights.chosen(uid, whom)
+            wanted = [(job, self._changes.wanted(uid, job, changes, etag)) for job in jobs]
             now_ns = self._loop.clock.now_ns()
             for job, spec in wanted:
                 changed = changes_of(job.spec, spec)
@@ -366,39 +347,20 @@ class Desk:
                 self._loop.handle(JobUpdated(now_ns=now_ns, job_id=job.job_id, spec=spec))
             core = self._loop.scheduler
             return [
-                replace(self._view(uid, job), warnings=tuple(without_effect(core, job, changes)))
+                replace(
+                    self._views.of(uid, job), warnings=tuple(without_effect(core, job, changes))
+                )
                 for job, _ in wanted
             ]
 
-        if whom.is_group and _PROMISES & changes.keys():
+        if whom.is_group and PROMISES & changes.keys():
             raise UsageError(
                 "memory_min, persistent and ephemeral cannot be set for a group, for what is "
                 "promised to one job is not left for the next; set them job by job"
             )
         if "job_class" in changes:  # as high as its owner may: who that is may be long ago
-            self.limits.meet(self._ask(uid, lambda: self._chosen(uid, whom)[0].uid))
+            self.rights.limits.meet(self._ask(uid, lambda: self.rights.chosen(uid, whom)[0].uid))
         return self._ask(uid, answer)
-
-    def _wanted(self, uid: int, job: Job, changes: Mapping[str, object], etag: str) -> JobSpec:
-        """What the job is to have then, if it may."""
-        if etag and etag != etag_of(job.spec):
-            raise StateError(
-                f"{job.display_name} was changed by somebody else; read it again",
-                reason="CHANGED_MEANWHILE",
-            )
-        spec = _changed(job.spec, changes)
-        if "memory_percent" in changes:
-            size_bytes = self._share_bytes(job, spec.memory_percent)
-            spec = replace(spec, memory_bytes=size_bytes, memory_percent=0)
-        self._check_ceiling(uid, job, spec.job_class)
-        if _LIMIT & changes.keys():
-            self._check_memory(uid, job, spec)
-        if (_PROMISES | _LIMIT) & changes.keys():
-            self._check_minimum(job, spec)
-        self._check_space(job, spec)
-        if {"sm_percent", "sm_count"} & changes.keys():
-            self._check_sm_is_live(job)
-        return spec
 
     def policy(self) -> str:
         """The name of the policy that decides now."""
@@ -411,7 +373,7 @@ class Desk:
             AccessError: the caller is no admin.
             NotFoundError: there is no such policy.
         """
-        if not self._is_admin(uid):
+        if not self.rights.is_admin(uid):
             raise AccessError(
                 f"uid {uid} may not change the policy; ask an admin", reason="ADMINS_ONLY"
             )
@@ -436,7 +398,7 @@ class Desk:
             StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
             UsageError: it is no layout, or names no GPU or profile that there is.
         """
-        if not self._is_admin(uid):
+        if not self.rights.is_admin(uid):
             raise AccessError(f"uid {uid} may not cut a gpu; ask an admin", reason="ADMINS_ONLY")
         try:
             wanted = parse_layout(layout)
@@ -497,7 +459,7 @@ class Desk:
             AccessError: the caller is no admin.
             NotFoundError: no GPU is called so.
         """
-        if not self._is_admin(uid):
+        if not self.rights.is_admin(uid):
             raise AccessError(f"uid {uid} may not drain a gpu; ask an admin", reason="ADMINS_ONLY")
         gpus = self._inventory.gpus()
         gpu = next((one for one in gpus if name in (one.name, one.uuid_text)), None)
@@ -559,7 +521,7 @@ class Desk:
             found = [
                 (known[job_id], gpu, curve)
                 for (job_id, gpu), curve in self._loop.histories.curves.items()
-                if job_id in known and self._may_see(uid, known[job_id])
+                if job_id in known and self.rights.may_see(uid, known[job_id])
             ]
             found.sort(key=lambda one: (one[0].arrival, one[1]))
             most = MOST_HISTORY // max(1, len(found))
@@ -590,7 +552,7 @@ class Desk:
             return PartitionView(
                 gpu=view,
                 part_sms=part_sms_of(gpu, core.options),
-                parts=tuple(p for p in parts_of(core, gpu) if self._may_see(uid, p.job)),
+                parts=tuple(p for p in parts_of(core, gpu) if self.rights.may_see(uid, p.job)),
             )
 
         views = self.gpus()
@@ -604,7 +566,9 @@ class Desk:
             now_ns = self._loop.clock.now_ns()
 
             def of(gpus: frozenset[int], members: Sequence[Group]) -> Outlook | None:
-                seen = [g for g in members if all(self._may_see(uid, j) for j in g.jobs.values())]
+                seen = [
+                    g for g in members if all(self.rights.may_see(uid, j) for j in g.jobs.values())
+                ]
                 model = core.tuning.model_of(gpus)
                 found = outlook(seen, gpus, core.options, model, now_ns)
                 if found is None or len(seen) == len(members):
@@ -641,11 +605,11 @@ class Desk:
 
     def status(self, uid: int) -> StatusView:
         """The daemon itself, and what it lets the caller have."""
-        self.limits.meet(uid)
+        self.rights.limits.meet(uid)
         allowance = AllowanceView(
-            max_class=self.limits.ceiling(uid),
-            class_key=self.limits.why_class(uid),
-            memory=self.limits.memory_ceiling(uid),
+            max_class=self.rights.limits.ceiling(uid),
+            class_key=self.rights.limits.why_class(uid),
+            memory=self.rights.limits.memory_ceiling(uid),
         )
 
         def answer() -> StatusView:
@@ -673,14 +637,14 @@ class Desk:
         def tell(change: Change) -> None:
             core = self._loop.scheduler
             job = core.jobs.get(change.job_id) or core.finished.get(change.job_id)
-            if job is None or not self._may_see(uid, job):
+            if job is None or not self.rights.may_see(uid, job):
                 return
             if events.qsize() >= WATCH_BACKLOG:
                 self._loop.watchers.discard(tell)
                 events.put_nowait(None)  # nobody else puts, so there is room
                 return
             at_ns = self._loop.calendar.wall_ns(change.at_ns)
-            view, kind, rule = self._view(uid, job), change.kind, change.rule
+            view, kind, rule = self._views.of(uid, job), change.kind, change.rule
             events.put_nowait(Event(wall_ns=at_ns, kind=kind, rule=rule, job=view))
 
         with self._watchers.take(uid):
@@ -712,7 +676,7 @@ class Desk:
         def take() -> list[TraceEvent]:
             core = self._loop.scheduler
             for job in core.jobs.values():
-                if self._may_see(uid, job):
+                if self.rights.may_see(uid, job):
                     authors.update(_authors(job, self._sessions))
             name = partial(self._name_for, uid)
             return [of_turn(turn, name) for turn in turns.take()]
@@ -740,164 +704,12 @@ class Desk:
         """Of a job that the caller may not see: nothing."""
         core = self._loop.scheduler
         job = core.jobs.get(job_id) or core.finished.get(job_id)
-        return f"j-{job_id:x}" if job is not None and self._may_see(uid, job) else ""
+        return f"j-{job_id:x}" if job is not None and self.rights.may_see(uid, job) else ""
 
     def _ask(self, uid: int, question: Callable[[], Answer]) -> Answer:
         """The loop, once it is known who asks: the loop itself cannot wait for that."""
-        self.limits.meet(uid)
+        self.rights.limits.meet(uid)
         return self._loop.ask(question)
-
-    def _is_admin(self, uid: int) -> bool:
-        self.limits.meet(uid)
-        return self.limits.is_admin(uid)
-
-    def _may_see(self, uid: int, job: Job) -> bool:
-        return self.privacy != "own-only" or self._may_control(uid, job)
-
-    def _discretion(self, uid: int) -> Callable[[str], str]:
-        """What becomes of a text before the caller hears it."""
-        if self.privacy != "own-only" or self.limits.is_admin(uid):
-            return str
-        core = self._loop.scheduler
-
-        def may_know(job_id: int) -> bool | None:
-            job = core.jobs.get(job_id) or core.finished.get(job_id)
-            return None if job is None else self._may_see(uid, job)
-
-        return partial(discreet, may_know=may_know)
-
-    def _may_control(self, uid: int, job: Job) -> bool:
-        return uid == job.uid or self.limits.is_admin(uid)
-
-    def _check_ceiling(self, uid: int, job: Job, asked: JobClass) -> None:
-        ceiling = self.limits.ceiling(job.uid)
-        if asked < job.spec.job_class and asked < ceiling and not self.limits.is_admin(uid):
-            raise AccessError(
-                f"uid {job.uid} may not exceed class '{ceiling.name.lower()}' "
-                f"({self.limits.why_class(job.uid)}); ask an admin",
-                reason="CLASS_CEILING",
-            )
-
-    def _check_memory(self, uid: int, job: Job, spec: JobSpec) -> None:
-        """Nobody is let have more than his user, whom a limit of all his jobs would stop anyway."""
-        ceilings = self._loop.scheduler.memory.line.ceilings
-        clipped = ceilings.clip(job.uid, spec, gpus_of(job))
-        is_less = spec.memory_bytes <= job.spec.memory_bytes < NO_LIMIT
-        if clipped.memory_bytes < spec.memory_bytes and not is_less:
-            asked, most = sizes_apart(spec.memory_bytes, clipped.memory_bytes)
-            key = ceilings.of(job.uid).key
-            remedy = (
-                "raise that first" if self.limits.is_admin(uid) else "ask an admin to raise that"
-            )
-            raise AccessError(
-                f"{asked} is more than the {most} of a gpu that all jobs of uid {job.uid} may have "
-                f"({key}); {remedy}",
-                reason="QUOTA_EXCEEDED",
-            )
-
-    def _check_minimum(self, job: Job, spec: JobSpec) -> None:
-        core = self._loop.scheduler
-        objection = core.objection_for_user(spec, job.uid, job) or core.objection_to(spec, job)
-        if objection is not None:
-            raise CapacityError(f"{job.display_name}: {objection}")
-
-    def _check_space(self, job: Job, spec: JobSpec) -> None:
-        options, gpus = self._loop.scheduler.options, gpus_of(job)
-        if (why := unfit(replace(spec, isolation=""), gpus, options)) is not None:
-            raise CapacityError(f"{job.display_name}: {why}")
-        meant = gpus or options.sm_counts.keys()
-        if spec.sm_count and not all(options.sm_counts.get(gpu) for gpu in meant):
-            raise StateError(
-                f"how many SMs the gpu of {job.display_name} has is not known; say a share "
-                "such as 30%"
-            )
-
-    def _share_bytes(self, job: Job, percent: int) -> int:
-        size_bytes = share_bytes(percent, job, self._loop.scheduler.memory.line.capacity_bytes)
-        if size_bytes is None:
-            raise StateError(
-                f"{job.display_name} is on no gpu whose memory is known, so nobody knows how much "
-                f"{percent}% of it is; give a size such as 20GiB"
-            )
-        return size_bytes
-
-    def _check_sm_is_live(self, job: Job) -> None:
-        mode = self._loop.scheduler.options.mode_of(gpus_of(job))
-        if not SUBSTRATES[mode].is_live:
-            raise StateError(
-                f"sm of {job.display_name} is fixed while it runs, for its gpu is in mode {mode}; "
-                "start it anew with `tandem run --sm`"
-            )
-
-    def _find(self, uid: int, name: str) -> Job:
-        if not name:
-            raise UsageError("no job is named; give a name such as 'j-7f3a'")
-        named = self._meant(uid, lambda job: job.display_name == name)
-        named = named or self._meant(uid, lambda job: job.spec.name == name)
-        if len(named) > 1:
-            ids = ", ".join(job.display_name for job in named)
-            groups = {(job.uid, job.spec.group) for job in named}
-            [(_, group), *others] = groups
-            all_of_it = f", or with -G all of group '{group}'" if group and not others else ""
-            raise NotFoundError(
-                f"several jobs are named '{name}': {ids}; name one of those{all_of_it}",
-                reason="AMBIGUOUS_NAME",
-            )
-        if not named:
-            raise NotFoundError(f"no job is named '{name}'; `tandem ps` lists them")
-        return named[0]
-
-    def _meant(self, uid: int, is_named: Callable[[Job], bool]) -> list[Job]:
-        """Of the jobs so named its own, or else others', for these may use the same name.
-
-        Those that live, or where none does those that have ended.
-        """
-        core = self._loop.scheduler
-        known = [*core.jobs.values(), *core.finished.values()]
-        named = [job for job in known if is_named(job) and self._may_see(uid, job)]
-        named = [job for job in named if job.uid == uid] or named
-        return [job for job in named if job.state is not JobState.EXITED] or named
-
-    def _own(self, uid: int, name: str) -> Job:
-        job = self._find(uid, name)
-        if not self._may_control(uid, job):
-            raise AccessError(
-                f"{job.display_name} belongs to uid {job.uid}, not to uid {uid}",
-                reason="NOT_OWNER",
-            )
-        if job.state is JobState.EXITED:
-            raise StateError(f"{job.display_name} has ended", reason="JOB_ENDED")
-        return job
-
-    def _chosen(self, uid: int, whom: Whom) -> list[Job]:
-        """The living jobs that a change is about, all of which the caller may control."""
-        if not whom.is_group:
-            return [self._own(uid, whom.name)]
-        members = self._members(uid, whom.name)
-        if not self._may_control(uid, members[0]):
-            raise AccessError(
-                f"group '{whom.name}' belongs to uid {members[0].uid}, not to uid {uid}",
-                reason="NOT_OWNER",
-            )
-        if members[0].state is JobState.EXITED:
-            raise StateError(f"all jobs of group '{whom.name}' have ended", reason="JOB_ENDED")
-        return members
-
-    def _members(self, uid: int, name: str) -> list[Job]:
-        """Who is in a group, which is always of one user."""
-        if not name:
-            raise UsageError("no group is named; give one such as 'torchrun:29500:none'")
-        named = self._meant(uid, lambda job: job.spec.group == name)
-        owners = sorted({job.uid for job in named})
-        if len(owners) > 1:
-            raise NotFoundError(
-                f"uids {' and '.join(map(str, owners))} each have a group '{name}'; name the jobs, "
-                "`tandem ps -u USER` lists them",
-                reason="AMBIGUOUS_NAME",
-            )
-        if not named:
-            raise NotFoundError(f"no group is named '{name}'; GROUP in `tandem ps` says which are")
-        return sorted(named, key=attrgetter("arrival"))
 
     def _not_signalled(self, job: Job) -> tuple[str, ...]:
         """Why some of its processes cannot be signalled.
@@ -910,118 +722,6 @@ class Desk:
         if len(problems) == len(found):
             raise AccessError(f"{job.display_name} cannot be signalled: {'; '.join(problems)}")
         return problems
-
-    def _view(self, uid: int, job: Job) -> JobView:
-        clock, core, calendar = self._loop.clock, self._loop.scheduler, self._loop.calendar
-        open_to_all = self.privacy == "open"
-        command = self._sessions.commands.get(job.job_id, "")
-        info = self._sessions.info
-        gpus = tuple(sorted({gpu for p in job.processes.values() for gpu in p.gpus}))
-        wait_bytes, wait_place = _place_in_line(core, job)
-        group = core.group_of(job)
-        newest = newest_requests(job, clock.now_ns())
-        return JobView(
-            job_id=job.job_id,
-            uid=job.uid,
-            user=self.limits.user_of(job.uid),
-            command=command if open_to_all or self._may_control(uid, job) else "",
-            spec=job.spec,
-            state=job.state,
-            reason=self._discretion(uid)(summarise(core, job, clock.now_ns())),
-            created_wall_ns=calendar.wall_ns(job.created_ns),
-            processes=tuple(
-                ProcessView(
-                    pid=info[p.process_id].pid,
-                    attached_wall_ns=calendar.wall_ns(info[p.process_id].attached_ns),
-                    device_bytes=p.usage.device_bytes,
-                    swapped_bytes=p.usage.swapped_bytes,
-                    filed_bytes=p.usage.filed_bytes,
-                    ungated=p.usage.ungated,
-                    dropped_records=p.usage.dropped_records,
-                    shim_version=info[p.process_id].shim_version,
-                )
-                for p in job.processes.values()
-                if p.process_id in info
-            ),
-            gpus=gpus,
-            gpu_names=tuple(map(core.options.name_of, gpus)),
-            mode="time" if beside_mps(job) else core.options.mode_of(gpus or job.meant_gpus),
-            gpu_ns=job.gpu_ns,
-            shared_ns=job.shared_ns,
-            energy_mj=core.energy.of_job(job.job_id),
-            waits_ns=job.waited_ns(clock.now_ns()),
-            pause_in_ns=pause_in_ns(job, clock.now_ns()),
-            unready=job.unready,
-            launches=job.launches,
-            moved_bytes=job.moved_bytes,
-            moved_ns=job.moved_ns,
-            steps=job.steps,
-            set_sms=_set_sms(job, core.options),
-            set_groups=tuple(range(job.set.first, job.set.end)) if job.set else (),
-            sms=given_sms(job, gpus[0], core.options) if gpus else 0,
-            iterations=job.iterations,
-            audited_bytes=sum(process.audited_bytes for process in job.processes.values()),
-            refused_by=job.refused_by,
-            memory_wait_bytes=wait_bytes,
-            memory_wait_place=wait_place,
-            share=self._loop.recent.share(("job", job.job_id)),
-            requests=newest.count,
-            p99_ns=newest.p99_ns,
-            marked_p99_ns=job.served.marked_p99_ns(clock.now_ns()),
-            served=_served(job),
-            missed=job.served.missed,
-            gate_waits=job.gate_waits.counted(),
-            preemptions=tuple(job.preemptions),
-            owed=self._owed(job, group) if group else 0.0,
-            findings=self._findings(job),
-        )
-
-    def _owed(self, job: Job, group: Group) -> float:
-        """What its `--sm` owes it of the GPU's time: a part of what jobs before it left, lately."""
-        core, recent = self._loop.scheduler, self._loop.recent
-        owed, island = owed_share(job, group, core.options), core.island_of(group)
-        if not owed or island is None:
-            return 0.0
-        first = go_first(group, island[0], core.policy)
-        taken = sum(recent.share(("job", other.job_id)) for other in first)
-        return owed * max(core.options.min_share, 1 - taken)  # so much is always left
-
-    def _findings(self, job: Job) -> tuple[FindingView, ...]:
-        wall_ns = self._loop.calendar.wall_ns
-        return tuple(
-            FindingView(since_wall_ns=wall_ns(found.since_ns), finding=found)
-            for found in self._loop.watchdog.findings(job.job_id)
-        )
-
-
-def _changed(spec: JobSpec, changes: Mapping[str, object]) -> JobSpec:
-    """With these fields; what one of them was said in place of no longer counts."""
-    spec = replace(spec, **changes)  # type: ignore[arg-type]
-    for said, other in _INSTEAD.items():
-        if said in changes:
-            spec = replace(spec, **{other: 0})  # type: ignore[arg-type]
-    return spec
-
-
-def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
-    """Bytes that it waits for, or to be let in with, and where in line; zeros: for none."""
-    if waiter := first_in_line(core, job):
-        return waiter.wait.size_bytes, len(waiter.ahead) + 1
-    group = core.group_of(job)
-    standing = core.lanes.of(group) if group else None
-    return place_in_line(standing) if standing else (0, 0)
-
-
-def _served(job: Job) -> Counted | None:
-    """Its requests, also of who has stopped having any: a series is not to end and begin again."""
-    counted = job.served.counted.counted()
-    return counted if counted.count or has_requests(job) else None
-
-
-def _set_sms(job: Job, options: Options) -> int:
-    """How many SMs are in its set; 0 = it has none."""
-    splits = [options.splits[gpu] for gpu in sorted(gpus_of(job) & options.splits.keys())]
-    return job.set.count * splits[0].group_sms if job.set is not None and splits else 0
 
 
 def _drain_lines(job: Job, draining: Sequence[Gpu]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandemd import __version__
 from tandemd.core.space.layouts import Part
-from tandemd.desk import Desk, Whom
+from tandemd.desk import Desk
 from tandemd.edges.messages import (
     allowance_message,
     cancel_of,
@@ -47,6 +47,7 @@ from tandemd.edges.plan_messages import plans_message
 from tandemd.edges.readiness import Readiness
 from tandemd.edges.rpc_calls import NO_TOKEN, Aborted, Door, PeerFor, peer_of
 from tandemd.edges.trace_messages import trace_chunks
+from tandemd.rights import Whom
 from tandemd.views import JobView
 
 STOP_GRACE_S = 0.5

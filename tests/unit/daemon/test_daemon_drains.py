@@ -101,7 +101,7 @@ def test_without_a_file_it_is_so_until_the_daemon_ends():
 
 def test_only_admins_may_say_so():
     desk = Desk(
-        loop=None,
+        loop=SimpleNamespace(scheduler=None),
         sessions=None,
         inventory=SimpleNamespace(refresh=None),
         limits=SimpleNamespace(meet=lambda _: None, is_admin=lambda _: False),

@@ -242,7 +242,7 @@ def test_who_sees_what_of_others(path, privacy, uid, seen):
     kept.keep_past(replace(PAST, uid=1001))
     limits = SimpleNamespace(meet=lambda _: None, is_admin=lambda who: who == 0)
     desk = Desk(
-        loop=SimpleNamespace(remembered=kept),
+        loop=SimpleNamespace(remembered=kept, scheduler=None),
         sessions=None,
         inventory=SimpleNamespace(refresh=None),
         limits=limits,

@@ -46,7 +46,7 @@ def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
     nothing = SimpleNamespace(want=lambda *_, **__: None, use=lambda _: None, of=lambda _: {})
     daemon._inventory = SimpleNamespace(gpus=lambda: GPUS, refresh=lambda: None)
     daemon._mps, daemon._proofs, daemon._host = mps, nothing, nothing
-    daemon._sessions, daemon._desk = SimpleNamespace(), SimpleNamespace()
+    daemon._sessions, daemon._desk = SimpleNamespace(), SimpleNamespace(rights=SimpleNamespace())
     daemon._remembered = SimpleNamespace(keep_most_past=lambda _: None)
     daemon._look_at_gpus = daemon._regard_gpus = lambda: None
     daemon._warn_of_unknown = lambda _: None  # a thread of its own, which may outlive the test
@@ -122,7 +122,8 @@ def test_what_fails_half_way_is_not_said_to_be_read_and_rights_are_the_new_ones(
 
     assert not logs
     assert not daemon._desk.is_reload_good
-    assert (daemon._desk.privacy, daemon._desk.limits.admin_group) == ("own-only", "root")
+    rights = daemon._desk.rights
+    assert (rights.privacy, rights.limits.admin_group) == ("own-only", "root")
 
 
 def test_one_that_leaves_jobs_nothing_of_a_gpu_is_refused_and_nothing_changes(read):

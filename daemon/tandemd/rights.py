@@ -1,0 +1,151 @@
+"""Who may see and do what, and whom a name means to who says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+
+from tandem.errors import AccessError, NotFoundError, StateError, UsageError
+from tandemd.config.limits import Limits
+from tandemd.config.schema import Privacy
+from tandemd.core.explain.discretion import discreet
+from tandemd.core.model import Job, JobState
+from tandemd.core.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """Whom a change is about: a job, or with `is_group` all the jobs of a group."""
+
+    name: str
+    is_group: bool = False
+
+
+class Rights:
+    """Belongs to the loop's thread, but for `is_admin`; the loop knows by then who asks."""
+
+    def __init__(self, core: Scheduler, limits: Limits, privacy: Privacy) -> None:
+        self.limits = limits  # both are exchanged when the configuration is read anew
+        self.privacy = privacy
+        self._core = core
+
+    def is_admin(self, uid: int) -> bool:
+        """Any thread but the loop's, for it may have to ask who that is."""
+        self.limits.meet(uid)
+        return self.limits.is_admin(uid)
+
+    def may_see(self, uid: int, job: Job) -> bool:
+        """That there is such a job, and what is not its owner's alone to know."""
+        return self.privacy != "own-only" or self.may_control(uid, job)
+
+    def discretion(self, uid: int) -> Callable[[str], str]:
+        """What becomes of a text before the caller hears it."""
+        if self.privacy != "own-only" or self.limits.is_admin(uid):
+            return str
+        core = self._core
+
+        def may_know(job_id: int) -> bool | None:
+            job = core.jobs.get(job_id) or core.finished.get(job_id)
+            return None if job is None else self.may_see(uid, job)
+
+        return partial(discreet, may_know=may_know)
+
+    def may_control(self, uid: int, job: Job) -> bool:
+        """Its owner, and admins."""
+        return uid == job.uid or self.limits.is_admin(uid)
+
+    def find(self, uid: int, name: str) -> Job:
+        """The job of that number or name.
+
+        Raises:
+            NotFoundError: no such job, or the name fits several.
+            UsageError: there is no name.
+        """
+        if not name:
+            raise UsageError("no job is named; give a name such as 'j-7f3a'")
+        named = self._meant(uid, lambda job: job.display_name == name)
+        named = named or self._meant(uid, lambda job: job.spec.name == name)
+        if len(named) > 1:
+            ids = ", ".join(job.display_name for job in named)
+            groups = {(job.uid, job.spec.group) for job in named}
+            [(_, group), *others] = groups
+            all_of_it = f", or with -G all of group '{group}'" if group and not others else ""
+            raise NotFoundError(
+                f"several jobs are named '{name}': {ids}; name one of those{all_of_it}",
+                reason="AMBIGUOUS_NAME",
+            )
+        if not named:
+            raise NotFoundError(f"no job is named '{name}'; `tandem ps` lists them")
+        return named[0]
+
+    def _meant(self, uid: int, is_named: Callable[[Job], bool]) -> list[Job]:
+        """Of the jobs so named its own, or else others', for these may use the same name.
+
+        Those that live, or where none does those that have ended.
+        """
+        core = self._core
+        known = [*core.jobs.values(), *core.finished.values()]
+        named = [job for job in known if is_named(job) and self.may_see(uid, job)]
+        named = [job for job in named if job.uid == uid] or named
+        return [job for job in named if job.state is not JobState.EXITED] or named
+
+    def own(self, uid: int, name: str) -> Job:
+        """The same, living, that the caller may control.
+
+        Raises:
+            AccessError: it is somebody else's.
+            NotFoundError: as `find`.
+            StateError: it has ended.
+        """
+        job = self.find(uid, name)
+        if not self.may_control(uid, job):
+            raise AccessError(
+                f"{job.display_name} belongs to uid {job.uid}, not to uid {uid}",
+                reason="NOT_OWNER",
+            )
+        if job.state is JobState.EXITED:
+            raise StateError(f"{job.display_name} has ended", reason="JOB_ENDED")
+        return job
+
+    def chosen(self, uid: int, whom: Whom) -> list[Job]:
+        """The living jobs that a change is about, all of which the caller may control.
+
+        Raises:
+            AccessError: they are somebody else's.
+            NotFoundError: as `find`, or as `members`.
+            StateError: all of them have ended.
+        """
+        if not whom.is_group:
+            return [self.own(uid, whom.name)]
+        members = self.members(uid, whom.name)
+        if not self.may_control(uid, members[0]):
+            raise AccessError(
+                f"group '{whom.name}' belongs to uid {members[0].uid}, not to uid {uid}",
+                reason="NOT_OWNER",
+            )
+        if members[0].state is JobState.EXITED:
+            raise StateError(f"all jobs of group '{whom.name}' have ended", reason="JOB_ENDED")
+        return members
+
+    def members(self, uid: int, name: str) -> list[Job]:
+        """Who is in a group, which is always of one user: who lives, else who has ended.
+
+        Raises:
+            NotFoundError: no such group, or several users have one.
+            UsageError: there is no name.
+        """
+        if not name:
+            raise UsageError("no group is named; give one such as 'torchrun:29500:none'")
+        named = self._meant(uid, lambda job: job.spec.group == name)
+        owners = sorted({job.uid for job in named})
+        if len(owners) > 1:
+            raise NotFoundError(
+                f"uids {' and '.join(map(str, owners))} each have a group '{name}'; name the jobs, "
+                "`tandem ps -u USER` lists them",
+                reason="AMBIGUOUS_NAME",
+            )
+        if not named:
+            raise NotFoundError(f"no group is named '{name}'; GROUP in `tandem ps` says which are")
+        return sorted(named, key=attrgetter("arrival"))
