@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 from typing import assert_never
 
 from tandemd.core import finished
@@ -26,7 +25,6 @@ from tandemd.core.events import (
     AnnounceJob,
     CeilingSet,
     ChargeGroup,
-    CloseGates,
     CurveRecorded,
     Event,
     FindingBegan,
@@ -44,7 +42,6 @@ from tandemd.core.events import (
     KeepTrials,
     MemoryAudited,
     MpsClientsListed,
-    OpenGates,
     PlanFound,
     PolicyChanged,
     PoolCopied,
@@ -55,7 +52,6 @@ from tandemd.core.events import (
     ProcessMapped,
     RequestsServed,
     ScalingTold,
-    SetHonourPresence,
     SubstrateFailed,
     Ticked,
     UsageSampled,
@@ -88,7 +84,7 @@ from tandemd.core.model import (
 from tandemd.core.notices import Notices, waited_for
 from tandemd.core.planner.divisions import Divisions, Ring, rings_of
 from tandemd.core.policy import policy_named
-from tandemd.core.settings import Settings, Views, has_siblings, memory_limit, settings_for
+from tandemd.core.settings import has_siblings
 from tandemd.core.space.asked import said, unfit, weigh
 from tandemd.core.space.mps_clients import take_clients, tell_of_mps
 from tandemd.core.space.probes import Probes
@@ -99,6 +95,7 @@ from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.substrate import SUBSTRATES
 from tandemd.core.ties import Ties
+from tandemd.core.told import Told
 from tandemd.core.tuner.latency import RequestKind
 from tandemd.core.tuner.pauses import has_requests, note_rhythm
 from tandemd.core.tuner.tuning import Tuning
@@ -146,14 +143,11 @@ class Scheduler:
             self.probes,
         )
         self._ties, self._minima = Ties(), Minima()
-        self._told: dict[int, Settings] = {}  # process -> settings
-        self._gates: dict[int, bool] = {}  # process -> open
+        self._told = Told()
         self._home: dict[GroupKey, Ring] = {}
         self._touched: set[Ring] = set()  # of which a fact changed
         self._left_otherwise: set[GroupKey] = set()  # whose processes leave each other more or less
         self._wakes: dict[Ring, int | None] = {}  # when each wants to decide again
-        self._overdue: set[tuple[Ring, int]] = set()  # ring, tier
-        self._bold: set[int] = set()  # processes told not to honour presence
         self._arrivals = self._group_numbers = 0
         self._structure_changed = True
         self._wake_at_ns: int | None = None
@@ -450,11 +444,11 @@ class Scheduler:
                 own_bytes = sum(job.spec.memory_min_bytes for job in kept if job.uid == uid)
                 assert own_bytes <= most_bytes, "promised more than the user may have"
         for group in self.groups.values():
-            gates = {self._gates[process_id] for process_id in group.processes}
+            gates = {self._told.gates[process_id] for process_id in group.processes}
             assert len(gates) <= 1, f"group {group.title} is split"
             assert group.jobs, f"group {group.key} has no job"
             assert not (group.is_closed and True in gates), f"paused group {group.title} is open"
-        assert self._told.keys() == self._gates.keys() == self.processes.keys()
+        assert self._told.settings.keys() == self._told.gates.keys() == self.processes.keys()
         for ring, members in self.rings.items():
             turns = self.turns[ring]
             keys = {group.key for group in members}
@@ -720,7 +714,7 @@ class Scheduler:
         split = self.options.splits.get(event.gpu)
         if split and event.gpu not in self.divisions.planned_gpus:
             job.groups_wanted = job.groups_wanted or groups_asked(job.spec, split)
-        self._gates[event.process_id] = True  # how a fresh command page starts
+        self._told.come(event.process_id)
         self.memory.note_arrival()
         self._keep_minima(event.now_ns)
         self._warn(job, event.gpu, event.now_ns)
@@ -768,9 +762,8 @@ class Scheduler:
         self.checkpoints.forget(process)
         self.shifts.forget(process.process_id)
         self.phases.forget(process.process_id)
-        self._told.pop(process.process_id, None)
+        self._told.gone(process.process_id)
         self.notices.forget(process.process_id)
-        self._gates.pop(process.process_id, None)
         self.memory.forget(process, now_ns, self.options)
         self.lanes.forget(process, now_ns, self.options)
         self.sets.forget(process.process_id)
@@ -1126,29 +1119,20 @@ class Scheduler:
         if whole:
             self._seat(now_ns)
         else:
-            self._tell_limits(actions)
+            actions += self._tell_limits()
         verdicts = self._decide(now_ns)
         if not verdicts and not whole:
             return
         actions += self._keep_trials()
         self._structure_changed = False
         if whole:
-            self._tell_settings(actions)
-        self._tell_honour(actions, whole=whole or any(v.exempted for v in verdicts))
+            actions += self._tell_settings()
+        is_changed = whole or any(verdict.exempted for verdict in verdicts)
+        actions += self._told.tell_honour(self.turns, self.processes.keys(), whole=is_changed)
         if whole:
-            groups = [group for members in self.islands.values() for group in members]
-            wrong = [
-                (group.open, process_id)
-                for group in groups
-                for process_id in group.processes
-                if self._gates[process_id] is not group.open
-            ]
-            closed = [process_id for is_open, process_id in wrong if not is_open]
-            opened = [process_id for is_open, process_id in wrong if is_open]
+            actions += self._told.mend_gates(chain.from_iterable(self.islands.values()))
         else:
-            closed = [p for verdict in verdicts for p in _processes_of(verdict.closed)]
-            opened = [p for verdict in verdicts for p in _processes_of(verdict.opened)]
-        self._tell_gates(closed, opened, actions)
+            actions += self._told.tell_gates(verdicts)
         for verdict in verdicts:
             self._tell_story(verdict, now_ns)
         self._tell_wake(now_ns, actions)
@@ -1243,65 +1227,24 @@ class Scheduler:
             if learnt and len(gpus) == 1:
                 yield KeepTrials(gpu=min(gpus), trials=learnt)
 
-    def _tell_limits(self, actions: list[Action]) -> None:
+    def _tell_limits(self) -> Iterator[Action]:
         """What processes of a user, group or job leave each other, where nothing else changed."""
         ceilings = self.memory.line.ceilings
         changed, self._left_otherwise = self._left_otherwise, set()
         if uids := ceilings.take_changed():
             ceilings.look()
             changed |= {job.group_key for job in self.jobs.values() if job.uid in uids}
-        if not changed:
-            return
-        for group in (group for key, group in self.groups.items() if key in changed):
-            for process_id, process in group.processes.items():
-                old = self._told[process_id]
-                limit_bytes = memory_limit(process, group, self.memory.line)
-                if limit_bytes != old.memory_limit_bytes:
-                    self._told[process_id] = new = replace(old, memory_limit_bytes=limit_bytes)
-                    actions.extend(new.changes_from(old, process_id))
+        if changed:
+            groups = (group for key, group in self.groups.items() if key in changed)
+            yield from self._told.tell_limits(groups, self.memory.line)
 
-    def _tell_settings(self, actions: list[Action]) -> None:
+    def _tell_settings(self) -> Iterator[Action]:
         ceilings = self.memory.line.ceilings
         self._left_otherwise.clear()  # for all are told
         ceilings.take_changed()
         ceilings.look()
-        for members in self.rings.values():
-            views = Views(members, policy=self.policy, options=self.options, line=self.memory.line)
-            for group in members:
-                for process_id, settings in settings_for(group, views, options=self.options):
-                    old = self._told.get(process_id)
-                    if settings != old:
-                        actions.extend(settings.changes_from(old, process_id))
-                        self._told[process_id] = settings
-
-    def _tell_honour(self, actions: list[Action], *, whole: bool) -> None:
-        """Who need not yield to presence: the tiers that are owed time.
-
-        Apart from the other settings, since it changes while the jobs do not.
-        """
-        overdue = {(ring, tier) for ring, t in self.turns.items() for tier in t.overdue_tiers}
-        if not whole and overdue == self._overdue:
-            return
-        self._overdue = overdue
-        bold = {
-            process_id
-            for ring, tier in overdue
-            for group in self.turns[ring].members_of(tier)
-            for process_id in group.processes
-        }
-        was_bold, self._bold = self._bold & self.processes.keys(), bold
-        for changed, honour in ((was_bold - bold, True), (bold - was_bold, False)):
-            if changed:
-                actions.append(SetHonourPresence(process_ids=tuple(sorted(changed)), honour=honour))
-
-    def _tell_gates(self, closed: list[int], opened: list[int], actions: list[Action]) -> None:
-        """Gates close before others open."""
-        if closed:
-            self._gates.update(dict.fromkeys(closed, False))
-            actions.append(CloseGates(process_ids=tuple(closed)))
-        if opened:
-            self._gates.update(dict.fromkeys(opened, True))
-            actions.append(OpenGates(process_ids=tuple(opened)))
+        rings, line = self.rings.values(), self.memory.line
+        yield from self._told.tell_settings(rings, line, self.policy, self.options)
 
     def _tell_story(self, verdict: Verdict, now_ns: int) -> None:
         for group in verdict.held:
@@ -1336,10 +1279,6 @@ def _announce(job: Job, kind: str, now_ns: int, rule: str = "") -> AnnounceJob:
     """Told to who watches now, and kept for who asks later."""
     job.events.tell(now_ns, f"{kind} {rule}" if rule else kind)
     return AnnounceJob(job_id=job.job_id, kind=kind, rule=rule)
-
-
-def _processes_of(groups: list[Group]) -> Iterator[int]:
-    return chain.from_iterable(map(attrgetter("processes"), groups))
 
 
 def _refresh(group: Group, now_ns: int, options: Options) -> None:
