@@ -302,6 +302,13 @@ void read_group(Settings* settings) {
   else read_launch(group, sizeof(group));
 }
 
+void read_log() {
+  const char* value = text_of("TANDEM_LOG");
+  if (!value) return;
+  if (same_word(value, "off")) say_nothing();
+  else if (!same_word(value, "warn")) say_once("TANDEM_LOG", value, "is neither warn nor off; taking warn");
+}
+
 void read_markers(Settings* settings) {
   const char* value = text_of("TANDEM_MARKERS");
   if (!value) return;
@@ -363,6 +370,7 @@ uint32_t read_mps_sms() {
 
 Settings read_settings() {
   Settings settings;
+  read_log();
   settings.disabled = is_on("TANDEM_DISABLE");
   settings.observe = is_on("TANDEM_OBSERVE");
   if (settings.disabled) return settings;

@@ -5,6 +5,7 @@
 //   TANDEM_OBSERVE    0 | 1                    0         1: records only, no gate and no markers
 //   TANDEM_MARKERS    write | event            write     how the GPU says how far it has come: by memory
 //                                                        operations where it can, or by events always
+//   TANDEM_LOG        warn | off               warn      off: not even its one line is printed
 //   TANDEM_SOCKET     path                     <runtime directory>/attach.sock
 //   TANDEM_JOB_ID     j-<hex>                  none      the job `tandem run` registered
 //   TANDEM_PRIORITY   latency | normal | batch not said

@@ -246,6 +246,24 @@ def test_who_is_refused_says_why_once_and_asks_less_and_less_often(
         assert job.end() == said
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("off", ""),
+        ("warn", "tandem: TANDEM_PRIORITY 'high' is not latency, normal or batch; ignoring it\n"),
+        ("debug", "tandem: TANDEM_LOG 'debug' is neither warn nor off; taking warn\n"),
+    ],
+)
+def test_its_one_line_can_be_done_without(
+    asked: str, said: str, preload: Preload, daemon: FakeDaemon
+) -> None:
+    wrong = preload.environment(TANDEM_LOG=asked, TANDEM_PRIORITY="high")
+    with Job(wrong) as job:
+        job.attach_to(daemon)
+
+        assert job.end() == said
+
+
 @pytest.mark.parametrize("seed", [*range(6), None])
 def test_garbage_in_the_command_page_neither_crashes_nor_holds_a_job(
     seed: int | None, preload: Preload, daemon: FakeDaemon
