@@ -198,6 +198,7 @@ class Snapshot:
     phases_marked: bool  # by the job itself
     exclusive_ns: int  # GPU time while no other group was busy, charged by the poller
     shared_ns: int  # its part of intervals in which several groups were busy: an estimate
+    even_ns: int  # the same, had these been split evenly among the groups
     last_busy_ns: int
 
 def split_phases(records: bytes) -> str:
@@ -312,6 +313,16 @@ class Poller:
 
     def regroup(self, *, process_id: int, group: int) -> None:
         """From now on its GPU time is charged to that group.
+
+        Raises:
+            KeyError: the process is not polled.
+        """
+
+    def weigh(self, *, process_id: int, sms: int, most_sms: int) -> None:
+        """From now on it counts for so many SMs where several groups are busy on its GPU.
+
+        A group counts for those of its busy processes together, `most_sms` at most. 0 SMs: it is
+        not known, and intervals that it shares with others are split evenly. Any thread.
 
         Raises:
             KeyError: the process is not polled.

@@ -58,6 +58,13 @@ void regroup(Poller& poller, uint64_t process_id, int64_t group) {
   }
 }
 
+void weigh(Poller& poller, uint64_t process_id, uint32_t sms, uint32_t most_sms) {
+  const py::gil_scoped_release released;
+  if (!poller.weigh(process_id, sms, most_sms)) {
+    throw py::key_error("process " + std::to_string(process_id) + " is not polled");
+  }
+}
+
 bool poll(Poller& poller, uint64_t now_ns) {
   const py::gil_scoped_release released;
   if (poller.started()) {
@@ -329,6 +336,7 @@ void add_snapshot(py::module_& module) {
       .def_property_readonly("phases_marked", [](const Snapshot& s) { return s.phases.marked; })
       .def_readonly("exclusive_ns", &Snapshot::exclusive_ns)
       .def_readonly("shared_ns", &Snapshot::shared_ns)
+      .def_readonly("even_ns", &Snapshot::even_ns)
       .def_readonly("last_busy_ns", &Snapshot::last_busy_ns);
 }
 
@@ -345,6 +353,7 @@ void add_poller(py::module_& module) {
       .def("add", &add, arg("process"), py::kw_only(), arg("group"), arg("gpu") = 0)
       .def("remove", &remove, py::kw_only(), arg("process_id"))
       .def("regroup", &regroup, py::kw_only(), arg("process_id"), arg("group"))
+      .def("weigh", &weigh, py::kw_only(), arg("process_id"), arg("sms"), arg("most_sms"))
       .def("start", &Poller::start, released())
       .def("stop", &Poller::stop, released())
       .def("poll", &poll, py::kw_only(), arg("now_ns"))

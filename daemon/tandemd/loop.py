@@ -51,6 +51,7 @@ from tandemd.failures import Failures
 from tandemd.observers import requests
 from tandemd.observers.bounds import Bounds
 from tandemd.observers.curves import Curves
+from tandemd.observers.demands import Demands
 from tandemd.observers.energies import Energies
 from tandemd.observers.history import Histories
 from tandemd.observers.recent import Recent
@@ -106,7 +107,7 @@ class Loop:
         self.histories = Histories()
         self.watchdog = Watchdog()
         self.structures = Structures(poller)
-        self.bounds, self.curves = Bounds(poller), Curves(poller)
+        self.bounds, self.curves, self.demands = Bounds(poller), Curves(poller), Demands(poller)
         self.scalings = Scalings(poller, Worker("scalings", at_once=clock.is_virtual))
         self.plans = Worker("plans", at_once=clock.is_virtual)
         self.energies = Energies(
@@ -348,6 +349,7 @@ class Loop:
         # By the GPU time that was charged up to now energy is shared out.
         self._attempt("energies", lambda: self.energies.look(now_ns))
         if self.recent.is_due(now_ns):
+            self._attempt("demands", lambda: self.demands.look(self.scheduler))
             self._attempt("shares", lambda: self.recent.look(self._totals_ns(), now_ns))
         if self.histories.is_due(now_ns):
             self._attempt("histories", lambda: self._look_at_memory(now_ns))
@@ -394,8 +396,7 @@ class Loop:
             for process in job.processes.values():
                 usage = process.usage
                 key = ("gpu", process.gpu)
-                spent_ns = usage.exclusive_ns + usage.shared_ns
-                totals_ns[key] = totals_ns.get(key, 0) + spent_ns
+                totals_ns[key] = totals_ns.get(key, 0) + usage.charged_ns
         return totals_ns
 
 

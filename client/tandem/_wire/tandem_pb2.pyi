@@ -370,7 +370,7 @@ class JobStatus(google.protobuf.message.Message):
     """
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration:
-        """so far"""
+        """so far; under MPS, beside others, by the SMs it takes"""
 
     @property
     def wait_time(self) -> google.protobuf.duration_pb2.Duration:

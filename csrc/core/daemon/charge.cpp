@@ -1,11 +1,19 @@
 #include "daemon/charge.h"
 
+#include <algorithm>
+
 namespace tandem::daemon {
 namespace {
 
-// The `index`-th of `parts` nearly equal parts of `total`: the remainder goes to the first ones.
+__extension__ using Wide = unsigned __int128;
+
+// The first `weight` of `weights` of a total, rounded up: so parts that follow each other add up.
+uint64_t until(uint64_t total, uint64_t weight, uint64_t weights) {
+  return static_cast<uint64_t>((static_cast<Wide>(total) * weight + weights - 1) / weights);
+}
+
 uint64_t part(uint64_t total, uint64_t parts, uint64_t index) {
-  return total / parts + (index < total % parts ? 1 : 0);
+  return until(total, index + 1, parts) - until(total, index, parts);
 }
 
 size_t end_of_gpu(const Claim* claims, size_t begin, size_t count) {
@@ -20,18 +28,45 @@ size_t end_of_group(const Claim* claims, size_t begin, size_t count) {
   return end;
 }
 
+bool is_told(const Claim& claim) { return claim.sms != 0; }
+
+// SMs that the busy processes of one group take together; 1 where that is not to count.
+uint64_t weight_of(const Claim* claims, size_t count, bool by_sms) {
+  if (!by_sms) return 1;
+  uint64_t sms = 0;
+  uint64_t most_sms = 1;
+  for (size_t i = 0; i < count; ++i) {
+    sms += claims[i].sms;
+    most_sms = std::max<uint64_t>(most_sms, claims[i].most_sms);
+  }
+  return std::min(sms, most_sms);
+}
+
 void charge_gpu(uint64_t interval_ns, Claim* claims, size_t count) {
-  size_t groups = 0;
-  for (size_t i = 0; i < count; i = end_of_group(claims, i, count)) ++groups;
-  size_t group = 0;
+  const bool by_sms = std::all_of(claims, claims + count, is_told);
+  uint64_t groups = 0;
+  uint64_t weights = 0;
+  for (size_t begin = 0; begin < count; ++groups) {
+    const size_t end = end_of_group(claims, begin, count);
+    weights += weight_of(claims + begin, end - begin, by_sms);
+    begin = end;
+  }
+  const bool is_shared = groups > 1;
+  uint64_t before = 0;
+  uint64_t group = 0;
   for (size_t begin = 0; begin < count; ++group) {
     const size_t end = end_of_group(claims, begin, count);
-    const uint64_t of_group = part(interval_ns, groups, group);
+    const uint64_t after = before + weight_of(claims + begin, end - begin, by_sms);
+    const uint64_t own_ns =
+        until(interval_ns, after, weights) - until(interval_ns, before, weights);
+    const uint64_t even_ns = part(interval_ns, groups, group);
     for (size_t i = begin; i < end; ++i) {
-      const uint64_t of_process = part(of_group, end - begin, i - begin);
-      claims[i].exclusive_ns = groups == 1 ? of_process : 0;
-      claims[i].shared_ns = groups == 1 ? 0 : of_process;
+      const uint64_t of_process_ns = part(own_ns, end - begin, i - begin);
+      claims[i].exclusive_ns = is_shared ? 0 : of_process_ns;
+      claims[i].shared_ns = is_shared ? of_process_ns : 0;
+      claims[i].even_ns = is_shared ? part(even_ns, end - begin, i - begin) : 0;
     }
+    before = after;
     begin = end;
   }
 }

@@ -50,6 +50,11 @@ bool Poller::regroup(uint64_t process_id, int64_t group) {
   return watcher_.regroup(process_id, group);
 }
 
+bool Poller::weigh(uint64_t process_id, uint32_t sms, uint32_t most_sms) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return watcher_.weigh(process_id, sms, most_sms);
+}
+
 void Poller::start() {
   if (started()) return;
   stopping_.store(false, std::memory_order_relaxed);

@@ -45,6 +45,7 @@ class Poller {
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
   std::optional<Snapshot> remove(uint64_t process_id);  // a last look at it
   bool regroup(uint64_t process_id, int64_t group);  // whom its time is charged to from now on
+  bool weigh(uint64_t process_id, uint32_t sms, uint32_t most_sms);  // as Watcher's
 
   void start();
   void stop();

@@ -222,7 +222,7 @@ bool differs(const Snapshot& one, const Snapshot& other) {
     return std::tie(s.busy, s.waiting_threads, s.wait_reason, s.exclusive_ns, s.shared_ns,
                     s.launches, s.steps, s.iterations, s.phases.forward, s.phases.backward,
                     s.phases.update, s.gap_p50_ns, s.device_bytes, s.swapped_bytes, s.swap_done,
-                    s.filed_bytes, s.capturing,
+                    s.filed_bytes, s.capturing, s.even_ns,
                     s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
                     s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
                     s.in_set, s.in_turn, s.following_streams, s.runs_graphs, s.set_switches,

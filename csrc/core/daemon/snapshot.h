@@ -85,6 +85,7 @@ struct Snapshot {
   dag::PhaseShares phases;
   uint64_t exclusive_ns = 0;
   uint64_t shared_ns = 0;
+  uint64_t even_ns = 0;
 };
 
 // Record ticks -> attach-clock nanoseconds, as the job says; 0 where it cannot be said.

@@ -45,6 +45,14 @@ bool Watcher::regroup(uint64_t process_id, int64_t group) {
   return true;
 }
 
+bool Watcher::weigh(uint64_t process_id, uint32_t sms, uint32_t most_sms) {
+  Watched* watched = find(process_id);
+  if (!watched) return false;
+  watched->sms = sms;
+  watched->most_sms = most_sms;
+  return true;
+}
+
 Watcher::Place Watcher::place_of(uint64_t process_id) const {
   return std::find_if(watched_.begin(), watched_.end(),
                       [&](const auto& w) { return w->pages->process_id() == process_id; });
@@ -117,7 +125,7 @@ void Watcher::charge_until(uint64_t now_ns) {
   if (!active_) return;
   std::vector<Claim> claims;
   for (const auto& w : watched_) {
-    if (w->snapshot.busy) claims.push_back({w->gpu, w->group, 0, 0});
+    if (w->snapshot.busy) claims.push_back({w->gpu, w->group, w->sms, w->most_sms});
   }
   charge(now_ns - last_round_ns_, claims.data(), claims.size());
   auto claim = claims.begin();
@@ -125,7 +133,8 @@ void Watcher::charge_until(uint64_t now_ns) {
     if (!w->snapshot.busy) continue;
     w->snapshot.exclusive_ns += claim->exclusive_ns;
     w->snapshot.shared_ns += claim->shared_ns;
-    w->window.charge(last_round_ns_, now_ns, claim->shared_ns != 0);
+    w->snapshot.even_ns += claim->even_ns;
+    w->window.charge(last_round_ns_, now_ns, claim->even_ns != 0);
     ++claim;
   }
 }

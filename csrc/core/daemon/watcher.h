@@ -33,6 +33,8 @@ class Watcher {
   std::optional<Snapshot> remove(uint64_t process_id);
   // False if it is not.
   bool regroup(uint64_t process_id, int64_t group);
+  // What intervals that it shares with others are split by from now on (charge.h). False if it is not.
+  bool weigh(uint64_t process_id, uint32_t sms, uint32_t most_sms);
 
   bool watches(uint64_t process_id) const { return find(process_id) != nullptr; }
 
@@ -76,6 +78,8 @@ class Watcher {
     std::shared_ptr<const Pages> pages;
     int gpu;
     int64_t group;
+    uint32_t sms = 0;  // as in Claim
+    uint32_t most_sms = 0;
     Looker looker;
     Snapshot snapshot;
     std::optional<Snapshot> told;  // by changed()

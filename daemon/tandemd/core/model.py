@@ -221,6 +221,7 @@ class Usage:
     wait_total_ns: tuple[int, ...] = (0, 0, 0, 0, 0)  # by WaitReason; waits that have ended
     exclusive_ns: int = 0  # GPU time while no other group was busy
     shared_ns: int = 0  # its part of intervals with several groups: an estimate
+    even_ns: int = 0  # the same, had these been split evenly among them
     device_bytes: int = 0
     swappable_bytes: int = 0  # of these
     swapped_bytes: int = 0  # of those, on the host
@@ -268,6 +269,16 @@ class Usage:
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0
+
+    @property
+    def charged_ns(self) -> int:
+        """All GPU time that it is charged."""
+        return self.exclusive_ns + self.shared_ns
+
+    @property
+    def served_ns(self) -> int:
+        """GPU time as turns count it: beside others everybody has an equal part."""
+        return self.exclusive_ns + self.even_ns
 
     @property
     def stays_out(self) -> bool:
@@ -467,7 +478,7 @@ class Job:
     @property
     def gpu_ns(self) -> int:
         """GPU time so far, the estimated part included."""
-        live = (p.usage.exclusive_ns + p.usage.shared_ns for p in self.processes.values())
+        live = (p.usage.charged_ns for p in self.processes.values())
         return total((self.retired_gpu_ns, *live))
 
     @property
@@ -603,8 +614,9 @@ class Group:
     gap_p50_ns: int = 0  # the least of its processes: a gap ends with the first
     short_gaps: bool = False  # too short for others to use a whole window
     bound: Bound = Bound.UNKNOWN  # of all its processes alike
-    served_ns: int = 0  # GPU time charged since it exists
-    virtual_ns: float = 0.0  # served time divided by weight, as fair queueing counts it
+    served_ns: int = 0  # GPU time since it exists, beside others evenly: how long it had its turns
+    charged_ns: int = 0  # the same, beside others by what it takes: what it cost them
+    virtual_ns: float = 0.0  # that divided by weight, as fair queueing counts it
     weight: float = 1.0  # of its class, or as its share of time calls for (space.py)
     tuned_share: float = 0.0  # of that time, that the tuner gives it; 0 = as its class has it
     owed_share: float = 0.0  # of the time of its tier, where somebody said one; 0 = not known

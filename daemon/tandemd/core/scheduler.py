@@ -782,7 +782,7 @@ class Scheduler:
         job.left_ns, job.left_gpus = event.now_ns, process.gpus
         self._forget(process, event.now_ns)
         usage = process.usage
-        job.retired_gpu_ns += usage.exclusive_ns + usage.shared_ns
+        job.retired_gpu_ns += usage.charged_ns
         job.retired_shared_ns += usage.shared_ns
         job.retired_launches += usage.launches
         job.retired_steps += usage.steps
@@ -827,7 +827,7 @@ class Scheduler:
 
     def _take_samples(self, event: UsageSampled, actions: list[Action]) -> None:
         jobs: dict[int, Job] = {}
-        served_ns: dict[GroupKey, int] = {}
+        spent: dict[GroupKey, tuple[int, int]] = {}
         seen = self.checkpoints.seen
         for told in map(seen, event.samples) if self.checkpoints.is_used else event.samples:
             process = self.processes.get(told.process_id)
@@ -844,15 +844,16 @@ class Scheduler:
             if old.phase_hash != usage.phase_hash or old.in_set != usage.in_set:
                 self._note_change(process, old, job, event.now_ns)
             jobs[job.job_id] = job
-            charge_ns = usage.exclusive_ns + usage.shared_ns - old.exclusive_ns - old.shared_ns
-            key = job.group_key
-            served_ns[key] = served_ns.get(key, 0) + max(0, charge_ns)
+            charge_ns = usage.charged_ns - old.charged_ns
+            served_ns, charged_ns = spent.get(job.group_key, (0, 0))
+            served_ns += max(0, usage.served_ns - old.served_ns)
+            spent[job.group_key] = (served_ns, charged_ns + max(0, charge_ns))
             self.energy.charge(job.job_id, process.gpu, charge_ns)
             held_bytes = (old.device_bytes, old.resident_bytes)
             if held_bytes != (usage.device_bytes, usage.resident_bytes):
                 self._note_left(job)
-        for key, charge_ns in served_ns.items():
-            self._charge(self.groups[key], charge_ns, event.now_ns)
+        for key, (served_ns, charged_ns) in spent.items():
+            self._charge(self.groups[key], served_ns, charged_ns, event.now_ns)
         for job in jobs.values():
             note_rhythm(job, self.options, event.now_ns)
             self._move(job, _stimulus(job), event.now_ns, actions)
@@ -883,11 +884,12 @@ class Scheduler:
             for line in refusals_since(old, process, job, group, self.memory.line):
                 job.tell(now_ns, line)
 
-    def _charge(self, group: Group, charge_ns: int, now_ns: int) -> None:
+    def _charge(self, group: Group, served_ns: int, charged_ns: int, now_ns: int) -> None:
         wanted, was_busy, steps = group.wants, group.busy, group.steps
         had_short_gaps, wished_until_ns = group.short_gaps, group.critical_until_ns
-        group.served_ns += charge_ns
-        group.virtual_ns += charge_ns / group.weight
+        group.served_ns += served_ns
+        group.charged_ns += charged_ns
+        group.virtual_ns += charged_ns / group.weight
         _refresh(group, now_ns, self.options)
         if group.wants and not wanted:
             self._forget_old_credit(group)
@@ -1112,7 +1114,7 @@ class Scheduler:
         before = {j.spec.name: j.gpu_ns for j in self.finished.values() if j.uid == uid}
         if not all(name and name in before for name in names):
             return float("inf")
-        return max(0, sum(before[name] for name in names) - group.served_ns)
+        return max(0, sum(before[name] for name in names) - group.charged_ns)
 
     def _settle(self, now_ns: int, actions: list[Action]) -> None:
         whole = self._structure_changed

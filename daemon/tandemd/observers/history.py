@@ -186,6 +186,6 @@ def _point(processes: list[Process], now_ns: int, sm_ns: int) -> Point:
         swapped_bytes=total(usage.swapped_bytes for usage in usages),
         filed_bytes=total(usage.filed_bytes for usage in usages),
         waiting_bytes=total(u.memory_wait.size_bytes for u in usages if u.memory_wait),
-        gpu_ns=total(usage.exclusive_ns + usage.shared_ns for usage in usages),
+        gpu_ns=total(usage.charged_ns for usage in usages),
         sm_ns=sm_ns,
     )

@@ -18,6 +18,7 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         wait_total_ns=tuple(snapshot.wait_total_ns),
         exclusive_ns=snapshot.exclusive_ns,
         shared_ns=snapshot.shared_ns,
+        even_ns=snapshot.even_ns,
         device_bytes=snapshot.device_bytes,
         swappable_bytes=snapshot.swappable_bytes,
         swapped_bytes=snapshot.swapped_bytes,

@@ -2,7 +2,8 @@
 
 As the native poller does it (csrc/core/daemon/charge.h): the interval between two looks is charged
 to those that were busy at the first of them. While one group was, the whole is its own; while
-several were, it is split evenly, as an estimate. Inside a group its busy processes split that.
+several were, it is split evenly, as an estimate: only mode `time` is modelled, where nobody counts
+for some of the SMs (core/space/demands.py). Inside a group its busy processes split that.
 """
 
 from __future__ import annotations

@@ -170,6 +170,7 @@ class Process:
             wait_total_ns=tuple(self.waited_ns),
             exclusive_ns=exclusive_ns,
             shared_ns=shared_ns,
+            even_ns=shared_ns,  # contexts that take turns have all SMs, each for as long
             device_bytes=self.held.bytes_now,
             peak_bytes=self.held.peak_bytes,
             iteration_peak_bytes=self.held.iteration_peak_bytes,

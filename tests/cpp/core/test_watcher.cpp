@@ -125,6 +125,30 @@ TEST(an_interval_is_charged_to_who_was_busy_when_it_began) {
   CHECK_EQ(snapshots[1].shared_ns, 500u);
 }
 
+TEST(what_two_share_is_split_by_the_sms_that_they_were_said_to_take) {
+  Job first(1);
+  Job second(2);
+  Watcher watcher;
+  watcher.add(first.channel->pages(), 1, 0);
+  watcher.add(second.channel->pages(), 2, 0);
+  CHECK(watcher.weigh(1, 1, 8));
+  CHECK(watcher.weigh(2, 3, 8));
+  CHECK(!watcher.weigh(3, 3, 8));
+  first.shim.set_slot(0, 1, 0);
+  second.shim.set_slot(0, 1, 0);
+  watcher.round(1000);
+  watcher.round(1800);
+  watcher.weigh(2, 0, 0);  // no longer known
+  watcher.round(2000);
+
+  const auto snapshots = watcher.snapshots();
+
+  CHECK_EQ(snapshots[0].shared_ns, 300u);
+  CHECK_EQ(snapshots[1].shared_ns, 700u);
+  CHECK_EQ(snapshots[0].even_ns, 500u);
+  CHECK_EQ(snapshots[1].even_ns, 500u);
+}
+
 TEST(a_window_knows_what_of_it_ran_beside_others) {
   Job first(1);
   Job second(2);

@@ -208,7 +208,7 @@ def test_explain_says_with_whom_why_and_what_that_rests_on():
     assert "mode mps: kernels of several processes of one user run side by side" in lines
     assert "what bounds its work: compute (compute 100% of its gpu time" in lines
     assert "shares its turn with j-2: bound by computing and by memory bandwidth" in lines
-    assert "estimated" in lines
+    assert "split evenly, an estimate: how many SMs the gpu has is not known" in lines
     assert "may share turns with j-3: bound by computing" in lines
     assert "takes turns with j-3: both are bound by memory bandwidth" in told(talk, 2)[1]
     assert "at most 540 ms more" in told(talk, 3)[0]  # two quanta of two, and their drains

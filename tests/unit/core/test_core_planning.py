@@ -346,7 +346,7 @@ def test_two_that_pause_most_of_the_time_hardly_wait_for_each_other(talk):
 def test_gpu_time_that_is_an_estimate_tells_no_pause(talk):
     talk.attach(1, NORMAL)
     tell(talk, 1, Curve(sm_counts=(132,), iteration_ns=(100 * MS,)))
-    estimate = {"exclusive_ns": 25 * 20 * MS, "shared_ns": 25 * 20 * MS}
+    estimate = {"exclusive_ns": 25 * 20 * MS, "shared_ns": MS, "even_ns": 25 * 20 * MS}
 
     talk.sample(1, after_ms=1000, iterations=50, **estimate)
 

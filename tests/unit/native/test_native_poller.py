@@ -90,6 +90,24 @@ def test_two_groups_on_two_gpus_do_not_share(poller: _native.Poller) -> None:
         job.close()
 
 
+def test_what_two_groups_share_is_split_by_what_they_count_for(poller: _native.Poller) -> None:
+    jobs = [Job(1), Job(2)]
+    for group, job in enumerate(jobs):
+        poller.add(job.process, group=group)
+        job.set_slot(issued=1, done=0)
+    poller.weigh(process_id=1, sms=4, most_sms=8)
+    poller.weigh(process_id=2, sms=16, most_sms=12)
+
+    poller.poll(now_ns=1000)
+    poller.poll(now_ns=2600)
+
+    assert [(s.shared_ns, s.even_ns) for s in poller.snapshots()] == [(400, 800), (1200, 800)]
+    with pytest.raises(KeyError, match="process 3 is not polled"):
+        poller.weigh(process_id=3, sms=1, most_sms=1)
+    for job in jobs:
+        job.close()
+
+
 def test_records_come_from_the_first_request_on(job: Job, poller: _native.Poller) -> None:
     job.put(64 + 16, 1 << 32)  # a tick is a nanosecond
     poller.add(job.process, group=1)

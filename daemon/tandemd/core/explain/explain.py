@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from tandemd.core.cancels import explain_cancel
 from tandemd.core.explain.curves import curve_lines, explain_kept
+from tandemd.core.explain.demands import split_lines
 from tandemd.core.explain.lanes import explain_lane, lane_lines
 from tandemd.core.explain.memory import (
     explain_away,
@@ -177,6 +178,7 @@ def _facts(
         return lines
     island, turns = found
     lines += pair_lines(scheduler, group, island, turns, now_ns)
+    lines += split_lines(scheduler, group, island, turns)
     policy = scheduler.policy
     quantum_ns = None if policy.by_pieces else policy.quantum_ns(options)
     if quantum_ns and group.step_cost_ns and len(island) > 1:

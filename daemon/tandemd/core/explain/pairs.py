@@ -29,10 +29,8 @@ def pair_lines(
     partners = partners_of(group, island, turns)
     for partner in partners:
         why = companions.judge(group, partner, options).why
-        yield (
-            f"shares its turn with {partner.title}: {why}; gpu time of both at once is split "
-            "between them: estimated" + _tried(turns.trials.told((group, partner), now_ns))
-        )
+        tried = _tried(turns.trials.told((group, partner), now_ns))
+        yield f"shares its turn with {partner.title}: {why}{tried}"
         yield from _foretold(group, partner, turns)
     if len(partners) > 1:
         yield from _foretold_of_three(group, partners, turns, now_ns)

@@ -280,7 +280,7 @@ class LanePlaces:
             lanes = Lanes(capacity_bytes=capacity_bytes, order=options.lane_order)
             self._lanes[gpu] = lanes
         need, most_bytes = _promised(group), _limit_bytes(group)
-        served_ns = group.served_ns
+        served_ns = group.charged_ns
         try:
             lanes.request(group.key, need, remaining_ns=remaining_ns, served_ns=served_ns)
         except NeverFitsError:  # nobody could refuse it: it came without having been asked for
@@ -397,8 +397,8 @@ def _pass_on(standing: Standing) -> None:
 def _charge(standing: Standing) -> None:
     """Who joins its lane is to find all that it was served before."""
     group = standing.group
-    standing.lanes.charge(group.key, group.served_ns - standing.charged_ns)
-    standing.charged_ns = group.served_ns
+    standing.lanes.charge(group.key, group.charged_ns - standing.charged_ns)
+    standing.charged_ns = group.charged_ns
 
 
 def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:

@@ -71,7 +71,7 @@ def _iteration_ns(job: Job) -> int:
 def _gpu_ns(process: Process) -> int:
     now, then = process.usage, process.moved
     ended = now.iterations - then.iterations
-    alone_ns, shared_ns = now.exclusive_ns - then.exclusive_ns, now.shared_ns - then.shared_ns
+    alone_ns, shared_ns = now.exclusive_ns - then.exclusive_ns, now.even_ns - then.even_ns
     if ended < ITERATIONS or shared_ns > SHARED * alone_ns:
         return 0
     return (alone_ns + shared_ns) // ended

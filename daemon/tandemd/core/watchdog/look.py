@@ -25,7 +25,7 @@ class Look:
     launches: int = 0
     iterations: int = 0  # of the process that has most: marked, or else found
     exclusive_ns: int = 0  # the GPU had work of this job alone
-    shared_ns: int = 0
+    shared_ns: int = 0  # of others, too: its equal part
     held_back_ns: int = 0  # its threads waited at gate, window or presence
     alloc_count: int = 0  # that took memory from the device; from a pool that has some is none
     work_ns: int = 0  # predicted GPU time of what it submitted
@@ -81,7 +81,7 @@ def look_at(
         launches=job.launches,
         iterations=max(_iterations(usage) for usage in usages),
         exclusive_ns=sum(usage.exclusive_ns for usage in usages),
-        shared_ns=sum(usage.shared_ns for usage in usages),
+        shared_ns=sum(usage.even_ns for usage in usages),
         held_back_ns=sum(waited_ns[reason] for reason in HELD_BACK),
         alloc_count=sum(usage.alloc_count for usage in usages),
         work_ns=sum(usage.work_ns for usage in usages),
