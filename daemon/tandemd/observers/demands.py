@@ -1,8 +1,8 @@
 """Tells the poller what each process counts for where several are busy at once (space/demands.py).
 
 What counts changes with sets, with what is recorded of a job, and with who is there: seldom, and
-the poller is told of what is new. Of a process that came or was recorded it is told at the next
-look; all others have their turn at every tenth, so that a hundred of them keep nobody waiting.
+the poller is told of what is new. A process that came, was recorded or came onto a set is looked at
+in the next look; each other one in every tenth, so that a hundred of them keep nobody waiting.
 Until it was told of a process, what that shares with others is split evenly.
 """
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tandem import _native
-from tandemd.core.model import Process
+from tandemd.core.model import Process, SmSet
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.demands import demand_of
 from tandemd.core.space.scaling import Curve
@@ -22,11 +22,16 @@ TURNS = 10  # looks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """What the poller knows of one process, and by which record; 0 SMs: nothing."""
+    """What the poller knows of one process, and by what; 0 SMs: nothing."""
 
     sms: int = 0
     most_sms: int = 0
     scaling: Curve | None = None
+    in_set: SmSet | None = None
+
+    def is_old(self, process: Process) -> bool:
+        """Something is new of the process."""
+        return self.scaling is not process.scaling or self.in_set != process.usage.in_set
 
 
 @dataclass(slots=True)
@@ -47,8 +52,7 @@ class Demands:
         self._turn = (self._turn + 1) % TURNS
         for process_id, process in core.processes.items():
             told = self._told.get(process_id)
-            is_new = told is None or told.scaling is not process.scaling
-            if is_new or process_id % TURNS == self._turn:
+            if told is None or told.is_old(process) or process_id % TURNS == self._turn:
                 self._tell(process_id, told or _Told(), _found(core, process))
 
     def _withdraw(self) -> None:
@@ -67,6 +71,6 @@ class Demands:
 def _found(core: Scheduler, process: Process) -> _Told:
     job = core.jobs[process.job_id]
     demand = demand_of(process, job, core.groups[job.group_key], core.options)
-    if demand is None:
-        return _Told(scaling=process.scaling)
-    return _Told(sms=demand.sms, most_sms=demand.most_sms, scaling=process.scaling)
+    sms, most_sms = (demand.sms, demand.most_sms) if demand else (0, 0)
+    in_set = process.usage.in_set
+    return _Told(sms=sms, most_sms=most_sms, scaling=process.scaling, in_set=in_set)

@@ -17,6 +17,7 @@ BLOCKS = {"large": 4000, "small": 100, "other": 100}  # of each kernel; 8 are on
 GROUP_SMS, SMS = 8, 128
 PATIENCE_S = 120.0
 MEASURED = re.compile(r"is foretold and ([\d.]+) measured.*over (\d+) ms")
+BY_SET = "gpu time of several at once is split by SMs, an estimate: "
 FIGURES = re.compile(r"plan: progress ([\d.]+) is foretold and ([\d.]+) measured")
 
 
@@ -109,6 +110,41 @@ def test_jobs_run_side_by_side_as_planned_and_explain_says_what_came_of_it(fresh
     assert (best.kind, best.in_force) == ("space", True)
     for job in best.jobs:
         assert job.measured_progress_ratio == pytest.approx(job.progress_ratio, rel=0.25)
+
+
+def paid_ns(client):
+    return {job.display_name: job.gpu_time_ns for job in client.jobs()}
+
+
+def go_on(client):
+    """For a while; what each pays for it."""
+    before_ns, paid = paid_ns(client), {}
+
+    def is_over():
+        paid.update((name, now_ns - before_ns[name]) for name, now_ns in paid_ns(client).items())
+        return sum(paid.values()) > 300_000_000
+
+    until(is_over, what="all went on", within_s=PATIENCE_S)
+    return paid
+
+
+def test_each_pays_for_its_part_of_the_sms_while_all_have_work(fresh_place, image):
+    with started(fresh_place, image, "on") as (client, _):
+
+        def is_told():
+            told = explained(client, "large")
+            return all(f"{sms} for " in told for sms in given(client).values()) and BY_SET in told
+
+        until(is_told, what="all are on their sets", within_s=PATIENCE_S)
+        go_on(client)  # within a tenth of a second the poller is told of sets that are new
+        sizes = given(client)
+        paid, sizes_then = go_on(client), given(client)
+
+    assert sizes_then == sizes
+    assert sum(sizes.values()) == SMS
+    for name in BLOCKS:
+        part = paid[name] / sum(paid.values())
+        assert part == pytest.approx(sizes[name] / SMS, rel=0.1, abs=0.01), (name, paid)
 
 
 def test_progress_is_measured_by_iterations_that_ended_and_what_one_takes_alone(fresh_place, image):

@@ -8,9 +8,10 @@ import pytest
 
 from tandem import _native
 from tandemd.core.events import ProcessAttached, ProcessExited, ScalingTold, UsageSampled
-from tandemd.core.model import JobSpec, Options
+from tandemd.core.model import JobSpec, Options, SmSet, Split
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.scaling import Curve
+from tandemd.core.space.sets import Span
 from tandemd.observers.demands import TURNS, Demands
 from tandemd.observers.usages import usage_of
 
@@ -66,6 +67,22 @@ def test_the_poller_is_told_of_what_is_new_alone(core):
     demands.look(core)
 
     assert poller.calls == [(1, SMS, SMS), (2, SMS, SMS), (2, 8, SMS)]
+
+
+def test_of_a_set_the_poller_is_told_when_the_process_is_on_it(core):
+    splits = {0: Split(groups=16, group_sms=8)}
+    core, poller = Scheduler(replace(core.options, splits=splits)), Told()
+    attach(core, 1)
+    process, demands = core.processes[1], Demands(poller)
+    demands.look(core)
+
+    core.jobs[1].set, core.jobs[1].groups_wanted = Span(4, 2), 2
+    process.usage = replace(
+        process.usage, in_set=SmSet(first=4, count=2, group_sms=8), following_streams=1
+    )
+    demands.look(core)
+
+    assert poller.calls[1:] == [(1, 16, 16)]
 
 
 def test_of_what_nobody_recorded_the_poller_is_told_ten_looks_later_at_last(core):
