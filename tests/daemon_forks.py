@@ -20,6 +20,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+import as_user
+
 # Read by the loader when a program starts, and by nobody later: each value needs a server.
 _LIBRARIES = "LD_LIBRARY_PATH"
 FILES = ("log", "out")  # of an order
@@ -122,14 +124,17 @@ def run(arguments, *, env, timeout):
         return subprocess.CompletedProcess(arguments, code, out.read_text(), log.read_text())
 
 
-def start(arguments, *, env, log, out=os.devnull):
-    """`tandemd ARGUMENTS` with that environment, what it says appended to the file `log`."""
+def start(arguments, *, env, log, out=os.devnull, uid=None):
+    """`tandemd ARGUMENTS` with that environment, what it says appended to the file `log`.
+
+    `uid`: of the daemon, where root runs the tests.
+    """
     libraries = env.get(_LIBRARIES, "")
     if libraries not in _servers:
         _servers[libraries] = Server(libraries)
     server = _servers[libraries]
     words = [str(word) for word in arguments]
-    order = {"arguments": words, "env": dict(env), "log": str(log), "out": str(out)}
+    order = {"arguments": words, "env": dict(env), "log": str(log), "out": str(out), "uid": uid}
     return Daemon(server, server.ask(order))
 
 
@@ -158,6 +163,8 @@ def become(order):
         os.close(source)
     os.environ.clear()
     os.environ.update(order["env"])
+    if (uid := order["uid"]) is not None:
+        as_user.become(uid)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tandem import _attach, _doctor_sets, _fitness, _mps, _paths
+from tandem import _attach, _doctor_helper, _doctor_sets, _fitness, _mps, _paths
 from tandem._coverage import coverage
 from tandem._environment import preload
 from tandem._paths import RuntimeDir
@@ -210,6 +210,14 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
             return
     text = 'it does not run; in mode mps (gpu."*".mode = "mps") tandemd starts it'
     yield Finding(check="mps", level=OK, text=text)
+
+
+def check_helper(machine: Machine) -> Iterator[Finding]:
+    """Whether there is somebody to do what takes root, for a daemon that is not root's."""
+    found = _doctor_helper.verdict(machine.place.attach, os.environ)
+    if found is not None:
+        level = WARN if found.is_wrong else OK
+        yield Finding(check="helper", level=level, text=found.text, remedy=found.remedy)
 
 
 def check_modes(machine: Machine) -> Iterator[Finding]:
@@ -483,4 +491,5 @@ CHECKS: tuple[Check, ...] = (
     check_sockets,
     check_identity,
     check_daemon,
+    check_helper,
 )

@@ -313,7 +313,7 @@ enum class MigVerb : uint32_t {
   kCreateCompute,   // value: the GPU instance, all of which it gets
   kDestroyCompute,  // value: the GPU instance
 };
-enum class MigStatus : uint32_t { kDone = 0, kNoMig, kInUse, kNoRoom, kNotFound };
+enum class MigStatus : uint32_t { kDone = 0, kNoMig, kInUse, kNoRoom, kNotFound, kNotPermitted };
 struct MigChange {
   Header header;
   uint64_t request;

@@ -1,5 +1,6 @@
 """The Tandem daemon: decides which jobs compute on a shared GPU, and when."""
 
+import importlib
 import os
 import signal
 import sys
@@ -32,16 +33,25 @@ def open_closed_streams() -> None:
 
 def main() -> None:
     """The `tandemd` command; says what to install where the [daemon] extra is missing."""
+    _run("tandemd", "tandemd.__main__")
+
+
+def helper() -> None:
+    """The `tandemd-helper` command; as `main`."""
+    _run("tandemd-helper", "tandemd.helper.__main__")
+
+
+def _run(command: str, module: str) -> None:
     hold_signals()  # before all that takes a second to import
     open_closed_streams()
     try:
-        from tandemd.__main__ import main as run
+        run = importlib.import_module(module).main
     except ModuleNotFoundError as missing:
         name = missing.name or ""
         if name.partition(".")[0] in ("tandem", "tandemd"):
             raise
         sys.stderr.write(
-            f"error: tandemd needs {name}, which is not installed; "
+            f"error: {command} needs {name}, which is not installed; "
             "install Tandem with its [daemon] extra: pip install 'gpu-tandem[daemon]'\n"
         )
         sys.exit(EXIT_MISSING)

@@ -10,7 +10,6 @@ if __name__ == "__main__":
 
 import argparse
 import gc
-import logging
 import os
 import signal
 import sys
@@ -38,6 +37,7 @@ from tandemd.edges.children import keep_capabilities
 from tandemd.edges.gpus import find_inventory
 from tandemd.edges.host_files import require_directory
 from tandemd.edges.notify import notify, watchdog_period_s
+from tandemd.log_lines import LOG_LEVELS, set_up_logging
 from tandemd.runtime import RUNTIME_DIR_VARIABLE, RuntimeDir, runtime_dir
 from tandemd.state_file import machine_name, make_usual_place, state_path
 
@@ -50,7 +50,6 @@ examples:
 
 signals: TERM and INT release all jobs and end; HUP reads the configuration again
 """
-LOG_LEVELS = ("debug", "info", "warning", "error")
 CLOCK_VARIABLES = ("TANDEM_CLOCK", "TANDEM_SOFTGPU_CLOCK")
 LOOK_S = 0.5  # how often the main thread looks after the loop
 
@@ -151,27 +150,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--print-unit", action="store_true", help="print a systemd unit for this installation")
     add("--version", action="version", version=f"tandemd {__version__}")
     return parser.parse_args(arguments)
-
-
-def set_up_logging(level: str) -> None:
-    """Log to stderr, one line an event."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-            if sys.stderr.isatty()
-            else structlog.processors.LogfmtRenderer(
-                key_order=("timestamp", "level", "event"),
-                bool_as_flag=False,  # tried_again=true, not a word by itself
-            ),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def serve(options: argparse.Namespace) -> None:

@@ -53,6 +53,7 @@ from tandemd.edges.channel import Channels
 from tandemd.edges.checkpoints import Checkpointer, Target
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
+from tandemd.edges.helper import find_helper
 from tandemd.edges.homes import Homes
 from tandemd.edges.job_files import JobFiles
 from tandemd.edges.login import LoginServer
@@ -93,6 +94,7 @@ class Daemon:
         self._soft_clock = soft_clock
         self._state = state
         self._identities = Identities()
+        self._helper = find_helper(os.environ, uid=os.geteuid())
         self._auditor: Auditor | None = None
         self._built: Future[None] = Future()
         self._core = threading.Thread(target=self._run_core, name="core", daemon=True)
@@ -135,6 +137,7 @@ class Daemon:
             runtime_dir=self._directory.path,
         )
         self._desk.renew_gpus = self._renew_gpus
+        self._desk.helper = self._helper
         if self._mps is not None:
             self._desk.idle_mps, self._desk.end_mps = self._mps.idle_servers, self._mps.end_servers
         self._desk.mode_wanted = lambda gpu: self._config.mode_of(gpu.index, gpu.uuid_text)

@@ -36,10 +36,11 @@ from tandemd.core.planner.divisions import InForce
 from tandemd.core.planner.planning import UNSEEN, Outlook, outlook
 from tandemd.core.policy import POLICIES
 from tandemd.core.space.claims import part_sms_of
-from tandemd.core.space.layouts import parse_layout
+from tandemd.core.space.layouts import Cut, Layout, parse_layout
 from tandemd.core.space.partition import parts_of
 from tandemd.core.spec_words import changes_of
 from tandemd.edges.gpus import Gpu, Inventory
+from tandemd.edges.helper import WANTED, Helper
 from tandemd.edges.journal import PastQuery
 from tandemd.edges.mig import MigLayouts
 from tandemd.edges.signals import why_not
@@ -109,6 +110,7 @@ class Desk:
         self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
         self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
         self.renew_gpus: Callable[[], None] = inventory.refresh  # once there are others
+        self.helper: Helper | None = None  # None: it is not needed
         self.idle_mps: Callable[[], frozenset[int]] = frozenset  # pids of our MPS's idle servers
         self.end_mps: Callable[[frozenset[int]], None] = lambda _: None  # these servers
 
@@ -393,7 +395,9 @@ class Desk:
         """Cut a GPU by MIG, or say what that would do.
 
         Raises:
-            AccessError: the caller is no admin, or the driver lets root alone do it.
+            AccessError: the caller is no admin, or the driver lets root alone do it and there is
+                no helper.
+            UnavailableError, DeadlineError: the helper does not answer.
             CapacityError: the layout does not fit.
             StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
             UsageError: it is no layout, or names no GPU or profile that there is.
@@ -422,9 +426,19 @@ class Desk:
                 )
             log.info("gpu is cut", layout=layout, uid=uid)
             try:
-                return CutView(cut=layouts.apply(wanted), users=())
+                return CutView(cut=self._apply(layouts, wanted), users=())
             finally:
                 self.renew_gpus()
+
+    def _apply(self, layouts: MigLayouts, wanted: Layout) -> Cut:
+        if self.helper is None:
+            return layouts.apply(wanted)
+        if self.helper.is_there:
+            return self.helper.cut(replace(wanted, gpu=layouts.uuid(wanted)))
+        try:
+            return layouts.apply(wanted)
+        except AccessError as error:
+            raise AccessError(f"{error}; {WANTED}") from error
 
     def _users(self, pids: Sequence[int]) -> Iterator[str]:
         """What people know these processes by."""

@@ -28,7 +28,7 @@ DeviceAllow=char-nvidia-frontend rw
 DeviceAllow=char-nvidia-uvm rw
 DevicePolicy=closed
 ExecReload=kill -HUP $MAINPID
-ExecStart=@TANDEMD@
+ExecStart=@PROGRAM@
 LimitNOFILE=524288
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
@@ -75,7 +75,12 @@ HOMES = (Path("/home"), Path("/root"), Path("/run/user"))  # what ProtectHome hi
 
 def render(program: Path) -> str:
     """The unit that runs `program`."""
-    unit = TEMPLATE.replace("@TANDEMD@", str(program))
+    return filled(TEMPLATE, program)
+
+
+def filled(template: str, program: Path) -> str:
+    """A unit with the path of its program, which it can start."""
+    unit = template.replace("@PROGRAM@", str(program))
     if any(program.is_relative_to(home) for home in HOMES):  # or it could not be started
         return unit.replace("ProtectHome=yes", "ProtectHome=read-only")
     return unit
@@ -83,8 +88,13 @@ def render(program: Path) -> str:
 
 def own_program() -> Path:
     """The `tandemd` of this installation."""
-    beside = Path(sys.executable).with_name("tandemd")
+    return program_of("tandemd")
+
+
+def program_of(name: str) -> Path:
+    """A program of this installation."""
+    beside = Path(sys.executable).with_name(name)
     if beside.exists():
         return beside
-    found = shutil.which("tandemd")
+    found = shutil.which(name)
     return Path(found) if found else beside

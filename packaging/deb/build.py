@@ -24,7 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 HOME = Path("usr/lib/tandem")  # below the root of the target
-PROGRAMS = ("tandem", "tandemd")
+PROGRAMS = ("tandem", "tandemd", "tandemd-helper")
 SHELLS = {
     "bash": "usr/share/bash-completion/completions/tandem",
     "zsh": "usr/share/zsh/vendor-completions/_tandem",
@@ -33,6 +33,8 @@ SHELLS = {
 # What of packaging/ goes where.
 FILES = {
     "tandemd.service": "usr/lib/systemd/system/tandemd.service",
+    "tandemd-helper.service": "usr/lib/systemd/system/tandemd-helper.service",
+    "tandemd-helper.socket": "usr/lib/systemd/system/tandemd-helper.socket",
     "tandemd.sysusers": "usr/lib/sysusers.d/tandem.conf",
     "tandemd.tmpfiles": "usr/lib/tmpfiles.d/tandem.conf",
     "prometheus": "usr/share/gpu-tandem/prometheus",

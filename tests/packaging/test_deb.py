@@ -102,6 +102,17 @@ def test_the_service_its_user_and_the_completions_are_where_they_are_looked_for(
         assert "tandem" in (unpacked / place).read_text()
 
 
+def test_the_helper_comes_along_and_nobody_but_an_admin_enables_it(unpacked, deb):
+    service = (unpacked / deb.FILES["tandemd-helper.service"]).read_text()
+    assert "ExecStart=/usr/bin/tandemd-helper --user tandem\n" in service
+    assert (unpacked / "usr/bin/tandemd-helper").is_symlink()
+    assert (unpacked / deb.FILES["tandemd-helper.socket"]).exists()
+    done = {name: (unpacked / "DEBIAN" / name).read_text() for name in SCRIPTS}
+    assert "enable --quiet tandemd-helper" not in done["postinst"]
+    assert "systemctl disable --quiet --now tandemd-helper.socket\n" in done["prerm"]
+    assert "/run/tandem-helper" in done["postrm"]
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_scripts_are_shell_that_stops_at_an_error_and_do_nothing_unasked(unpacked, name):
     script = unpacked / "DEBIAN" / name

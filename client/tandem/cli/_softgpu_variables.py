@@ -11,7 +11,7 @@ from tandem.errors import UsageError
 
 _PREFIX = "TANDEM_SOFTGPU_"
 _QUEUE, _KERNELS = f"{_PREFIX}QUEUE", f"{_PREFIX}KERNELS"
-_OTHERS = ("BIN", "GREEN", "LINGER_MS", "QUEUE", "SLICE_NS", "SWITCH_NS", "TRACE")
+_OTHERS = ("BIN", "GREEN", "LINGER_MS", "QUEUE", "SLICE_NS", "SWITCH_NS", "TRACE", "USERS")
 KNOWN = frozenset({*softgpu.OPTIONS.values(), *(_PREFIX + name for name in _OTHERS)})
 
 

@@ -53,10 +53,11 @@ Engine::Engine(const Settings& settings, uint64_t real_now_ns)
   make_gpus();
 }
 
-uint32_t Engine::open(int32_t pid, uint64_t real_now_ns) {
+uint32_t Engine::open(int32_t pid, uint64_t real_now_ns, uint32_t uid) {
   auto client = std::make_unique<Client>();
   client->connection = ++last_connection_;
   client->pid = pid;
+  client->uid = uid;
   client->spoke_real_ns = real_now_ns;
   client->memory_limit_bytes.fill(kNever);
   clients_.emplace(client->connection, std::move(client));

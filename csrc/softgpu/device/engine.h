@@ -36,7 +36,8 @@ class Engine {
  public:
   Engine(const Settings& settings, uint64_t real_now_ns);
 
-  uint32_t open(int32_t pid, uint64_t real_now_ns);  // the new connection's number
+  // The new connection's number. `uid`: 0 may do what root may.
+  uint32_t open(int32_t pid, uint64_t real_now_ns, uint32_t uid = 0);
   void handle(uint32_t connection, const uint8_t* packet, size_t bytes, uint64_t real_now_ns);
   void close(uint32_t connection, uint64_t real_now_ns);
   void advance(uint64_t real_now_ns);
@@ -108,7 +109,7 @@ class Engine {
 
   // How devices are cut (engine_mig.cpp).
   const char* mig_change(Client* client, const MigChange& message);
-  MigStatus change_mig(const MigChange& message, uint32_t* created);
+  MigStatus change_mig(uint32_t uid, const MigChange& message, uint32_t* created);
   void make_gpus();
   // MPS (engine_mps.cpp).
   size_t mps_client_count(uint32_t server) const;

@@ -17,6 +17,11 @@ const char* Engine::checkpoint(Client* client, const Checkpoint& message) {
     reply_checkpoint(client, message.request, kInvalidValue, nullptr);
     return nullptr;
   }
+  if (client->uid != 0 && client->uid != target->uid) {
+    // NVIDIA/cuda-checkpoint#25; the way to the process is through its /proc, says #41.
+    reply_checkpoint(client, message.request, kNotPermitted, nullptr);
+    return nullptr;
+  }
   uint32_t status = kSuccess;
   switch (static_cast<CheckpointVerb>(message.verb)) {
     case CheckpointVerb::kGetState: break;

@@ -23,14 +23,15 @@ const char* Engine::mig_change(Client* client, const MigChange& message) {
   if (message.verb > static_cast<uint32_t>(MigVerb::kDestroyCompute)) return "an unknown change";
   MigReply reply{};
   reply.request = message.request;
-  reply.status = static_cast<uint32_t>(change_mig(message, &reply.gpu_instance));
+  reply.status = static_cast<uint32_t>(change_mig(client->uid, message, &reply.gpu_instance));
   client->replies.add(Type::kMigReply, reply);
   return nullptr;
 }
 
-MigStatus Engine::change_mig(const MigChange& message, uint32_t* created) {
+MigStatus Engine::change_mig(uint32_t uid, const MigChange& message, uint32_t* created) {
   const MigTable* table = mig_table(profile_->name);
   if (!table) return MigStatus::kNoMig;
+  if (uid != 0) return MigStatus::kNotPermitted;  // NVIDIA's MIG user guide: administrators alone
   const bool someone_works =
       std::any_of(clients_.begin(), clients_.end(), [](const auto& entry) {
         const Client& client = *entry.second;

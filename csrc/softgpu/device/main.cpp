@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   error = take_directory(settings.dir, &lock);
   if (error.empty()) error = open_timeline(settings.timeline_path, &timeline);
   if (error.empty()) error = write_about(settings);
-  if (error.empty()) error = listen_in(settings.dir, &listener);
+  if (error.empty()) error = listen_in(settings.dir, settings.serves_all, &listener);
   if (error.empty()) error = leave_parent(settings.dir);
   if (!error.empty()) return fail(error, 1);
   say_ready(settings.ready_fd);

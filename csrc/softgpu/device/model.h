@@ -31,6 +31,7 @@ enum Status : uint32_t {
   kContextIsDestroyed = 709,
   kIllegalAddress = 700,
   kLaunchFailed = 719,
+  kNotPermitted = 800,
   kMpsConnectionFailed = 805,
   kMpsRpcFailure = 806,
   kMpsServerNotReady = 807,
@@ -154,6 +155,7 @@ struct Client {
   uint32_t connection = 0;
   uint32_t id = 0;  // from HELLO on
   int32_t pid = 0;
+  uint32_t uid = 0;  // 0: root, or whose device this is
   Role role = Role::kUnknown;
   std::string name;
   uint32_t mps_server = 0;    // whose client it is; 0: none's

@@ -67,6 +67,7 @@ Server::Server(const Settings& settings, UniqueFd listener, UniqueFd timeline)
       timeline_(std::move(timeline)),
       poll_(epoll_create1(EPOLL_CLOEXEC)),
       linger_ns_(settings.linger_ms * 1'000'000),
+      serves_all_(settings.serves_all),
       unleased_since_ns_(real_now_ns()) {
   add_to_poll(poll_.get(), listener_.get(), kListenerKey);
 }
@@ -153,12 +154,13 @@ void Server::accept_one(UniqueFd socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return;
-  if (peer.uid != geteuid() && peer.uid != 0) {
+  const uint32_t uid = peer.uid == geteuid() ? 0 : peer.uid;
+  if (uid != 0 && !serves_all_) {
     std::fprintf(stderr, "refused pid %d of uid %u: this device belongs to uid %u\n", peer.pid,
                  peer.uid, geteuid());
     return;
   }
-  const uint32_t number = engine_.open(peer.pid, real_now_ns());
+  const uint32_t number = engine_.open(peer.pid, real_now_ns(), uid);
   add_to_poll(poll_.get(), socket.get(), number);
   Connection& connection = connections_[number];
   connection.socket = std::move(socket);

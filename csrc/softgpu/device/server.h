@@ -48,6 +48,7 @@ class Server {
   uint64_t timeline_bytes_ = 0;  // written, all of whole lines
   size_t last_line_bytes_ = 0;   // of those
   uint64_t linger_ns_;
+  bool serves_all_;
   bool ever_leased_ = false;
   uint64_t unleased_since_ns_;
   std::unordered_map<uint32_t, Connection> connections_;

@@ -88,6 +88,11 @@ std::string read_clients(std::string_view name, std::string_view value, Settings
 std::string read_linger(std::string_view name, std::string_view value, Settings* s) {
   return number<uint64_t>(name, value, 0, 3'600'000, &s->linger_ms);
 }
+std::string read_users(std::string_view name, std::string_view value, Settings* s) {
+  if (value != "own" && value != "all") return no_word(name, value, "own or all", {"own", "all"});
+  s->serves_all = value == "all";
+  return {};
+}
 std::string read_ready_fd(std::string_view name, std::string_view value, Settings* s) {
   return number<int>(name, value, 0, 1 << 20, &s->ready_fd);
 }
@@ -110,6 +115,7 @@ constexpr Setting kSettings[] = {
     {"--faults", "TANDEM_SOFTGPU_FAULTS", read_faults},
     {"--clients", "TANDEM_SOFTGPU_START_CLIENTS", read_clients},
     {"--linger-ms", "TANDEM_SOFTGPU_LINGER_MS", read_linger},
+    {"--users", "TANDEM_SOFTGPU_USERS", read_users},
     {"--ready-fd", nullptr, read_ready_fd},
 };
 
@@ -161,7 +167,8 @@ std::string read_settings(int argc, char** argv, Settings* settings) {
 const char* usage() {
   return "usage: tandem-softgpu --dir DIR [--timeline FILE] [--clock real|virtual]\n"
          "         [--mode time|mps] [--profile NAME] [--devices N] [--mig LAYOUT]\n"
-         "         [--slice-ns N] [--switch-ns N] [--faults LIST] [--clients N] [--linger-ms N] [--ready-fd N]\n"
+         "         [--slice-ns N] [--switch-ns N] [--faults LIST] [--clients N] [--linger-ms N]\n"
+         "         [--users own|all] [--ready-fd N]\n"
          "         [--check]  print as JSON what the settings mean, and end\n"
          "Each but --ready-fd can be given as TANDEM_SOFTGPU_<NAME> in the environment\n"
          "(--clients: TANDEM_SOFTGPU_START_CLIENTS); flags win.\n";

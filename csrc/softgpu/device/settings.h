@@ -22,6 +22,7 @@ struct Settings {
   Arbitration arbitration;
   uint32_t start_clients = 0;  // virtual time stays at 0 until so many have connected
   uint64_t linger_ms = 2000;   // the process ends so long after its last client
+  bool serves_all = false;     // users, as a GPU does; else root and whoever started it
   int ready_fd = -1;           // one byte is written to it when the socket listens
   Faults faults;
   std::string faults_text;  // as written

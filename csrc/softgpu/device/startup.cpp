@@ -65,7 +65,7 @@ std::string take_directory(const std::string& dir, UniqueFd* lock) {
 }
 
 // The lock is ours, so a socket that lies there is a dead process's.
-std::string listen_in(const std::string& dir, UniqueFd* listener) {
+std::string listen_in(const std::string& dir, bool for_all, UniqueFd* listener) {
   const std::string path = socket_path(dir);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -76,7 +76,7 @@ std::string listen_in(const std::string& dir, UniqueFd* listener) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   unlink(path.c_str());
   *listener = UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const mode_t old_mask = umask(0177);
+  const mode_t old_mask = umask(for_all ? 0111 : 0177);
   const bool bound = *listener && bind(listener->get(), reinterpret_cast<sockaddr*>(&address),
                                        sizeof address) == 0;
   umask(old_mask);

@@ -13,7 +13,8 @@ void close_inherited(int keep_fd);
 
 // Each returns the error, empty when there is none.
 [[nodiscard]] std::string take_directory(const std::string& dir, UniqueFd* lock);
-[[nodiscard]] std::string listen_in(const std::string& dir, UniqueFd* listener);
+[[nodiscard]] std::string listen_in(const std::string& dir, bool for_all,
+                                    UniqueFd* listener);
 [[nodiscard]] std::string open_timeline(const std::string& path, UniqueFd* timeline);
 
 // Lets go of the client that started this process: its session and its output, which goes to

@@ -1,5 +1,5 @@
 // MIG: devices that are cut into GPU instances, each with one compute instance of its whole size.
-// Whoever may use the device may cut it anew, where a GPU asks for root.
+// Root may cut a device anew, and whose device process it is.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -126,6 +126,7 @@ int status_of(tandem::softgpu::MigStatus status) {
     case MigStatus::kInUse: return kInUse;
     case MigStatus::kNoRoom: return kInsufficientResources;
     case MigStatus::kNotFound: return kNotFound;
+    case MigStatus::kNotPermitted: return kNoPermission;
   }
   return kUnknown;
 }

@@ -88,6 +88,18 @@ class MigLayouts:
             running = [nvml.nvmlDeviceGetComputeRunningProcesses(handle) for handle in handles]
             return tuple(sorted({int(process.pid) for found in running for process in found}))
 
+    def uuid(self, layout: Layout) -> str:
+        """Of its GPU, which may be named by its index.
+
+        Raises:
+            NotFoundError: there is no such GPU.
+            StateError: the driver does not say.
+        """
+        device = self._device(layout.gpu)
+        with self._errors(f"the uuid of gpu {layout.gpu} is not to be had"):
+            raw = self._nvml.nvmlDeviceGetUUID(device)
+        return raw.decode() if isinstance(raw, bytes) else str(raw)
+
     def plan(self, layout: Layout) -> Cut:
         """What `apply` would do.
 

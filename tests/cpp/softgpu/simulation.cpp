@@ -83,8 +83,8 @@ uint32_t Simulation::join(int32_t pid, uint32_t flags) {
   return connection;
 }
 
-uint32_t Simulation::greet(int32_t pid, uint32_t flags) {
-  const uint32_t connection = engine.open(pid, real_ns);
+uint32_t Simulation::greet(int32_t pid, uint32_t flags, uint32_t uid) {
+  const uint32_t connection = engine.open(pid, real_ns, uid);
   peers.resize(connection + 1);
   peers[connection].connection = connection;
   Hello hello{};

@@ -86,7 +86,7 @@ class Simulation {
 
   // A connected client with context 1 and stream 1.
   uint32_t join(int32_t pid = 100, uint32_t flags = 0);
-  uint32_t greet(int32_t pid, uint32_t flags);
+  uint32_t greet(int32_t pid, uint32_t flags, uint32_t uid = 0);
 
   template <typename Message>
   void send(uint32_t connection, Type type, Message message) {

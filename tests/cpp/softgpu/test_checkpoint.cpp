@@ -49,6 +49,17 @@ TEST(a_lock_that_is_not_reached_in_time_is_undone) {
   CHECK_EQ(s.peers[a].freezes.back().on, 0u);
 }
 
+TEST(a_process_is_its_users_and_roots) {
+  Simulation s;
+  const uint32_t root = asker(s), own = s.greet(2, kQueryOnly, 1000);
+  const uint32_t other = s.greet(3, kQueryOnly, 1001);
+  s.greet(7, 0, 1000);
+  CHECK_EQ(ask(s, other, 7, CheckpointVerb::kGetState), uint32_t{kNotPermitted});
+  CHECK_EQ(ask(s, other, 7, CheckpointVerb::kLock), uint32_t{kNotPermitted});
+  CHECK_EQ(ask(s, own, 7, CheckpointVerb::kGetState), 0u);
+  CHECK_EQ(ask(s, root, 7, CheckpointVerb::kGetState), 0u);
+}
+
 TEST(memory_goes_and_comes_back_if_there_is_room) {
   Simulation s;
   const uint32_t who = asker(s), a = s.join(7), b = s.join(8);

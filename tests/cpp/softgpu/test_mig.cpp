@@ -134,6 +134,13 @@ TEST(a_device_without_mig_is_not_cut) {
   CHECK(status_of(cut_anew(&s, asker, MigVerb::kSetMode, 1)) == MigStatus::kNoMig);
 }
 
+TEST(nobody_but_root_cuts_a_device) {
+  Simulation s(cut("1g.18gb"));
+  const uint32_t other = s.greet(8, kQueryOnly, 1000), root = s.greet(9, kQueryOnly);
+  CHECK(status_of(cut_anew(&s, other, MigVerb::kDestroyCompute, 1)) == MigStatus::kNotPermitted);
+  CHECK(status_of(cut_anew(&s, root, MigVerb::kDestroyCompute, 1)) == MigStatus::kDone);
+}
+
 TEST(instances_run_side_by_side_and_contexts_on_one_take_turns) {
   Simulation s(cut("1g.18gb,1g.18gb"));
   const uint32_t a = join_on(&s, 1, 0), b = join_on(&s, 2, 1), c = join_on(&s, 3, 1);

@@ -43,6 +43,7 @@ TEST(a_wrong_value_is_named_with_what_is_allowed) {
       {{"--profile", "h100"}, "h200, a100, rtx4090, tiny, mini"},
       {{"--clock", "fast"}, "real or virtual"},
       {{"--mode", "mig"}, "time or mps"},
+      {{"--users", "some"}, "own or all"},
       {{"--devices", "9"}, "from 1 to 8"},
       {{"--slice-ns", "2ms"}, "--slice-ns is '2ms'"},
       {{"--faults", "melt@1"}, "unknown fault 'melt@1'"},

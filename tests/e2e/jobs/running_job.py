@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import as_user
 import daemon_forks
 from mps.record import end_daemons
 
@@ -182,14 +183,16 @@ class Place:
         path.write_text("\n".join(["[scheduler]", *lines, ""]))
         return "--config", str(path)
 
-    def start_daemon(self, *options):
+    def start_daemon(self, *options, uid=None):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
             ready.bind(str(self.folder / "ready"))
+            (self.folder / "ready").chmod(0o666)
             ready.settimeout(DEADLINE_S)
             self.daemon = daemon_forks.start(
                 ["--clock", "softgpu", *options],
                 env=self.env | {"NOTIFY_SOCKET": str(self.folder / "ready")},
                 log=self.folder / "log",
+                uid=uid,
             )
             assert ready.recv(4096).startswith(b"READY=1")
         (self.folder / "ready").unlink()
@@ -204,13 +207,16 @@ class Place:
         if by != signal.SIGSTOP:
             self.daemon.wait(DEADLINE_S)
 
-    def job(self, name, *options):
+    def job(self, name, *options, uid=None):
         """A job of its own, under `tandem run`, with its context."""
-        return self.starting(name, *options).ready()
+        return self.starting(name, *options, uid=uid).ready()
 
-    def starting(self, name, *options, program=LOOPING):
+    def starting(self, name, *options, program=LOOPING, uid=None):
         """The same, which may be about to make its context; or a program that says 'ready'."""
-        tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]
+        run = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]
+        tandem = as_user.words(uid, *run)
+        if uid is not None:
+            program = ("/usr/bin/env", *program)  # which `tandem run` sees that it may execute
         self.jobs.append(Job(name, *tandem, *options, "--", env=self.env, program=program))
         return self.jobs[-1]
 

@@ -1,0 +1,62 @@
+"""What `tandem doctor` says of tandemd-helper: whether it is there, answers, or is not needed."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem import _helper
+from tandem.errors import TandemError
+
+ANSWER_S = 2.0
+_HELLO = b'{"verb":"hello"}'
+WITHOUT = "gpus cannot be cut by MIG"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is so of it."""
+
+    text: str
+    is_wrong: bool = False
+    remedy: str = ""
+
+
+def verdict(attach: Path, environment: Mapping[str, str]) -> Verdict | None:
+    """For the daemon at this attach socket; None: there is neither daemon nor helper.
+
+    Blocks until it answers, for `ANSWER_S` at most.
+    """
+    path = _helper.socket_of(environment)
+    daemon, served = _helper.owner_of(attach), _helper.owner_of(path)
+    if daemon == 0:
+        return Verdict(text="not needed: the daemon is root's")
+    if served is None:
+        return None if daemon is None else _none(daemon)
+    if daemon not in (None, served):
+        return Verdict(
+            text=f"{path} is for uid {served}, and the daemon is of uid {daemon}",
+            is_wrong=True,
+            remedy="say SocketUser= in tandemd-helper.socket and --user in tandemd-helper.service",
+        )
+    if os.geteuid() not in (0, served):
+        return Verdict(text=f"{path}, for uid {served}; to see whether it answers takes root")
+    return _asked(path)
+
+
+def _none(daemon: int) -> Verdict:
+    text = f"there is none: without it, or root, {WITHOUT} by a daemon of uid {daemon}"
+    return Verdict(text=text, remedy=f"where that is wanted: {_helper.ENABLE}")
+
+
+def _asked(path: Path) -> Verdict:
+    try:
+        answer = json.loads(_helper.exchange(path, _HELLO, timeout_s=ANSWER_S))
+        return Verdict(text=f"version {answer['version']} answers on {path}")
+    except (TandemError, ValueError, TypeError, KeyError) as error:
+        return Verdict(
+            text=str(error),
+            is_wrong=True,
+            remedy="journalctl -u tandemd-helper, and restart tandemd-helper.socket",
+        )

@@ -1,0 +1,58 @@
+"""The daemon's side of tandemd-helper: what takes root is asked of it where the daemon is not root.
+
+It need not be there, and may be installed or started at any time, so that is looked at each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tandem import _helper
+from tandem.errors import BugError
+from tandemd.core.space.layouts import Cut, Layout
+from tandemd.helper import wire
+from tandemd.helper.wire import Answer, Question
+
+CUT_S = 120.0
+# What is added where root is needed and there is no helper.
+WANTED = f"tandemd-helper does it for a daemon that is not root's ({_helper.ENABLE})"
+
+
+class Helper:
+    """Each method waits for its answer, until a deadline. For any thread but the loop's."""
+
+    def __init__(self, socket: Path) -> None:
+        """`socket`: where it listens, if it is there."""
+        self._socket = socket
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is somebody to ask."""
+        return _helper.owner_of(self._socket) is not None
+
+    def cut(self, layout: Layout) -> Cut:
+        """Cut a GPU, which the layout names by UUID.
+
+        Raises:
+            TandemError: it was refused, as `MigLayouts.apply` does; or the helper does not answer.
+        """
+        question = wire.CutGpu(gpu=layout.gpu, profiles=layout.profiles)
+        cut = self._ask(question, timeout_s=CUT_S).cut
+        if cut is None:
+            raise BugError("tandemd-helper answers nothing of the cut")
+        return cut
+
+    def _ask(
+        self, question: Question, *, descriptors: Sequence[int] = (), timeout_s: float
+    ) -> Answer:
+        message = wire.encode(question)
+        answer = _helper.exchange(
+            self._socket, message, descriptors=descriptors, timeout_s=timeout_s
+        )
+        return wire.read_answer(answer)
+
+
+def find_helper(environment: Mapping[str, str], *, uid: int) -> Helper | None:
+    """None: a daemon of this user needs none."""
+    return None if uid == 0 else Helper(_helper.socket_of(environment))

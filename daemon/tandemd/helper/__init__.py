@@ -1,0 +1,1 @@
+"""tandemd-helper: root's part of Tandem, a few verbs for a daemon that is not root's."""

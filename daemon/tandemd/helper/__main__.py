@@ -1,0 +1,166 @@
+"""tandemd-helper: does for a daemon that is not root's what takes root, until nobody needs it.
+
+systemd listens on its socket and starts it for the first question. It ends when it was asked
+nothing for a minute; MPS that it has started keeps it, and outlives it where that has clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import signal
+import socket
+import sys
+import threading
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from tandem._helper import SOCKET
+from tandem._text import printable
+from tandem.errors import BugError, TandemError, UsageError, exit_code
+from tandemd import SIGNALS, __version__
+from tandemd.helper import unit
+from tandemd.helper.service import Service
+from tandemd.helper.verbs import Verbs
+from tandemd.log_lines import set_up_logging
+
+FIRST = 3  # SD_LISTEN_FDS_START
+LOOK_S = 1.0
+IDLE_S = 60.0
+
+EPILOG = """\
+examples:
+  tandemd-helper --user tandem --socket /run/tandem-helper/helper.sock
+  tandemd-helper --print-unit socket > /etc/systemd/system/tandemd-helper.socket
+  tandemd-helper --print-unit service > /etc/systemd/system/tandemd-helper.service
+"""
+
+log = structlog.get_logger("tandemd-helper")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run it; exit codes are those of `tandem.errors`."""
+    options = parse(arguments)
+    if options.print_unit:
+        sys.stdout.write(unit.render(options.print_unit, unit.own_program()))
+        return
+    set_up_logging("info")
+    try:
+        uid = uid_of(options.user)
+        given = given_listener(os.environ)
+        listener = given or own_listener(options.socket, uid)
+        serve(listener, uid=uid, idle_s=IDLE_S if given else None)
+    except TandemError as error:
+        sys.stderr.write(f"error: {printable(str(error))}\n")
+        sys.exit(exit_code(error))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        prog="tandemd-helper",
+        description="Does for a tandemd that is not root's what takes root.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--user", default="tandem", metavar="NAME", help="or uid, whose daemon it serves; tandem")
+    add(
+        "--socket",
+        type=Path,
+        metavar="PATH",
+        help=f"to listen on where systemd gives none, such as {SOCKET}",
+    )
+    kinds = tuple(unit.TEMPLATES)
+    add("--print-unit", choices=kinds, help="print a systemd unit for this installation")
+    add("--version", action="version", version=f"tandemd-helper {__version__}")
+    return parser.parse_args(arguments)
+
+
+def uid_of(user: str) -> int:
+    """Whose daemon is served.
+
+    Raises:
+        UsageError: there is no such user.
+    """
+    if user.isascii() and user.isdigit():
+        return int(user)
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError as error:
+        raise UsageError(f"--user: there is no user '{user}'; name that of tandemd") from error
+
+
+def given_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
+    """What systemd listens on for us; None: it gave nothing. See sd_listen_fds(3).
+
+    Raises:
+        UsageError: it is not the one socket of our unit.
+    """
+    if environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    count = environ.get("LISTEN_FDS", "")
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # nothing for what we start
+        environ.pop(name, None)
+    if count != "1":
+        raise UsageError(f"systemd gives {count or 'no'} sockets, and it takes one")
+    listener = socket.socket(fileno=os.dup(FIRST))  # as what we start must not have it
+    os.close(FIRST)
+    if listener.family != socket.AF_UNIX or listener.type != socket.SOCK_SEQPACKET:
+        raise UsageError("systemd gives another socket than ListenSequentialPacket= of a path")
+    return listener
+
+
+def own_listener(path: Path | None, uid: int) -> socket.socket:
+    """One at this path, for this user alone.
+
+    Raises:
+        UsageError: no path is said, or it cannot be had.
+    """
+    if path is None:
+        raise UsageError("nobody listens for it: start tandemd-helper.socket, or say --socket PATH")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mask = os.umask(0o177)
+    try:
+        if path.is_socket():
+            path.unlink()  # of one that has ended
+        listener.bind(str(path))
+        os.chown(path, uid, -1)
+        listener.listen()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--socket: cannot listen on '{path}': {error}") from error
+    finally:
+        os.umask(mask)
+    return listener
+
+
+def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
+    """Answer until a signal, or until it is idle for so long.
+
+    Raises:
+        BugError: the thread that takes questions has died.
+    """
+    verbs = Verbs()
+    service = Service(listener, uids=frozenset({0, uid}), do=verbs.do)
+    taking = threading.Thread(target=service.run, name="questions", daemon=True)
+    taking.start()
+    log.info("ready", version=__version__, socket=listener.getsockname(), uid=uid)
+    while taking.is_alive():
+        if signal.sigtimedwait(SIGNALS - {signal.SIGHUP}, LOOK_S) is not None:
+            log.info("stopped")
+            return
+        if idle_s is not None and service.close(idle_s=idle_s):
+            log.info("stopped, for nobody asks anything")
+            return
+    raise BugError("nobody takes questions any more; this is a bug in tandem, please report it")
+
+
+if __name__ == "__main__":
+    from tandemd import hold_signals
+
+    hold_signals()
+    main()

@@ -1,0 +1,150 @@
+"""Takes questions from the socket: who may ask, one question a connection, an answer or a refusal.
+
+Each connection has a thread of its own, for some verbs take minutes and none is to wait for
+another. Whoever asks is known by what the kernel says of the connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from tandem._helper import MOST_BYTES
+from tandem.errors import AccessError, BugError, CapacityError, TandemError, UsageError
+from tandemd.edges.peers import Peer, peer_of
+from tandemd.helper import wire
+from tandemd.helper.wire import Answer, Question, Questions
+
+HEAR_S = 5.0  # for a question after its connection, and for its answer to be taken
+MOST_CONNECTIONS = 32  # at a time; the daemon has four processes saved, and brings back sixteen
+ENOUGH = 8  # descriptors of one message that are taken in, to be closed
+
+# Does what is asked, with the descriptors that came along, which are closed afterwards; any thread.
+Do = Callable[[Questions, Sequence[int]], Answer]
+
+log = structlog.get_logger("tandemd-helper")
+
+
+class Service:
+    """`run` in a thread of its own; everything else is for any thread."""
+
+    def __init__(self, listener: socket.socket, *, uids: frozenset[int], do: Do) -> None:
+        """`uids`: who may ask."""
+        listener.settimeout(0)  # whoever gave up meanwhile is not waited for
+        self._listener = listener
+        self._uids = uids
+        self._do = do
+        self._lock = threading.Lock()
+        self._open = 0  # connections
+        self._is_closing = False
+        self._quiet_since_s = time.monotonic()
+
+    def run(self) -> None:
+        """Take connections until `close`."""
+        while True:
+            select.select([self._listener], [], [])
+            with self._lock:
+                if self._is_closing:
+                    return
+                try:
+                    connection, _ = self._listener.accept()
+                except BlockingIOError:  # it has gone again
+                    continue
+                self._open += 1
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def close(self, *, idle_s: float = 0.0) -> bool:
+        """Take no more, if none was there for so long; whoever comes stays in line for the next.
+
+        False: somebody is there, or was.
+        """
+        with self._lock:
+            is_idle = not self._open and time.monotonic() - self._quiet_since_s >= idle_s
+            self._is_closing = is_idle
+            return is_idle
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection, contextlib.suppress(OSError):  # who does not wait hears nothing
+                connection.settimeout(HEAR_S)
+                connection.send(wire.encode(self._answer(connection)))
+                _see_off(connection)
+        finally:
+            with self._lock:
+                self._open -= 1
+                self._quiet_since_s = time.monotonic()
+
+    def _answer(self, connection: socket.socket) -> Answer:
+        peer, said = peer_of(connection), "no question"
+        descriptors: list[int] = []
+        try:
+            self._check(peer)
+            message = _received(connection, descriptors)
+            question = wire.read_question(message)
+            said = question.verb
+            answer = self._do(question, descriptors)
+        except TandemError as error:
+            log.warning("refused", verb=said, uid=peer.uid, pid=peer.pid, reason=str(error))
+            return wire.refusal(error)
+        except Exception:  # whoever waits for it has to hear something
+            log.exception("failed", verb=said, uid=peer.uid, pid=peer.pid)
+            return wire.refusal(BugError("tandemd-helper failed at it; its log says why"))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        log.info("done", uid=peer.uid, pid=peer.pid, **_details(question))
+        return answer
+
+    def _check(self, peer: Peer) -> None:
+        if peer.uid not in self._uids:
+            may = " and ".join(map(str, sorted(self._uids)))
+            raise AccessError(f"uid {peer.uid} may not ask; uids {may} may")
+        if self._open > MOST_CONNECTIONS:
+            raise CapacityError(f"{MOST_CONNECTIONS} questions are being answered; ask again")
+
+
+def _received(connection: socket.socket, descriptors: list[int]) -> bytes:
+    """The only message; what came with it is appended.
+
+    Raises:
+        UsageError: it is too long, has too much with it, or another one came as well.
+    """
+    try:
+        kept = socket.MSG_CMSG_CLOEXEC
+        message, came, flags, _ = socket.recv_fds(connection, MOST_BYTES, ENOUGH, kept)
+        descriptors += came
+    except TimeoutError as error:
+        raise UsageError(f"no question came within {HEAR_S:g} s") from error
+    except OSError as error:
+        raise UsageError(f"no question came: {error.strerror}") from error
+    if flags & socket.MSG_TRUNC:
+        raise UsageError(f"the message has more than {MOST_BYTES} bytes")
+    if flags & socket.MSG_CTRUNC or len(descriptors) > 1:
+        raise UsageError("the message has more than one descriptor with it")
+    if select.select([connection], [], [], 0)[0] and connection.recv(1, socket.MSG_PEEK):
+        raise UsageError("several messages came at once; ask one question a connection")
+    return message
+
+
+def _see_off(connection: socket.socket) -> None:
+    """Until the other end has closed: with words of it unread the kernel would drop our answer."""
+    end_s = time.monotonic() + HEAR_S
+    while connection.recv(1) and time.monotonic() < end_s:
+        pass
+
+
+def _details(question: Question) -> dict[str, str]:
+    """What is logged of it; it was checked, so there is nothing in it that is no word."""
+    fields = {name: getattr(question, name) for name in question.__struct_fields__}
+    said = {
+        name: ",".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in fields.items()
+    }
+    return {"verb": question.verb, **said}

@@ -1,0 +1,80 @@
+"""The systemd units of the helper, with the path of the program in them.
+
+`packaging/tandemd-helper.*` are these for /usr/bin/tandemd-helper; a test holds them against each
+other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tandemd.unit import filled, program_of
+
+# Keys are sorted within a section, as systemd's own units have them.
+SERVICE = """\
+# Made by `tandemd-helper --print-unit service`.
+[Unit]
+Description=What the Tandem GPU sharing daemon needs root for
+After=nvidia-persistenced.service
+
+[Service]
+# SYS_ADMIN: NVIDIA's driver asks for it before it cuts a GPU by MIG.
+CapabilityBoundingSet=CAP_SYS_ADMIN
+# Not PrivateDevices: NVML reads the GPUs' device files.
+DeviceAllow=/dev/nvidiactl rw
+DeviceAllow=char-nvidia rw
+DeviceAllow=char-nvidia-caps rw
+DeviceAllow=char-nvidia-frontend rw
+DeviceAllow=char-nvidia-uvm rw
+DevicePolicy=closed
+ExecStart=@PROGRAM@ --user tandem
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+NoNewPrivileges=yes
+PrivateNetwork=yes
+PrivateTmp=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHome=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectSystem=strict
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+UMask=0022
+"""
+
+SOCKET = """\
+# Made by `tandemd-helper --print-unit socket`.
+[Unit]
+Description=Where the Tandem GPU sharing daemon asks for what takes root
+
+[Socket]
+DirectoryMode=0755
+ListenSequentialPacket=/run/tandem-helper/helper.sock
+RemoveOnStop=yes
+# The daemon's user alone; the helper asks the kernel as well.
+SocketMode=0600
+SocketUser=tandem
+
+[Install]
+WantedBy=sockets.target
+"""
+
+TEMPLATES = {"service": SERVICE, "socket": SOCKET}
+
+
+def render(kind: str, program: Path) -> str:
+    """The unit of this kind, for `program`."""
+    return filled(TEMPLATES[kind], program)
+
+
+def own_program() -> Path:
+    """The `tandemd-helper` of this installation."""
+    return program_of("tandemd-helper")

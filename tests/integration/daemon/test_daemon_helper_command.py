@@ -1,0 +1,168 @@
+"""tandemd-helper as a program: started by its socket, by hand, and its units."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem import _doctor, _helper
+from tandemd.edges.helper import Helper
+from tandemd.helper.unit import TEMPLATES, render
+
+PATIENCE_S = 60
+PACKAGING = Path(__file__).parents[3] / "packaging"
+PROGRAM = Path("/usr/bin/tandemd-helper")
+# As systemd starts it, with its socket as descriptor 3; then it looks soon whether it is idle.
+STARTED = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": sys.argv[2]}
+from tandemd import hold_signals
+import tandemd.helper.__main__ as helper
+hold_signals()
+helper.LOOK_S, helper.IDLE_S = 0.01, float(sys.argv[3])
+helper.main(["--user", sys.argv[4]])
+"""
+
+
+@pytest.fixture
+def listener(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
+        made.bind(str(tmp_path / "s"))
+        made.listen()
+        made.settimeout(PATIENCE_S)
+        yield made
+
+
+def started(listener, *, sockets="1", idle_s=0.0, user=""):
+    words = [sys.executable, "-c", STARTED, str(listener.fileno()), sockets, str(idle_s)]
+    words.append(user or str(os.geteuid()))
+    return subprocess.Popen(
+        words, pass_fds=[listener.fileno()], stderr=subprocess.PIPE, text=True, cwd="/"
+    )
+
+
+def ended(process):
+    said = process.communicate(timeout=PATIENCE_S)[1]
+    return process.returncode, said
+
+
+def test_it_answers_who_asked_before_it_was_there_and_ends_when_nobody_asks(listener, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as early:
+        early.settimeout(PATIENCE_S)
+        early.connect(str(tmp_path / "s"))
+        early.send(b'{"verb":"hello"}')
+        process = started(listener)
+
+        answer = json.loads(early.recv(_helper.MOST_BYTES))
+
+    assert answer["version"]
+    code, said = ended(process)
+    assert (code, "stopped, for nobody asks" in said) == (0, True), said
+    assert re.search(r"event=done.* verb=hello", said)
+    listener.settimeout(0)  # it is there for the next one
+
+
+def test_it_stays_while_it_is_asked_and_ends_by_a_signal(listener, tmp_path):
+    process = started(listener, idle_s=3600)
+    for _ in range(2):
+        assert _helper.exchange(tmp_path / "s", b'{"verb":"hello"}', timeout_s=PATIENCE_S)
+
+    process.send_signal(signal.SIGTERM)
+
+    assert ended(process)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("sockets", "user", "why"),
+    [
+        ("2", "0", "systemd gives 2 sockets, and it takes one"),
+        ("1", "nobody-is-called-so", "there is no user 'nobody-is-called-so'"),
+    ],
+)
+def test_what_it_cannot_be_started_with_is_an_error(listener, sockets, user, why):
+    code, said = ended(started(listener, sockets=sockets, user=user))
+
+    assert code == 2
+    assert f"error: {'' if sockets == '2' else '--user: '}{why}" in said
+
+
+def test_a_socket_of_another_kind_is_refused(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+        stream.bind(str(tmp_path / "s"))
+        stream.listen()
+
+        assert "another socket than ListenSequentialPacket=" in ended(started(stream))[1]
+
+
+def by_hand(*words):
+    return subprocess.Popen(
+        [sys.executable, "-m", "tandemd.helper", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+    )
+
+
+def test_by_hand_it_makes_a_socket_for_its_user_alone_and_doctor_hears_it(tmp_path, monkeypatch):
+    path = tmp_path / "s"
+    process = by_hand("--user", str(os.geteuid()), "--socket", str(path))
+    assert "event=ready" in process.stderr.readline()
+    monkeypatch.setenv(_helper.VARIABLE, str(path))
+
+    (found,) = _doctor.check_helper(_doctor._machine())
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Helper(path).is_there
+    assert (found.level, "answers on" in found.text) == (_doctor.OK, True), found
+    process.send_signal(signal.SIGTERM)
+    assert ended(process)[0] == 0
+    again = by_hand("--user", str(os.geteuid()), "--socket", str(path))  # over what was left
+    assert "event=ready" in again.stderr.readline()
+    again.kill()
+    again.communicate(timeout=PATIENCE_S)
+
+
+def test_without_a_socket_it_says_how_to_start_it():
+    code, said = ended(by_hand("--user", str(os.geteuid())))
+
+    assert code == 2
+    assert "start tandemd-helper.socket, or say --socket PATH" in said
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_the_packaged_units_are_what_the_program_prints(kind):
+    assert (PACKAGING / f"tandemd-helper.{kind}").read_text() == render(kind, PROGRAM)
+
+
+def test_the_socket_is_where_the_daemon_looks_and_the_programs_directory_is_the_same():
+    keys = dict(re.findall(r"^(\w+)=(.*)$", render("socket", PROGRAM), re.MULTILINE))
+
+    assert keys["ListenSequentialPacket"] == str(_helper.SOCKET)
+    assert (keys["SocketMode"], keys["SocketUser"]) == ("0600", "tandem")
+    assert f"ExecStart={PROGRAM} --user tandem\n" in render("service", PROGRAM)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_accepts_the_units(tmp_path):
+    units = []
+    for kind in TEMPLATES:
+        units.append(tmp_path / f"tandemd-helper.{kind}")
+        units[-1].write_text(render(kind, Path(shutil.which("true"))))
+
+    answer = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *map(str, units)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert (answer.returncode, answer.stderr) == (0, "")
