@@ -11,7 +11,7 @@ from tandem.errors import TandemError
 
 ANSWER_S = 2.0
 _HELLO = b'{"verb":"hello"}'
-WITHOUT = "gpus cannot be cut by MIG"
+WITHOUT = "no gpu is cut by MIG, and no process of another user saved (--checkpoint),"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def verdict(attach: Path, environment: Mapping[str, str]) -> Verdict | None:
 
 
 def _none(daemon: int) -> Verdict:
-    text = f"there is none: without it, or root, {WITHOUT} by a daemon of uid {daemon}"
+    text = f"there is none: {WITHOUT} by a daemon of uid {daemon}"
     return Verdict(text=text, remedy=f"where that is wanted: {_helper.ENABLE}")
 
 

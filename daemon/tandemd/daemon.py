@@ -50,6 +50,7 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.desk import Desk
 from tandemd.edges.attach import AttachServer, Message
 from tandemd.edges.channel import Channels
+from tandemd.edges.checkpoint_driver import CheckpointDriver
 from tandemd.edges.checkpoints import Checkpointer, Target
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
@@ -431,7 +432,10 @@ class Daemon:
         self._loop.watchers.add(lambda change: self._sessions.remember(change.job_id))
         self._loop.watchers.add(self._keep_past)
         self._checkpointer = Checkpointer(
-            post=lambda errand: self._loop.post(errand), at_once=clock.is_virtual
+            post=lambda errand: self._loop.post(errand),
+            at_once=clock.is_virtual,
+            driver=CheckpointDriver(),
+            helper=self._helper,
         )
         self._loop.checkpoint, self._loop.signal = self._checkpoint, self._sessions.signal
         introductions = Introductions(
@@ -577,7 +581,9 @@ class Daemon:
 
     def _target(self, process_id: int) -> Target | None:
         info = self._sessions.info.get(process_id)
-        return None if info is None else Target(pid=info.pid, is_there=info.is_there)
+        if info is None:
+            return None
+        return Target(pid=info.pid, is_there=info.is_there, uid=info.uid, pidfd=info.target.pidfd)
 
     def _bring_back(self) -> None:
         """What the driver saved: nobody would after us. The core has ended."""

@@ -76,6 +76,7 @@ class ProcessInfo:
     """What others need to know of an attached process."""
 
     pid: int
+    uid: int
     attached_ns: int
     is_there: Callable[[], bool]  # it lives, which another one by its pid is not; any thread
     target: Target  # for signals
@@ -319,6 +320,7 @@ class Sessions:
         )
         self.info[process_id] = ProcessInfo(
             pid=connection.peer.pid,
+            uid=connection.peer.uid,
             attached_ns=now_ns,
             is_there=connection.is_there,
             target=_target(connection),

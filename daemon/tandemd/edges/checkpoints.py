@@ -3,13 +3,14 @@
 They wait for the process's work, copy all of its memory and need seconds, and nobody promises that
 they end: each is made on a thread of its own, so that none keeps another process from coming back.
 How many there are at a time is for whoever asks. On the virtual clock, where a run has to repeat,
-the caller makes them. (CUDA driver manual, "CUDA Checkpointing".)
+the caller makes them. Those for processes of other users a daemon that is not root's leaves to the
+helper.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,20 +19,20 @@ from functools import partial
 
 import structlog
 
-LIBRARY = "libcuda.so.1"
-LOCK_TIMEOUT_MS = 10_000
+from tandem.errors import TandemError
+from tandemd.edges.checkpoint_driver import (
+    CHECKPOINTED,
+    RUNNING,
+    Call,
+    CheckpointDriver,
+    CheckpointError,
+)
+from tandemd.edges.helper import WANTED, Helper
+from tandemd.edges.peers import Pidfd
+
 RETRY_S = 0.25  # others may have the room that a process needs to come back
 MOST_AT_ONCE = 16  # threads that bring everybody back
-SUCCESS, NOT_INITIALIZED = 0, 3
-RUNNING, LOCKED, CHECKPOINTED = range(3)  # CUprocessState; what is above has failed
-PREFIX = "cuCheckpointProcess"
-CALLS = ("GetState", "Lock", "Checkpoint", "Restore", "Unlock")
-
 log = structlog.get_logger(__name__)
-
-
-class CheckpointError(Exception):
-    """The driver says no; the text is for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class Target:
 
     pid: int
     is_there: Callable[[], bool]  # the process still lives; any thread
+    uid: int
+    pidfd: Pidfd | None = None  # None: this kernel has none
 
 
 @dataclass(slots=True)
@@ -49,10 +52,6 @@ class _Known:
     is_moving: bool = False
     is_locked: bool = False  # by us or an earlier daemon, and not let go on since
     problem: str = ""  # of the last time, as the log has it
-
-
-def _libcuda() -> ctypes.CDLL:
-    return ctypes.CDLL(LIBRARY)
 
 
 def _check_not_lost(state: int) -> None:
@@ -68,16 +67,17 @@ class Checkpointer:
         *,
         post: Callable[[Callable[[], None]], None],
         at_once: bool,
-        load: Callable[[], ctypes.CDLL] = _libcuda,
+        driver: CheckpointDriver,
+        helper: Helper | None = None,
     ) -> None:
         """`post` runs something on the loop's thread; `at_once`: no other thread moves anything.
 
-        `load` finds the driver when it is first needed; OSError: there is none.
+        `helper`: makes the calls for processes of other users; None: we may.
         """
         self._post = post
         self._at_once = at_once
-        self._load = load
-        self._driver: ctypes.CDLL | None = None
+        self._driver = driver
+        self._helper = helper
         self._known: dict[Target, _Known] = {}
         self._knowing = threading.Lock()
 
@@ -173,19 +173,18 @@ class Checkpointer:
         state = self._state_of(target)
         _check_not_lost(state)
         if state == RUNNING:
-            # struct CUcheckpointLockArgs: the timeout, and room for what may come.
-            self._call("Lock", target, (ctypes.c_uint * 16)(LOCK_TIMEOUT_MS))
+            self._call("Lock", target)
         known.is_locked = True
         if state == CHECKPOINTED:
             return  # an earlier daemon did it
         try:
-            self._call("Checkpoint", target, None)
+            self._call("Checkpoint", target)
         except CheckpointError:
             self._unlock(target, known)
             raise
 
     def _unlock(self, target: Target, known: _Known) -> None:
-        self._call("Unlock", target, None)
+        self._call("Unlock", target)
         known.is_locked = False
 
     def _bring_back(self, target: Target, known: _Known) -> None:
@@ -200,32 +199,23 @@ class Checkpointer:
             return
         known.is_locked = True
         if state == CHECKPOINTED:
-            self._call("Restore", target, None)
+            self._call("Restore", target)
         self._unlock(target, known)
 
     def _state_of(self, target: Target) -> int:
-        state = ctypes.c_int(RUNNING)
-        self._call("GetState", target, ctypes.byref(state))
-        return state.value
+        return self._call("GetState", target)
 
-    def _call(self, name: str, target: Target, argument: object) -> None:
+    def _call(self, name: Call, target: Target) -> int:
+        helper = None if target.uid == os.geteuid() else self._helper
+        if helper is not None and helper.is_there and target.pidfd is not None:
+            try:
+                return helper.checkpoint(name, target.pidfd.fileno())
+            except TandemError as error:
+                raise CheckpointError(str(error)) from error
         try:
-            if self._driver is None:
-                self._driver = self._load()
-            function = self._driver[PREFIX + name]
-        except (OSError, AttributeError) as error:
-            raise CheckpointError("this driver has no checkpoints; 570 and newer have") from error
-        if not target.is_there():
-            raise CheckpointError("the process has ended")
-        status = function(target.pid, argument)
-        if status == NOT_INITIALIZED:
-            self._driver.cuInit(0)
-            status = function(target.pid, argument)
-        if status != SUCCESS:
-            raise CheckpointError(f"{PREFIX}{name} answers {self._name_of(status)}")
-
-    def _name_of(self, status: int) -> str:
-        name = ctypes.c_char_p()
-        if self._driver is not None:
-            self._driver.cuGetErrorName(status, ctypes.byref(name))
-        return name.value.decode() if name.value else f"error {status}"
+            return self._driver.call(name, target.pid, is_there=target.is_there)
+        except CheckpointError as error:
+            if helper is None or helper.is_there or not target.is_there():
+                raise
+            whose = f"the process is of uid {target.uid}, the daemon of uid {os.geteuid()}"
+            raise CheckpointError(f"{error}; {whose}: {WANTED}") from error

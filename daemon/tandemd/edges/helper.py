@@ -11,10 +11,14 @@ from pathlib import Path
 from tandem import _helper
 from tandem.errors import BugError
 from tandemd.core.space.layouts import Cut, Layout
+from tandemd.edges.checkpoint_driver import Call
 from tandemd.helper import wire
 from tandemd.helper.wire import Answer, Question
 
 CUT_S = 120.0
+QUICK_S = 30.0  # a lock waits for ten
+MOVES = ("Checkpoint", "Restore")  # calls that copy all of a process's memory
+MOVE_S = 600.0
 # What is added where root is needed and there is no helper.
 WANTED = f"tandemd-helper does it for a daemon that is not root's ({_helper.ENABLE})"
 
@@ -42,6 +46,17 @@ class Helper:
         if cut is None:
             raise BugError("tandemd-helper answers nothing of the cut")
         return cut
+
+    def checkpoint(self, call: Call, pidfd: int) -> int:
+        """Make a checkpoint call of the driver for a process; its state, where that is asked.
+
+        Raises:
+            TandemError: it was refused, or the driver does not do it; or the helper does not
+                answer, and may still be at it.
+        """
+        question = wire.Checkpoint(call=call)
+        timeout_s = MOVE_S if call in MOVES else QUICK_S
+        return self._ask(question, descriptors=[pidfd], timeout_s=timeout_s).state
 
     def _ask(
         self, question: Question, *, descriptors: Sequence[int] = (), timeout_s: float

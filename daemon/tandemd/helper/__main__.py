@@ -22,6 +22,7 @@ from tandem._helper import SOCKET
 from tandem._text import printable
 from tandem.errors import BugError, TandemError, UsageError, exit_code
 from tandemd import SIGNALS, __version__
+from tandemd.edges.checkpoint_driver import CheckpointDriver
 from tandemd.helper import unit
 from tandemd.helper.service import Service
 from tandemd.helper.verbs import Verbs
@@ -144,7 +145,7 @@ def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
     Raises:
         BugError: the thread that takes questions has died.
     """
-    verbs = Verbs()
+    verbs = Verbs(CheckpointDriver())
     service = Service(listener, uids=frozenset({0, uid}), do=verbs.do)
     taking = threading.Thread(target=service.run, name="questions", daemon=True)
     taking.start()

@@ -99,7 +99,7 @@ class Service:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        log.info("done", uid=peer.uid, pid=peer.pid, **_details(question))
+        log.info("done", uid=peer.uid, pid=peer.pid, **_details(question, answer))
         return answer
 
     def _check(self, peer: Peer) -> None:
@@ -140,11 +140,13 @@ def _see_off(connection: socket.socket) -> None:
         pass
 
 
-def _details(question: Question) -> dict[str, str]:
+def _details(question: Question, answer: Answer) -> dict[str, str]:
     """What is logged of it; it was checked, so there is nothing in it that is no word."""
     fields = {name: getattr(question, name) for name in question.__struct_fields__}
     said = {
         name: ",".join(value) if isinstance(value, tuple) else str(value)
         for name, value in fields.items()
     }
+    if answer.process:
+        said["process"] = str(answer.process)
     return {"verb": question.verb, **said}

@@ -18,8 +18,9 @@ Description=What the Tandem GPU sharing daemon needs root for
 After=nvidia-persistenced.service
 
 [Service]
-# SYS_ADMIN: NVIDIA's driver asks for it before it cuts a GPU by MIG.
-CapabilityBoundingSet=CAP_SYS_ADMIN
+# SYS_ADMIN: NVIDIA's driver asks for it before it cuts a GPU by MIG. SYS_PTRACE, DAC_OVERRIDE: its
+# way to a process of another user, to save it, is through that one's /proc.
+CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_ADMIN CAP_SYS_PTRACE
 # Not PrivateDevices: NVML reads the GPUs' device files.
 DeviceAllow=/dev/nvidiactl rw
 DeviceAllow=char-nvidia rw
@@ -40,12 +41,15 @@ ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
+# Not ProtectProc, not PrivatePIDs: jobs are known by their pids.
 ProtectSystem=strict
 RestrictAddressFamilies=AF_UNIX
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 SystemCallArchitectures=native
+# An answer, not the end of the helper, where the driver asks for more.
+SystemCallErrorNumber=EPERM
 SystemCallFilter=@system-service
 UMask=0022
 """

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from tandem.errors import UsageError
+from tandem.errors import StateError, UsageError
 from tandemd import __version__
 from tandemd.core.space.layouts import Layout
+from tandemd.edges.checkpoint_driver import CheckpointDriver, CheckpointError
 from tandemd.edges.mig import MigLayouts
-from tandemd.helper.wire import Answer, CutGpu, Hello, Questions
+from tandemd.helper.processes import Process
+from tandemd.helper.wire import Answer, Checkpoint, CutGpu, Hello, Questions
 
 
 class Verbs:
     """`do` is for any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: CheckpointDriver) -> None:
+        """`driver`: whose checkpoint calls are made."""
+        self._driver = driver
         self._cutting = threading.Lock()
+        self._lock = threading.Lock()
+        self._busy: set[int] = set()  # pids for which a call is under way
 
     def do(self, question: Questions, descriptors: Sequence[int]) -> Answer:
         """Do it, which may take minutes.
@@ -25,13 +32,16 @@ class Verbs:
         Raises:
             TandemError: it was not done; the text says why.
         """
-        if descriptors:
-            raise UsageError(f"{question.verb} takes no descriptor")
+        wanted = 1 if isinstance(question, Checkpoint) else 0
+        if len(descriptors) != wanted:
+            raise UsageError(f"{question.verb} takes {wanted or 'no'} descriptor")
         match question:
             case Hello():
                 return Answer(version=__version__)
             case CutGpu():
                 return self._cut(question)
+            case Checkpoint():
+                return self._checkpoint(question, Process(descriptors[0]))
             case _:
                 assert_never(question)
 
@@ -40,3 +50,24 @@ class Verbs:
         layout = Layout(gpu=question.gpu, profiles=question.profiles)
         with self._cutting:
             return Answer(cut=MigLayouts().apply(layout))
+
+    def _checkpoint(self, question: Checkpoint, process: Process) -> Answer:
+        """One call at a time for a process: an earlier daemon's may still be under way."""
+        with self._reserved(process.pid):
+            try:
+                state = self._driver.call(question.call, process.pid, is_there=process.is_there)
+            except CheckpointError as error:
+                raise StateError(str(error)) from error
+        return Answer(state=state, process=process.pid)
+
+    @contextlib.contextmanager
+    def _reserved(self, pid: int) -> Iterator[None]:
+        with self._lock:
+            if pid in self._busy:
+                raise StateError(f"the driver still moves pid {pid}")
+            self._busy.add(pid)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.remove(pid)

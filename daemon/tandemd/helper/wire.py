@@ -13,6 +13,7 @@ import msgspec
 from tandem import errors
 from tandem.errors import TandemError
 from tandemd.core.space.layouts import MOST_INSTANCES, Cut
+from tandemd.edges.checkpoint_driver import Call
 
 MOST_DEVICES = 64  # of a machine
 MOST_PROBLEM = 3000  # characters; a message has to hold the rest as well
@@ -47,6 +48,12 @@ class CutGpu(Question, frozen=True, kw_only=True, tag="cut-gpu"):
     profiles: Annotated[tuple[Profile, ...], msgspec.Meta(max_length=MOST_INSTANCES)]  # none: off
 
 
+class Checkpoint(Question, frozen=True, kw_only=True, tag="checkpoint"):
+    """Make a checkpoint call of the driver for the process whose pidfd comes along."""
+
+    call: Call
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What came of it. A daemon passes over fields that it does not know."""
 
@@ -54,10 +61,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str = ""  # of the problem: the name of an error of `tandem.errors`
     reason: str = ""
     version: str = ""  # of the helper
+    process: int = 0  # the pid of the one that it was done for
     cut: Cut | None = None
+    state: int = 0  # of the process, where that was asked: CUprocessState
 
 
-Questions = Hello | CutGpu
+Questions = Hello | CutGpu | Checkpoint
 _QUESTION: msgspec.json.Decoder[Questions] = msgspec.json.Decoder(Questions)
 _ANSWER = msgspec.json.Decoder(Answer)
 _ERRORS = {row.error.__name__: row.error for row in errors.ERRORS}

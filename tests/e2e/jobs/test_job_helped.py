@@ -8,7 +8,7 @@ import sys
 import as_user
 import pytest
 from helped import DAEMON, USER, Machine
-from running_job import DEADLINE_S
+from running_job import DEADLINE_S, until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes processes of others")
 
@@ -71,3 +71,57 @@ def test_what_the_driver_does_not_do_is_refused_as_without_a_helper(machine):
     assert f"is used by pid {job.pid} (job j-" in refused[1]
     assert too_much[0] == 5
     assert names(machine) == ["0"]
+
+
+MIB = 1 << 20
+SIZES = (10 * MIB, 33 * MIB)
+
+
+def kept(machine):
+    """A job of another user than the daemon's that asks to be saved, and where its memory is."""
+    job = machine.place.job("kept", "--checkpoint", uid=USER)
+    job.do("exec('import swapping', globals())")
+    return job, job.do(f"swapping.keep(*{SIZES})")
+
+
+def test_a_paused_job_of_another_user_is_saved_by_the_helper_and_comes_back(machine):
+    machine.start()
+    machine.start_helper()
+    job, addresses = kept(machine)
+    held = machine.place.used_bytes()
+    with machine.place.client() as client:
+        machine.place.tandem("pause", "kept")
+        until(lambda: client.job("kept").state == "swapped", what="it was saved")
+        assert held - machine.place.used_bytes() >= sum(SIZES)
+
+        machine.place.tandem("resume", "kept")
+        assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 2
+
+    said = [line for line in machine.said().splitlines() if "verb=checkpoint" in line]
+    calls = [line.partition("call=")[2].split()[0] for line in said]
+    assert [call for call in calls if call != "GetState"] == [
+        "Lock",
+        "Checkpoint",
+        "Restore",
+        "Unlock",
+    ]
+    assert all(f"process={job.pid}" in line for line in said)
+
+
+def test_without_the_helper_it_is_not_saved_and_with_one_it_is_and_outlives_the_daemon(machine):
+    machine.start()
+    job, addresses = kept(machine)
+    machine.place.tandem("pause", "kept")
+
+    told = "systemctl enable --now tandemd-helper.socket"
+    until(lambda: told in machine.place.explain("kept"), what="it says what is missing")
+    assert "CUDA_ERROR_NOT_PERMITTED" in machine.place.explain("kept")
+    machine.place.tandem("resume", "kept")
+    machine.start_helper()
+    with machine.place.client() as client:
+        machine.place.tandem("pause", "kept")
+        until(lambda: client.job("kept").state == "swapped", what="it was saved")
+
+    machine.place.stop_daemon()  # which brings it back
+
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 2

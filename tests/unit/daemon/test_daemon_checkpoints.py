@@ -1,21 +1,25 @@
 """What is asked of the driver to save a process and to bring it back, and what it may answer."""
 
+import os
 import queue
 import socket
 import subprocess
 import sys
 import threading
+from typing import get_args
 
 import pytest
 
+from tandem.errors import StateError
 from tandemd.edges.attach import Connection
-from tandemd.edges.checkpoints import CALLS, MOST_AT_ONCE, PREFIX, Checkpointer, Target
+from tandemd.edges.checkpoint_driver import PREFIX, Call, CheckpointDriver
+from tandemd.edges.checkpoints import MOST_AT_ONCE, Checkpointer, Target
 from tandemd.edges.peers import Peer, open_pidfd, start_time
 
 DEADLINE_S = 30
-PID = 4711
+PID, UID, OTHER = 4711, os.geteuid(), os.geteuid() + 1
 SAVED = [("GetState", PID), ("Lock", PID), ("Checkpoint", PID)]
-LIVES = Target(pid=PID, is_there=lambda: True)
+LIVES = Target(pid=PID, is_there=lambda: True, uid=UID)
 
 
 class Driver:
@@ -28,7 +32,7 @@ class Driver:
 
     def __getitem__(self, symbol):
         name = symbol.removeprefix(PREFIX)
-        assert name in CALLS
+        assert name in get_args(Call)
 
         def call(pid, argument):
             self.asked.append((name, pid))
@@ -49,7 +53,9 @@ class Driver:
 def moved(driver, *aways, target=LIVES, at_once=True):
     """What was told of one move after the other."""
     told, posted = [], queue.SimpleQueue()
-    checkpointer = Checkpointer(post=posted.put, at_once=at_once, load=lambda: driver)
+    checkpointer = Checkpointer(
+        post=posted.put, at_once=at_once, driver=CheckpointDriver(lambda: driver)
+    )
     for away in aways:
         checkpointer.move(target, away=away, tell=told.append)
         posted.get(timeout=DEADLINE_S)()
@@ -96,11 +102,11 @@ class Gpu:
 
 
 def lives(pid):
-    return Target(pid=pid, is_there=lambda: True)
+    return Target(pid=pid, is_there=lambda: True, uid=UID)
 
 
 def on(gpu, post=lambda errand: errand()):
-    return Checkpointer(post=post, at_once=False, load=lambda: gpu)
+    return Checkpointer(post=post, at_once=False, driver=CheckpointDriver(lambda: gpu))
 
 
 @pytest.fixture
@@ -125,7 +131,7 @@ def test_a_save_that_does_not_end_keeps_nobody_from_coming_back(unstuck):
 
 
 def test_everybody_comes_back_however_many_and_however_often_it_takes():
-    ended = Target(pid=99, is_there=lambda: False)
+    ended = Target(pid=99, is_there=lambda: False, uid=UID)
     targets = [lives(pid) for pid in range(1, MOST_AT_ONCE + 4)]
     gpu = Gpu(saved=[target.pid for target in targets], refused={1: 1, 2: 2})
 
@@ -154,7 +160,7 @@ def test_what_is_being_saved_comes_back_once_it_is(unstuck):
             unstuck.set()
         return True
 
-    one = Target(pid=1, is_there=is_there)
+    one = Target(pid=1, is_there=is_there, uid=UID)
     checkpointer = on(gpu)
     checkpointer.move(one, away=True, tell=lambda _: None)
     gpu.wait_for(("Checkpoint", 1))
@@ -267,7 +273,9 @@ def test_no_other_process_is_taken_for_one_that_has_ended(calls):
     lives = iter([True] * calls)
     driver = Driver(Checkpoint=[801])
 
-    (problem,) = moved(driver, True, target=Target(pid=PID, is_there=lambda: next(lives, False)))
+    (problem,) = moved(
+        driver, True, target=Target(pid=PID, is_there=lambda: next(lives, False), uid=UID)
+    )
 
     assert problem == "the process has ended"
     assert driver.asked == SAVED[:calls]
@@ -303,8 +311,78 @@ def test_without_the_calls_nothing_is_saved_and_nothing_needs_to_come_back():
     def missing():
         raise OSError("libcuda.so.1: cannot open shared object file")
 
-    checkpointer = Checkpointer(post=lambda errand: errand(), at_once=True, load=missing)
+    checkpointer = Checkpointer(
+        post=lambda errand: errand(), at_once=True, driver=CheckpointDriver(missing)
+    )
     for away in (True, False):
         checkpointer.move(LIVES, away=away, tell=told.append)
 
     assert told == ["this driver has no checkpoints; 570 and newer have", ""]
+
+
+class Helping:
+    """The daemon's side of a helper, which makes the calls itself."""
+
+    def __init__(self, driver, *, is_there=True, problem=""):
+        self._driver = CheckpointDriver(lambda: driver)
+        self.is_there = is_there
+        self.problem = problem
+        self.asked = []
+
+    def checkpoint(self, call, pidfd):
+        self.asked.append((call, pidfd))
+        if self.problem:
+            raise StateError(self.problem)
+        return self._driver.call(call, PID, is_there=lambda: True)
+
+
+def moved_with(helper, driver, target):
+    told = []
+    checkpointer = Checkpointer(
+        post=lambda errand: errand(),
+        at_once=True,
+        driver=CheckpointDriver(lambda: driver),
+        helper=helper,
+    )
+    checkpointer.move(target, away=True, tell=told.append)
+    return told
+
+
+@pytest.fixture
+def of_another():
+    """A process of another user, as the daemon knows it."""
+    return Target(pid=PID, is_there=lambda: True, uid=OTHER, pidfd=open_pidfd(os.getpid()))
+
+
+def test_the_helper_makes_the_calls_for_processes_of_other_users(of_another):
+    refusing, driver = Driver(GetState=[800]), Driver()
+    helper = Helping(driver)
+
+    assert moved_with(helper, refusing, of_another) == [""]
+
+    assert (refusing.asked, driver.asked) == ([], SAVED)
+    assert {pidfd for _, pidfd in helper.asked} == {of_another.pidfd.fileno()}
+
+
+def test_for_its_own_users_the_daemon_makes_them_itself():
+    driver, helper = Driver(), Helping(Driver())
+
+    assert moved_with(helper, driver, LIVES) == [""]
+
+    assert (driver.asked, helper.asked) == (SAVED, [])
+
+
+def test_what_the_helper_says_is_why_it_could_not_be():
+    target = Target(pid=PID, is_there=lambda: True, uid=OTHER, pidfd=open_pidfd(os.getpid()))
+
+    assert moved_with(Helping(Driver(), problem="it is lost"), Driver(), target) == ["it is lost"]
+
+
+def test_without_a_helper_the_reason_says_how_to_have_one(of_another):
+    helper = Helping(Driver(), is_there=False)
+
+    (problem,) = moved_with(helper, Driver(GetState=[800]), of_another)
+
+    assert problem.startswith("cuCheckpointProcessGetState answers error 800; the process is of")
+    assert "systemctl enable --now tandemd-helper.socket" in problem
+    assert helper.asked == []

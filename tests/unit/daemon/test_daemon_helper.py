@@ -22,6 +22,7 @@ from tandem.errors import (
     UsageError,
 )
 from tandemd.core.space.layouts import Cut, Layout, Part
+from tandemd.edges.checkpoint_driver import CheckpointDriver
 from tandemd.edges.helper import Helper, find_helper
 from tandemd.helper import wire
 from tandemd.helper.service import ENOUGH, MOST_CONNECTIONS, Service
@@ -120,6 +121,8 @@ def test_whoever_is_of_another_uid_is_refused_whatever_is_said(serving):
         (b'{"verb":"run"}', "Invalid value 'run'"),
         (b'{"verb":"hello","path":"/etc"}', "contains unknown field `path`"),
         (b'{"verb":"cut-gpu","gpu":"%s"}' % UUID.encode(), "missing required field `profiles`"),
+        (b'{"verb":"checkpoint","call":"Kill"}', "Invalid enum value 'Kill'"),
+        (b'{"verb":"checkpoint","call":"Lock","pid":1}', "contains unknown field `pid`"),
         (CUT % (b"0", b"[]"), "matching regex"),
         (CUT % (b"GPU-1", b"[]"), "matching regex"),
         (CUT % (UUID.encode() + b"\\n", b"[]"), "length <= 40"),
@@ -234,9 +237,10 @@ def test_it_ends_only_when_nobody_was_there_for_long_enough(serving):
 
 
 def test_hello_says_the_version_and_takes_nothing_with_it():
-    assert Verbs().do(Hello(), ()).version
+    verbs = Verbs(CheckpointDriver())
+    assert verbs.do(Hello(), ()).version
     with pytest.raises(UsageError, match="hello takes no descriptor"):
-        Verbs().do(Hello(), (0,))
+        verbs.do(Hello(), (0,))
 
 
 def test_a_daemon_of_root_needs_none_and_one_that_is_not_there_is_not_asked(tmp_path):
