@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tandem import _attach, _doctor_helper, _doctor_sets, _fitness, _mps, _paths
+from tandem import _attach, _doctor_helper, _doctor_sets, _fitness, _helper, _mps, _paths
 from tandem._coverage import coverage
 from tandem._environment import preload
 from tandem._paths import RuntimeDir
@@ -201,7 +201,8 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
         text = f"no {_mps.PROGRAM} on the PATH, which comes with NVIDIA's driver: no mode mps here"
         yield Finding(check="mps", level=OK, text=text)
         return
-    for place in dict.fromkeys((_mps.pipes_of(environ), own)):
+    helped = _helper.socket_of(environ).parent / _helper.MPS
+    for place in dict.fromkeys((_mps.pipes_of(environ), own, helped)):
         control = _mps.Control(place, environment=environ, timeout_s=DAEMON_TIMEOUT_S)
         if (servers := control.servers()) is not None:
             listed = " ".join(str(server.pid) for server in servers) or "none"

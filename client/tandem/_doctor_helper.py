@@ -11,7 +11,7 @@ from tandem.errors import TandemError
 
 ANSWER_S = 2.0
 _HELLO = b'{"verb":"hello"}'
-WITHOUT = "no gpu is cut by MIG, and no process of another user saved (--checkpoint),"
+WITHOUT = "no mps for other users, no cut by MIG and no --checkpoint of other users' jobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,12 +54,13 @@ from tandemd.edges.checkpoint_driver import CheckpointDriver
 from tandemd.edges.checkpoints import Checkpointer, Target
 from tandemd.edges.clock import Clock, MonotonicClock, SoftGpuClock
 from tandemd.edges.gpus import Gpu, GpuIndex, Inventory, find_inventory
-from tandemd.edges.helper import find_helper
+from tandemd.edges.helper import WANTED, find_helper
 from tandemd.edges.homes import Homes
 from tandemd.edges.job_files import JobFiles
 from tandemd.edges.login import LoginServer
 from tandemd.edges.modes import found_mode, has_own_mps
-from tandemd.edges.mps import LeftMps, MpsControl
+from tandemd.edges.mps import LeftMps, MpsControl, unshimmed
+from tandemd.edges.mps_helped import HelpedMps
 from tandemd.edges.rpc import RpcServer
 from tandemd.edges.set_proof import Asker, SetProofs
 from tandemd.host import Host
@@ -644,12 +645,16 @@ class Daemon:
             tell=self._tell_of_mps,
             uid=os.geteuid(),
         )
+        control.helped = self._helped_mps()
         control.name_clients = self._take_mps_clients
         control.open()
         return control
 
+    def _helped_mps(self) -> HelpedMps | None:
+        return None if self._helper is None else HelpedMps(self._helper, unshimmed(os.environ))
+
     def _end_left_mps(self) -> None:
-        left = LeftMps(self._directory.path / "mps", os.environ)
+        left = LeftMps(self._directory.path / "mps", os.environ, helped=self._helped_mps())
         if left.is_there:
             log.info("mps of a daemon before runs for its clients, and is ended once it has none")
             self._stops.append(left.stop)
@@ -709,9 +714,11 @@ class Daemon:
             nowhere = self._mps is not None and place is not None and not self._mps.variables()
             return "the mps that runs has no server for the daemon's user" if nowhere else ""
         log.warning("mps serves its own user alone", owner=owner, uid=uid)
-        return (
+        why = (
             f"the mps that runs is of uid {owner} and serves no other: the job takes turns with it"
         )
+        has_helper = self._helper is None or self._helper.is_there
+        return why if has_helper else f"{why}; {WANTED}"
 
     def _deliver(self, message: Message) -> None:
         self._loop.post(lambda: self._sessions.take(message, self._loop.clock.now_ns()))

@@ -5,6 +5,7 @@ It need not be there, and may be installed or started at any time, so that is lo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tandemd.helper import wire
 from tandemd.helper.wire import Answer, Question
 
 CUT_S = 120.0
-QUICK_S = 30.0  # a lock waits for ten
+QUICK_S = 30.0  # a lock waits for ten, and MPS has as long to start
+END_S = 10.0  # the daemon itself may be about to end
 MOVES = ("Checkpoint", "Restore")  # calls that copy all of a process's memory
 MOVE_S = 600.0
 # What is added where root is needed and there is no helper.
@@ -32,8 +34,8 @@ class Helper:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is somebody to ask."""
-        return _helper.owner_of(self._socket) is not None
+        """Whether there is somebody to ask, who serves this user."""
+        return _helper.owner_of(self._socket) == os.geteuid()
 
     def cut(self, layout: Layout) -> Cut:
         """Cut a GPU, which the layout names by UUID.
@@ -57,6 +59,36 @@ class Helper:
         question = wire.Checkpoint(call=call)
         timeout_s = MOVE_S if call in MOVES else QUICK_S
         return self._ask(question, descriptors=[pidfd], timeout_s=timeout_s).state
+
+    @property
+    def pipes(self) -> Path:
+        """Where the MPS that it has started has its pipe."""
+        return self._socket.parent / _helper.MPS
+
+    def start_mps(self, gpus: Sequence[str]) -> Path:
+        """Have MPS of root's for these GPUs, by UUID, or for all; where its pipe is.
+
+        Raises:
+            TandemError: it was refused, does not start, or the helper does not answer.
+        """
+        question = wire.StartMps(gpus=tuple(gpus))
+        return Path(self._ask(question, timeout_s=QUICK_S).pipes)
+
+    def trim_mps(self) -> None:
+        """End servers of the MPS that it has started that nobody uses.
+
+        Raises:
+            TandemError: as `start_mps`.
+        """
+        self._ask(wire.TrimMps(), timeout_s=QUICK_S)
+
+    def end_mps(self) -> None:
+        """End the MPS that it has started, if it has one.
+
+        Raises:
+            TandemError: it runs on, for it has clients, say; or as `start_mps`.
+        """
+        self._ask(wire.EndMps(), timeout_s=END_S)
 
     def _ask(
         self, question: Question, *, descriptors: Sequence[int] = (), timeout_s: float

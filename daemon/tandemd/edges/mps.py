@@ -20,8 +20,10 @@ import structlog
 
 from tandem import _mps
 from tandem._mps import PIPES, Control, Server
+from tandemd.edges.mps_helped import HelpedMps
+from tandemd.edges.mps_idle import end_servers, idle_servers
 from tandemd.edges.mps_log import USUAL_LOGS
-from tandemd.edges.mps_own import LOGS, SAID, OwnMps
+from tandemd.edges.mps_own import LOG_FOLDER, LOGS, SAID, OwnMps
 from tandemd.edges.mps_servers import Servers
 
 SERVER = "tandem"  # of the new interface
@@ -32,7 +34,6 @@ EARLY_LOOKS = 60
 LONGEST_PAUSE_S = 60.0  # between two questions, or two attempts to start what does not start
 ANSWER_S = 5.0
 START_S = 5.0
-ENDING_S = 5.0  # for what is being shut down to be gone
 POLL_S = 0.02
 
 log = structlog.get_logger(__name__)
@@ -63,7 +64,9 @@ class MpsControl:
         self.directory: Path | None = None  # of its pipe; None: there is none
         self.place: Path | None = None  # the same, or where that was when there was one
         self._own = OwnMps(own, environment)
-        self._environment = _unshimmed(environment)
+        # One of the helper's goes before one of our own; None: there is no need. Set before `open`.
+        self.helped: HelpedMps | None = None
+        self._environment = unshimmed(environment)
         self._gpus = gpus or ()
         self._tell = tell
         # Hears the pids of all clients, whenever all are known, in that thread, too.
@@ -87,11 +90,16 @@ class MpsControl:
         """This daemon, or one before it, started it."""
         return self.directory == self._own.directory and self._own.pid is not None
 
+    @property
+    def is_helped(self) -> bool:
+        """The helper started it, for this daemon or one before."""
+        return self.helped is not None and self.directory == self.helped.place is not None
+
     def open(self) -> bool:
         """Have one: where programs look by themselves, else where ours would be, else a new one.
 
         Blocks for `ANSWER_S` where somebody is silent or about to end, and for `START_S`, or twice
-        that where it may be started from a file.
+        that where it may be started from a file, or as long as the helper takes.
         False: there is none, and the log says why.
         """
         self._well_s = time.monotonic()
@@ -110,6 +118,8 @@ class MpsControl:
     def _log_files(self) -> list[Path]:
         if self.is_own:
             return [self._own.logs / SAID]
+        if self.is_helped and self.directory is not None:
+            return [self.directory / LOG_FOLDER / SAID]
         logs = Path(self._environment.get(LOGS) or USUAL_LOGS)
         return [logs / "control.log", logs / "server.log"]
 
@@ -130,9 +140,20 @@ class MpsControl:
                 # Somebody has a session with it, say, or it waits for its last clients to quit.
                 log.warning("mps runs and does not answer, continuing without it for now", pid=pid)
                 return False
-        if self._starts and not self._stopping.is_set() and self._start():
-            self.directory = own
+        if self._starts and not self._stopping.is_set():
+            self.directory = self._start_helped() or (own if self._start() else None)
         return self.directory is not None
+
+    def _start_helped(self) -> Path | None:
+        if self.helped is None or not self.helped.start(self._gpus):
+            return None
+        place = self.helped.place
+        control = self._at(place) if place is not None else None
+        if control is None or (servers := control.servers()) is None:
+            log.warning("mps of the helper does not answer, continuing without it for now")
+            return None
+        self._pipes = control.pipes_for(self._uid, servers)
+        return place
 
     def _claim(self) -> None:
         """What was too slow when it was started is ours all the same."""
@@ -196,31 +217,21 @@ class MpsControl:
         return {PIPES: str(self._pipes)} if self.directory and self._pipes else {}
 
     def idle_servers(self) -> frozenset[int]:
-        """Pids of ours that nobody uses and that can be ended; any thread.
-
-        A server of the new interface is none of them: it would be made again at once.
-        """
+        """Pids of ours, or the helper's, that nobody uses and that can be ended; any thread."""
         directory = self.directory
-        if directory is None or not self.is_own:
+        if directory is None or not (self.is_own or self.is_helped):
             return frozenset()
-        control = self._at(directory)
-        servers = control.servers() or []
-        if control.version != 2:
-            return frozenset()
-        return frozenset(one.pid for one in servers if control.clients(one) == [])
+        return idle_servers(self._at(directory))
 
     def end_servers(self, pids: frozenset[int]) -> None:
-        """Have these end, and wait for it, `ENDING_S` at most; the next client gets another."""
-        directory, end_s = self.directory, time.monotonic() + ENDING_S
+        """Have these end, and wait for it; the next client gets another. Any thread."""
+        directory = self.directory
         if directory is None or not pids:
             return
-        control = self._at(directory)
-        for pid in pids:
-            control.shut_down(pid)
-        while any(one.pid in pids for one in control.servers() or []):
-            if time.monotonic() >= end_s:
-                return
-            time.sleep(POLL_S)
+        if self.is_helped and self.helped is not None:
+            self.helped.trim()
+        else:
+            end_servers(self._at(directory), pids)
 
     def stop(self) -> None:
         """End `run`, and what we started, unless somebody uses it, or it does not answer.
@@ -231,7 +242,10 @@ class MpsControl:
         self._came.set()
         with self._looking:
             own = self._own.directory
-            if why := self._own.end(self._at(own)):
+            why = self._own.end(self._at(own))
+            if self.is_helped and self.helped is not None:
+                why, own = self.helped.end(), self.helped.place or own
+            if why:
                 log.info("leaving mps running", reason=why, pipes=str(own))
 
     def _look(self) -> bool:
@@ -363,15 +377,23 @@ class MpsControl:
 
 
 class LeftMps:
-    """One of ours that a daemon before left for its clients, where none is wanted now.
+    """One of ours, or the helper's, that a daemon before left for its clients: none is wanted now.
 
     `run`, in a thread of its own, ends it once it has no clients; until `stop`.
     """
 
-    def __init__(self, own: Path, environment: Mapping[str, str], look_s: float = LOOK_S) -> None:
-        """`own`: as of `MpsControl`."""
+    def __init__(
+        self,
+        own: Path,
+        environment: Mapping[str, str],
+        *,
+        helped: HelpedMps | None = None,
+        look_s: float = LOOK_S,
+    ) -> None:
+        """`own`, `helped`: as of `MpsControl`."""
         self._own = OwnMps(own, environment)
-        around = _unshimmed(environment)
+        self._helped = helped
+        around = unshimmed(environment)
         self._control = Control(self._own.directory, environment=around, timeout_s=ANSWER_S)
         self._look_s = look_s
         self._stopping = threading.Event()
@@ -379,11 +401,11 @@ class LeftMps:
     @property
     def is_there(self) -> bool:
         """It runs."""
-        return self._own.pid is not None
+        return self._own.pid is not None or (self._helped is not None and self._helped.is_there)
 
     def run(self) -> None:
         """Look again and again."""
-        while self._own.end(self._control):
+        while self._own.end(self._control) or (self._helped is not None and self._helped.end()):
             if self._stopping.wait(self._look_s):
                 return
         log.info("ended mps of a daemon before, as it has no clients any more")
@@ -393,6 +415,6 @@ class LeftMps:
         self._stopping.set()
 
 
-def _unshimmed(environment: Mapping[str, str]) -> dict[str, str]:
+def unshimmed(environment: Mapping[str, str]) -> dict[str, str]:
     """Of programs that are not to be jobs."""
     return {name: value for name, value in environment.items() if name != "LD_PRELOAD"}

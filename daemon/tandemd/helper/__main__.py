@@ -6,6 +6,11 @@ nothing for a minute; MPS that it has started keeps it, and outlives it where th
 
 from __future__ import annotations
 
+from tandemd import SIGNALS, __version__, hold_signals
+
+if __name__ == "__main__":
+    hold_signals()  # before all that takes a second to import
+
 import argparse
 import os
 import pwd
@@ -18,12 +23,12 @@ from pathlib import Path
 
 import structlog
 
-from tandem._helper import SOCKET
+from tandem._helper import MPS, SOCKET
 from tandem._text import printable
-from tandem.errors import BugError, TandemError, UsageError, exit_code
-from tandemd import SIGNALS, __version__
+from tandem.errors import BugError, StateError, TandemError, UsageError, exit_code
 from tandemd.edges.checkpoint_driver import CheckpointDriver
 from tandemd.helper import unit
+from tandemd.helper.root_mps import RootMps
 from tandemd.helper.service import Service
 from tandemd.helper.verbs import Verbs
 from tandemd.log_lines import set_up_logging
@@ -145,23 +150,32 @@ def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
     Raises:
         BugError: the thread that takes questions has died.
     """
-    verbs = Verbs(CheckpointDriver())
+    path = Path(listener.getsockname())
+    mps = RootMps(path.parent / MPS, os.environ)
+    verbs = Verbs(CheckpointDriver(), mps)
     service = Service(listener, uids=frozenset({0, uid}), do=verbs.do)
     taking = threading.Thread(target=service.run, name="questions", daemon=True)
     taking.start()
-    log.info("ready", version=__version__, socket=listener.getsockname(), uid=uid)
+    log.info("ready", version=__version__, socket=str(path), uid=uid)
     while taking.is_alive():
         if signal.sigtimedwait(SIGNALS - {signal.SIGHUP}, LOOK_S) is not None:
+            _end(mps)
             log.info("stopped")
             return
-        if idle_s is not None and service.close(idle_s=idle_s):
+        is_needed = mps.look()
+        if idle_s is not None and not is_needed and service.close(idle_s=idle_s):
             log.info("stopped, for nobody asks anything")
             return
     raise BugError("nobody takes questions any more; this is a bug in tandem, please report it")
 
 
-if __name__ == "__main__":
-    from tandemd import hold_signals
+def _end(mps: RootMps) -> None:
+    """What has clients is left to the next helper."""
+    try:
+        mps.end()
+    except StateError as error:
+        log.info("leaving mps running", reason=str(error))
 
-    hold_signals()
+
+if __name__ == "__main__":
     main()

@@ -67,8 +67,9 @@ class Service:
         """
         with self._lock:
             is_idle = not self._open and time.monotonic() - self._quiet_since_s >= idle_s
-            self._is_closing = is_idle
-            return is_idle
+            waits = select.select([self._listener], [], [], 0)[0]
+            self._is_closing = is_idle and not waits
+            return self._is_closing
 
     def _serve(self, connection: socket.socket) -> None:
         try:

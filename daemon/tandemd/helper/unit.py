@@ -19,8 +19,9 @@ After=nvidia-persistenced.service
 
 [Service]
 # SYS_ADMIN: NVIDIA's driver asks for it before it cuts a GPU by MIG. SYS_PTRACE, DAC_OVERRIDE: its
-# way to a process of another user, to save it, is through that one's /proc.
-CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_ADMIN CAP_SYS_PTRACE
+# way to a process of another user, to save it, is through that one's /proc. SETUID, SETGID, KILL:
+# MPS begins and ends a server as the user whose clients it has.
+CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_KILL CAP_SETGID CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE
 # Not PrivateDevices: NVML reads the GPUs' device files.
 DeviceAllow=/dev/nvidiactl rw
 DeviceAllow=char-nvidia rw
@@ -29,11 +30,14 @@ DeviceAllow=char-nvidia-frontend rw
 DeviceAllow=char-nvidia-uvm rw
 DevicePolicy=closed
 ExecStart=@PROGRAM@ --user tandem
+IPAddressDeny=any
+# MPS outlives a restart of the helper, with its clients; without any the helper ends it itself.
+KillMode=process
 LockPersonality=yes
-MemoryDenyWriteExecute=yes
+# Not MemoryDenyWriteExecute: servers of MPS, in which NVIDIA's driver computes, inherit it.
 NoNewPrivileges=yes
-PrivateNetwork=yes
-PrivateTmp=yes
+# Not PrivateNetwork: the driver has sockets between servers of MPS and their clients that only one
+# network namespace sees. Not PrivateTmp: root's MPS may be in /tmp/nvidia-mps.
 ProtectClock=yes
 ProtectControlGroups=yes
 ProtectHome=yes
@@ -47,10 +51,16 @@ RestrictAddressFamilies=AF_UNIX
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
+RuntimeDirectory=tandem-helper
+RuntimeDirectoryMode=0755
+# Its socket is there, and the pipe of MPS.
+RuntimeDirectoryPreserve=yes
 SystemCallArchitectures=native
 # An answer, not the end of the helper, where the driver asks for more.
 SystemCallErrorNumber=EPERM
 SystemCallFilter=@system-service
+TimeoutStopSec=30s
+Type=exec
 UMask=0022
 """
 

@@ -13,15 +13,26 @@ from tandemd.core.space.layouts import Layout
 from tandemd.edges.checkpoint_driver import CheckpointDriver, CheckpointError
 from tandemd.edges.mig import MigLayouts
 from tandemd.helper.processes import Process
-from tandemd.helper.wire import Answer, Checkpoint, CutGpu, Hello, Questions
+from tandemd.helper.root_mps import RootMps
+from tandemd.helper.wire import (
+    Answer,
+    Checkpoint,
+    CutGpu,
+    EndMps,
+    Hello,
+    Questions,
+    StartMps,
+    TrimMps,
+)
 
 
 class Verbs:
     """`do` is for any thread."""
 
-    def __init__(self, driver: CheckpointDriver) -> None:
+    def __init__(self, driver: CheckpointDriver, mps: RootMps) -> None:
         """`driver`: whose checkpoint calls are made."""
         self._driver = driver
+        self._mps = mps
         self._cutting = threading.Lock()
         self._lock = threading.Lock()
         self._busy: set[int] = set()  # pids for which a call is under way
@@ -42,6 +53,14 @@ class Verbs:
                 return self._cut(question)
             case Checkpoint():
                 return self._checkpoint(question, Process(descriptors[0]))
+            case StartMps():
+                return self._start_mps(question)
+            case TrimMps():
+                self._mps.trim()
+                return Answer()
+            case EndMps():
+                self._mps.end()
+                return Answer()
             case _:
                 assert_never(question)
 
@@ -50,6 +69,14 @@ class Verbs:
         layout = Layout(gpu=question.gpu, profiles=question.profiles)
         with self._cutting:
             return Answer(cut=MigLayouts().apply(layout))
+
+    def _start_mps(self, question: StartMps) -> Answer:
+        """What becomes the value of a variable is a UUID that NVML knows."""
+        if question.gpus:
+            layouts = MigLayouts()
+            for gpu in question.gpus:
+                layouts.uuid(Layout(gpu=gpu, profiles=()))
+        return Answer(pipes=str(self._mps.start(question.gpus)))
 
     def _checkpoint(self, question: Checkpoint, process: Process) -> Answer:
         """One call at a time for a process: an earlier daemon's may still be under way."""

@@ -48,6 +48,20 @@ class CutGpu(Question, frozen=True, kw_only=True, tag="cut-gpu"):
     profiles: Annotated[tuple[Profile, ...], msgspec.Meta(max_length=MOST_INSTANCES)]  # none: off
 
 
+class StartMps(Question, frozen=True, kw_only=True, tag="start-mps"):
+    """Have MPS for these GPUs, or for all; one that runs will do."""
+
+    gpus: Annotated[tuple[Uuid, ...], msgspec.Meta(max_length=MOST_DEVICES)]
+
+
+class TrimMps(Question, frozen=True, tag="trim-mps"):
+    """End its servers that have no clients."""
+
+
+class EndMps(Question, frozen=True, tag="end-mps"):
+    """End it, unless it has clients."""
+
+
 class Checkpoint(Question, frozen=True, kw_only=True, tag="checkpoint"):
     """Make a checkpoint call of the driver for the process whose pidfd comes along."""
 
@@ -63,10 +77,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""  # of the helper
     process: int = 0  # the pid of the one that it was done for
     cut: Cut | None = None
+    pipes: str = ""  # where MPS has its pipe
     state: int = 0  # of the process, where that was asked: CUprocessState
 
 
-Questions = Hello | CutGpu | Checkpoint
+Questions = Hello | CutGpu | Checkpoint | StartMps | TrimMps | EndMps
 _QUESTION: msgspec.json.Decoder[Questions] = msgspec.json.Decoder(Questions)
 _ANSWER = msgspec.json.Decoder(Answer)
 _ERRORS = {row.error.__name__: row.error for row in errors.ERRORS}

@@ -37,6 +37,7 @@ class Machine:
             "HOME": "/nonexistent",
         }
         self.device = self.helper = None
+        self.helpers = 0  # so far
 
     def start(self, *options):
         """The GPU and the daemon."""
@@ -57,7 +58,9 @@ class Machine:
             self.helper = subprocess.Popen(
                 [sys.executable, *words], env=environment, stderr=log, cwd="/"
             )
-        until(lambda: "event=ready" in self.said(), what="the helper listens")
+        self.helpers += 1
+        ready = "event=ready"
+        until(lambda: self.said().count(ready) == self.helpers, what="the helper listens")
 
     def said(self):
         """Of the helper, in its log."""

@@ -7,8 +7,10 @@ import sys
 
 import as_user
 import pytest
-from helped import DAEMON, USER, Machine
+from helped import DAEMON, OTHER, USER, Machine
 from running_job import DEADLINE_S, until
+
+from tandem import _mps
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes processes of others")
 
@@ -22,8 +24,8 @@ def machine(image):
         machine.close()
 
 
-def cut(machine, layout, uid=DAEMON):
-    words = [sys.executable, "-m", "tandem.cli", "partition", "apply", "--yes", "--mig", layout]
+def cut(machine, layout, how="--yes", uid=DAEMON):
+    words = [sys.executable, "-m", "tandem.cli", "partition", "apply", how, "--mig", layout]
     done = subprocess.run(
         as_user.words(uid, *words),
         env=machine.place.env,
@@ -71,6 +73,93 @@ def test_what_the_driver_does_not_do_is_refused_as_without_a_helper(machine):
     assert f"is used by pid {job.pid} (job j-" in refused[1]
     assert too_much[0] == 5
     assert names(machine) == ["0"]
+
+
+PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+
+
+def started_in_mode_mps(machine):
+    config = machine.folder / "config.toml"
+    config.write_text('[gpu."*"]\nmode = "mps"\n')
+    machine.place.env["TANDEM_SOFTGPU_PROFILE"] = "h200"  # which can be cut
+    return machine.start("--config", str(config))
+
+
+def control_of(machine):
+    pipes = machine.helper_folder / "mps"
+    return _mps.Control(pipes, environment=machine.place.env, timeout_s=DEADLINE_S)
+
+
+def servers(machine):
+    """Of the MPS in the helper's folder, with their users; None: there is none."""
+    found = control_of(machine).servers()
+    return None if found is None else {server.pid: server.owner for server in found}
+
+
+def clients(machine):
+    control = control_of(machine)
+    return {pid for server in control.servers() for pid in control.clients(server)}
+
+
+def test_jobs_of_other_users_are_clients_of_mps_that_the_helper_runs(machine):
+    machine.start_helper()
+    started_in_mode_mps(machine)
+
+    one = machine.place.job("one", "--sm", "25%", "--isolation", "mps", uid=USER)
+    two = machine.place.job("two", "--isolation", "mps", uid=USER)
+
+    assert one.do(f"os.environ['{PIPES}']") == str(machine.helper_folder / "mps")
+    assert set(servers(machine).values()) == {USER}
+    assert (one.do("compute()"), two.do("compute()")) == ([15], [15])
+    assert clients(machine) == {one.pid, two.pid}
+    other = machine.place.starting("other", uid=OTHER)  # in line behind the other user
+    one.end(), two.end()
+    assert other.ready().do("compute()") == [15]
+    assert set(servers(machine).values()) == {OTHER}
+
+
+def test_without_the_helper_mps_is_the_daemons_own_affair_and_the_log_says_how_to_have_it(machine):
+    started_in_mode_mps(machine)
+
+    said = (machine.folder / "log").read_text()
+    assert "mps of the daemon's own serves no other users" in said
+    assert "systemctl enable --now tandemd-helper.socket" in said
+    assert servers(machine) is None
+
+
+def test_mps_of_the_helper_ends_with_the_daemon_and_its_idle_servers_before_a_cut(machine):
+    machine.start_helper()
+    started_in_mode_mps(machine)
+    job = machine.place.job("before", uid=USER)
+    job.end()
+    until(lambda: "in the way" not in cut(machine, "0=3g.71gb", "--dry-run")[1], what="it ended")
+
+    done = cut(machine, "0=3g.71gb")
+    assert done[0] == 0, done[1]
+    assert servers(machine) == {}
+    machine.place.stop_daemon()
+
+    assert servers(machine) is None
+    assert not (machine.helper_folder / "mps").exists()
+
+
+def test_mps_with_clients_outlives_daemon_and_helper_and_the_next_ones_go_on_with_it(machine):
+    machine.start_helper()
+    started_in_mode_mps(machine)
+    job = machine.place.job("stays", uid=USER)
+    before = servers(machine)
+
+    machine.place.stop_daemon()
+    assert "leaving mps running" in (machine.folder / "log").read_text()
+    machine.stop_helper()
+    machine.start_helper()
+    machine.place.start_daemon("--config", str(machine.folder / "config.toml"), uid=DAEMON)
+    assert (servers(machine), job.do("compute()")) == (before, [15])
+    job.end()
+    until(lambda: not clients(machine), what="its client has gone")
+    machine.stop_helper()
+
+    assert servers(machine) is None
 
 
 MIB = 1 << 20

@@ -8,18 +8,24 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from mps.record import end_daemons
 
-from tandem import _doctor, _helper
+from tandem import _doctor, _helper, softgpu
+from tandem._mps import PIPES as MPS_PIPES
 from tandemd.edges.helper import Helper
 from tandemd.helper.unit import TEMPLATES, render
 
 PATIENCE_S = 60
 PACKAGING = Path(__file__).parents[3] / "packaging"
 PROGRAM = Path("/usr/bin/tandemd-helper")
-# As systemd starts it, with its socket as descriptor 3; then it looks soon whether it is idle.
+# As systemd starts it, with its socket as descriptor 3; it looks soon whether it is idle, and says
+# each time that it does.
 STARTED = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -28,6 +34,8 @@ from tandemd import hold_signals
 import tandemd.helper.__main__ as helper
 hold_signals()
 helper.LOOK_S, helper.IDLE_S = 0.01, float(sys.argv[3])
+look = helper.RootMps.look
+helper.RootMps.look = lambda mps: (print(flush=True), look(mps))[1]
 helper.main(["--user", sys.argv[4]])
 """
 
@@ -41,12 +49,21 @@ def listener(tmp_path):
         yield made
 
 
-def started(listener, *, sockets="1", idle_s=0.0, user=""):
+def started(listener, *, sockets="1", idle_s=0.0, user="", env=None):
     words = [sys.executable, "-c", STARTED, str(listener.fileno()), sockets, str(idle_s)]
     words.append(user or str(os.geteuid()))
-    return subprocess.Popen(
-        words, pass_fds=[listener.fileno()], stderr=subprocess.PIPE, text=True, cwd="/"
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, pass_fds=[listener.fileno()], cwd="/", env=env, **pipes)
+
+
+@contextmanager
+def asking(path, message):
+    """One who has asked before it is started, and is in line for it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.connect(str(path))
+        connection.send(message)
+        yield connection
 
 
 def ended(process):
@@ -55,10 +72,7 @@ def ended(process):
 
 
 def test_it_answers_who_asked_before_it_was_there_and_ends_when_nobody_asks(listener, tmp_path):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as early:
-        early.settimeout(PATIENCE_S)
-        early.connect(str(tmp_path / "s"))
-        early.send(b'{"verb":"hello"}')
+    with asking(tmp_path / "s", b'{"verb":"hello"}') as early:
         process = started(listener)
 
         answer = json.loads(early.recv(_helper.MOST_BYTES))
@@ -78,6 +92,34 @@ def test_it_stays_while_it_is_asked_and_ends_by_a_signal(listener, tmp_path):
     process.send_signal(signal.SIGTERM)
 
     assert ended(process)[0] == 0
+
+
+@pytest.fixture
+def place():
+    made = Path(tempfile.mkdtemp(prefix="helper-"))  # pytest's names are too long for MPS
+    yield made
+    end_daemons(made)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def test_it_stays_while_mps_that_it_has_started_runs(place, tmp_path):
+    environment = softgpu.environment(folder=tmp_path, base=os.environ | {MPS_PIPES: ""})
+    ask = partial(_helper.exchange, place / "s", timeout_s=PATIENCE_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place / "s"))
+        listener.listen()
+        with asking(place / "s", b'{"verb":"start-mps","gpus":[]}') as early:
+            process = started(listener, env=environment)
+            told = json.loads(early.recv(_helper.MOST_BYTES))
+        os.read(process.stdout.fileno(), 1 << 16)  # of looks before that
+        assert [process.stdout.readline() for _ in range(3)] == ["\n"] * 3
+        assert "version" in json.loads(ask(b'{"verb":"hello"}'))
+
+        assert json.loads(ask(b'{"verb":"end-mps"}')) == {}
+        code, said = ended(process)
+
+    assert told == {"pipes": str(place / "mps")}
+    assert (code, "stopped, for nobody asks" in said) == (0, True), said
 
 
 @pytest.mark.parametrize(

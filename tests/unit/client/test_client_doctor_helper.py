@@ -39,7 +39,7 @@ def test_without_one_it_says_what_is_missing_and_how_to_have_it(told):
     found = told(OTHER, None)
 
     assert not found.is_wrong
-    assert found.text.startswith("there is none: no gpu is cut by MIG, ")
+    assert found.text.startswith("there is none: no mps for other users, ")
     assert found.text.endswith(" by a daemon of uid 1001")
     assert "systemctl enable --now tandemd-helper.socket" in found.remedy
 

@@ -236,8 +236,23 @@ def test_it_ends_only_when_nobody_was_there_for_long_enough(serving):
     assert serving.service.close()
 
 
+def test_it_does_not_end_while_somebody_is_in_line(tmp_path):
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as early,
+    ):
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        early.connect(str(tmp_path / "s"))
+        service = Service(listener, uids=frozenset(), do=None)
+
+        assert not service.close()
+        service._listener.accept()[0].close()
+        assert service.close()
+
+
 def test_hello_says_the_version_and_takes_nothing_with_it():
-    verbs = Verbs(CheckpointDriver())
+    verbs = Verbs(CheckpointDriver(), None)
     assert verbs.do(Hello(), ()).version
     with pytest.raises(UsageError, match="hello takes no descriptor"):
         verbs.do(Hello(), (0,))
@@ -253,6 +268,16 @@ def test_a_daemon_of_root_needs_none_and_one_that_is_not_there_is_not_asked(tmp_
         helper.cut(Layout(gpu=UUID, profiles=()))
     path.write_text("")
     assert not helper.is_there  # no socket
+
+
+def test_one_that_serves_another_user_is_none(serving, monkeypatch):
+    serving.start()
+    helper = Helper(serving.path)
+    assert helper.is_there
+
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+
+    assert not helper.is_there
 
 
 def test_one_that_does_not_answer_is_given_up_after_the_deadline(tmp_path):

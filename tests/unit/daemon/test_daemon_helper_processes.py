@@ -53,7 +53,7 @@ def driver():
 
 @pytest.fixture
 def verbs(driver):
-    return Verbs(CheckpointDriver(lambda: driver))
+    return Verbs(CheckpointDriver(lambda: driver), None)
 
 
 @contextmanager
@@ -169,4 +169,4 @@ def test_what_the_driver_refuses_is_a_wrong_state(tmp_path):
             return 1
 
     with process(tmp_path) as (_, pidfd), pytest.raises(StateError, match="answers error 801"):
-        Verbs(CheckpointDriver(Refusing)).do(LOCK, (pidfd,))
+        Verbs(CheckpointDriver(Refusing), None).do(LOCK, (pidfd,))

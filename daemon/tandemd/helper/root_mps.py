@@ -1,0 +1,83 @@
+"""MPS that is root's, so that it serves all users: in a directory beside the helper's socket.
+
+It is the helper's child, and outlives it: the next one finds it there and knows that it is ours. No
+helper ends by itself while it runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tandem._mps import Control
+from tandem.errors import StateError
+from tandemd.edges.mps import ANSWER_S, MOST_SAID_BYTES, MpsControl
+from tandemd.edges.mps_idle import end_servers, idle_servers
+from tandemd.edges.mps_own import OwnMps
+
+ROOT = 0  # whose has the interface by which users take turns
+
+
+class RootMps:
+    """One at most. For any thread; each method waits until the others are done."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        """`directory`: where it is, unless the environment says where it is to be."""
+        self._environment = environment
+        self._own = OwnMps(directory, environment)
+        self._started: MpsControl | None = None  # waits for the process, which is our child
+        self._lock = threading.Lock()
+
+    def start(self, gpus: Sequence[str]) -> Path:
+        """Have one for these GPUs, or all, if none is named; where its pipe is.
+
+        One that runs is used, whichever GPUs it is for.
+
+        Raises:
+            StateError: there is none, and the log says why.
+        """
+        with self._lock:
+            self._let_go_of_ended()
+            control = MpsControl(
+                own=self._own.directory,
+                environment=self._environment,
+                gpus=gpus,
+                tell=lambda _what, _ago_s: None,
+                uid=ROOT,
+            )
+            if not control.open() or control.directory is None:
+                raise StateError("mps does not start; the log of tandemd-helper says why")
+            self._started = self._started or control
+            return control.directory
+
+    def trim(self) -> None:
+        """End servers of it that nobody uses."""
+        with self._lock:
+            if self._own.pid is not None:
+                control = self._control()
+                end_servers(control, idle_servers(control))
+
+    def end(self) -> None:
+        """If it runs.
+
+        Raises:
+            StateError: it runs on, for it has clients, say.
+        """
+        with self._lock:
+            if why := self._own.end(self._control()):
+                raise StateError(f"mps runs on: {why}")
+
+    def look(self) -> bool:
+        """Whether it runs; what it has said is cut off before it fills the memory."""
+        with self._lock:
+            self._let_go_of_ended()
+            self._own.cut_said(MOST_SAID_BYTES)
+            return self._own.pid is not None
+
+    def _let_go_of_ended(self) -> None:
+        if self._started is not None and not self._started.is_own:  # which waits for its process
+            self._started = None
+
+    def _control(self) -> Control:
+        return Control(self._own.directory, environment=self._environment, timeout_s=ANSWER_S)
