@@ -20,6 +20,18 @@ def hold_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
+def taken_signal(timeout_s: float) -> signal.Signals | None:
+    """The signal of `SIGNALS` that came within the time, or None.
+
+    Where SIGCONT ends the wait after that time, CPython (up to 3.13 at least) returns what it never
+    filled in: whatever was not waited for did not come.
+    """
+    taken = signal.sigtimedwait(SIGNALS, timeout_s)
+    if taken is None or taken.si_signo not in SIGNALS:
+        return None
+    return signal.Signals(taken.si_signo)
+
+
 def open_closed_streams() -> None:
     """Have nothing else get the numbers of streams that whoever started this had closed."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -36,7 +48,7 @@ def main() -> None:
     _run("tandemd", "tandemd.__main__")
 
 
-def helper() -> None:
+def main_of_helper() -> None:
     """The `tandemd-helper` command; as `main`."""
     _run("tandemd-helper", "tandemd.helper.__main__")
 

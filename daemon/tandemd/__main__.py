@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tandemd import SIGNALS, hold_signals, open_closed_streams
+from tandemd import SIGNALS, hold_signals, open_closed_streams, taken_signal
 
 if __name__ == "__main__":
     hold_signals()  # before all that takes a second to import
@@ -237,18 +237,6 @@ def _mind(daemon: Daemon, directory: RuntimeDir, options: argparse.Namespace) ->
         else:
             log.info("stopping", signal=number.name)
             return
-
-
-def taken_signal(timeout_s: float) -> signal.Signals | None:
-    """The signal of `SIGNALS` that came within the time, or None.
-
-    Where SIGCONT ends the wait after that time, CPython (up to 3.13 at least) returns what it never
-    filled in: whatever was not waited for did not come.
-    """
-    taken = signal.sigtimedwait(SIGNALS, timeout_s)
-    if taken is None or taken.si_signo not in SIGNALS:
-        return None
-    return signal.Signals(taken.si_signo)
 
 
 def _reload(daemon: Daemon, options: argparse.Namespace) -> None:

@@ -78,10 +78,11 @@ def test_a_missing_prerequisite_gets_one_clear_line():
     assert "python3-venv" in done.stderr
 
 
-def test_the_daemon_says_which_extra_it_needs(installed: Path):
+@pytest.mark.parametrize("program", ["main", "main_of_helper"])
+def test_the_daemon_and_its_helper_say_which_extra_they_need(installed: Path, program: str):
     python = str(installed / "python")
 
-    done = _run(python, "-c", "import tandemd; tandemd.main()")
+    done = _run(python, "-c", f"import tandemd; tandemd.{program}()")
 
     assert done.returncode == 4
     assert done.stderr.count("\n") == 1

@@ -6,7 +6,7 @@ nothing for a minute; MPS that it has started keeps it, and outlives it where th
 
 from __future__ import annotations
 
-from tandemd import SIGNALS, __version__, hold_signals
+from tandemd import __version__, hold_signals, taken_signal
 
 if __name__ == "__main__":
     hold_signals()  # before all that takes a second to import
@@ -34,6 +34,7 @@ from tandemd.helper.verbs import Verbs
 from tandemd.log_lines import set_up_logging
 
 FIRST = 3  # SD_LISTEN_FDS_START
+ENDING = (signal.SIGINT, signal.SIGTERM)  # SIGHUP is nothing to it
 LOOK_S = 1.0
 IDLE_S = 60.0
 
@@ -158,7 +159,7 @@ def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
     taking.start()
     log.info("ready", version=__version__, socket=str(path), uid=uid)
     while taking.is_alive():
-        if signal.sigtimedwait(SIGNALS - {signal.SIGHUP}, LOOK_S) is not None:
+        if taken_signal(LOOK_S) in ENDING:
             _end(mps)
             log.info("stopped")
             return

@@ -95,7 +95,7 @@ def read_question(message: bytes) -> Questions:
     """
     try:
         return _QUESTION.decode(message)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise errors.UsageError(f"the message is no question: {error}") from error
 
 

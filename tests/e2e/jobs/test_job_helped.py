@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -195,6 +196,22 @@ def test_a_paused_job_of_another_user_is_saved_by_the_helper_and_comes_back(mach
         "Unlock",
     ]
     assert all(f"process={job.pid}" in line for line in said)
+
+
+def test_a_helper_that_hangs_holds_nobody_up_but_what_is_asked_of_it(machine):
+    machine.start()
+    machine.start_helper()
+    kept(machine)
+    machine.helper.send_signal(signal.SIGSTOP)
+    machine.place.tandem("pause", "kept")
+
+    other = machine.place.job("other", uid=OTHER)
+    assert other.do("compute()") == [15]
+    assert "paused" in machine.place.tandem("ps")
+
+    machine.helper.send_signal(signal.SIGCONT)
+    with machine.place.client() as client:
+        until(lambda: client.job("kept").state == "swapped", what="it was saved")
 
 
 def test_without_the_helper_it_is_not_saved_and_with_one_it_is_and_outlives_the_daemon(machine):

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tandem import _helper
@@ -139,6 +141,28 @@ def test_what_is_no_question_is_refused(message, why):
         wire.read_question(message)
 
     assert why in str(refusal.value)
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.sampled_from(["verb", "gpu", "gpus", "call", "a"]), inner)
+            ),
+        ).map(msgspec.json.encode),
+    )
+)
+@example(b'{"a":' + b"[" * 2000 + b"]" * 2000 + b',"verb":"hello"}')
+def test_whatever_comes_is_a_question_that_is_one_or_refused(message):
+    try:
+        question = wire.read_question(message)
+    except UsageError:
+        return
+
+    assert wire.read_question(wire.encode(question)) == question
 
 
 def test_a_message_that_is_too_long_is_refused(serving):

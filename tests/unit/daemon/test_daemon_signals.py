@@ -9,7 +9,8 @@ import pytest
 import structlog
 
 from tandem.errors import UsageError
-from tandemd.__main__ import _reload, parse, taken_signal
+from tandemd import taken_signal
+from tandemd.__main__ import _reload, parse
 from tandemd.config import config
 
 
