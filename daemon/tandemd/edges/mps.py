@@ -145,11 +145,11 @@ class MpsControl:
         return self.directory is not None
 
     def _start_helped(self) -> Path | None:
-        if self.helped is None or not self.helped.start(self._gpus):
+        place = None if self.helped is None else self.helped.start(self._gpus)
+        if place is None:
             return None
-        place = self.helped.place
-        control = self._at(place) if place is not None else None
-        if control is None or (servers := control.servers()) is None:
+        control = self._at(place)
+        if (servers := control.servers()) is None:
             log.warning("mps of the helper does not answer, continuing without it for now")
             return None
         self._pipes = control.pipes_for(self._uid, servers)

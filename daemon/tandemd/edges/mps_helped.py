@@ -26,7 +26,7 @@ class HelpedMps:
 
     def __init__(self, helper: Helper, environment: Mapping[str, str]) -> None:
         """`environment`: of programs that are not to be jobs."""
-        self.place: Path | None = None  # of its pipe, once it was started; None: it is not helped
+        self.place: Path | None = None  # of its pipe, once the helper has it for us
         self._helper = helper
         self._environment = environment
 
@@ -35,19 +35,23 @@ class HelpedMps:
         """The helper has one, as far as its pipe says, also if no daemon has asked for it yet."""
         return self._helper.is_there and _mps.has_pipe(self._helper.pipes)
 
-    def start(self, gpus: Sequence[str]) -> bool:
-        """Have one for these GPUs; empty: all. False: there is none, and the log says why."""
+    def start(self, gpus: Sequence[str]) -> Path | None:
+        """Have one for these GPUs; empty: all. Where its pipe is; None: the log says why not.
+
+        That may also be one that somebody else has started meanwhile where programs look.
+        """
         self.place = None
         if not self._helper.is_there:
             log.info("mps of the daemon's own serves no other users", remedy=WANTED)
-            return False
+            return None
         try:
-            self.place = self._helper.start_mps(gpus)
+            place = self._helper.start_mps(gpus)
         except TandemError as error:
             log.warning("the helper starts no mps, trying it without", reason=str(error))
-            return False
-        log.info("the helper runs mps", pipes=str(self.place))
-        return True
+            return None
+        self.place = place if place == self._helper.pipes else None
+        log.info("the helper says where mps is", pipes=str(place))
+        return place
 
     def trim(self) -> None:
         """End servers of it that nobody uses."""

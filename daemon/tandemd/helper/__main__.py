@@ -37,6 +37,7 @@ FIRST = 3  # SD_LISTEN_FDS_START
 ENDING = (signal.SIGINT, signal.SIGTERM)  # SIGHUP is nothing to it
 LOOK_S = 1.0
 IDLE_S = 60.0
+FINISH_S = 60.0  # for a process that is being saved, say
 
 EPILOG = """\
 examples:
@@ -160,6 +161,7 @@ def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
     log.info("ready", version=__version__, socket=str(path), uid=uid)
     while taking.is_alive():
         if taken_signal(LOOK_S) in ENDING:
+            service.finish(FINISH_S)
             _end(mps)
             log.info("stopped")
             return

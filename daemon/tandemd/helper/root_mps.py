@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tandem._mps import Control
+from tandem._mps import PIPES, Control
 from tandem.errors import StateError
 from tandemd.edges.mps import ANSWER_S, MOST_SAID_BYTES, MpsControl
 from tandemd.edges.mps_idle import end_servers, idle_servers
@@ -23,7 +23,8 @@ class RootMps:
     """One at most. For any thread; each method waits until the others are done."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        """`directory`: where it is, unless the environment says where it is to be."""
+        """`directory`: where it is, whatever the environment says."""
+        environment = {name: value for name, value in environment.items() if name != PIPES}
         self._environment = environment
         self._own = OwnMps(directory, environment)
         self._started: MpsControl | None = None  # waits for the process, which is our child

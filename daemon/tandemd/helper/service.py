@@ -41,7 +41,7 @@ class Service:
         self._listener = listener
         self._uids = uids
         self._do = do
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()  # also the lock of what follows
         self._open = 0  # connections
         self._is_closing = False
         self._quiet_since_s = time.monotonic()
@@ -50,7 +50,7 @@ class Service:
         """Take connections until `close`."""
         while True:
             select.select([self._listener], [], [])
-            with self._lock:
+            with self._changed:
                 if self._is_closing:
                     return
                 try:
@@ -65,11 +65,17 @@ class Service:
 
         False: somebody is there, or was.
         """
-        with self._lock:
+        with self._changed:
             is_idle = not self._open and time.monotonic() - self._quiet_since_s >= idle_s
             waits = select.select([self._listener], [], [], 0)[0]
             self._is_closing = is_idle and not waits
             return self._is_closing
+
+    def finish(self, timeout_s: float) -> None:
+        """Take no more, and wait for answers that are on their way, for so long at most."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.wait_for(lambda: not self._open, timeout_s)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -78,8 +84,9 @@ class Service:
                 connection.send(wire.encode(self._answer(connection)))
                 _see_off(connection)
         finally:
-            with self._lock:
+            with self._changed:
                 self._open -= 1
+                self._changed.notify_all()
                 self._quiet_since_s = time.monotonic()
 
     def _answer(self, connection: socket.socket) -> Answer:

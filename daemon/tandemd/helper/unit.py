@@ -59,7 +59,8 @@ SystemCallArchitectures=native
 # An answer, not the end of the helper, where the driver asks for more.
 SystemCallErrorNumber=EPERM
 SystemCallFilter=@system-service
-TimeoutStopSec=30s
+# A process that is being saved has a minute.
+TimeoutStopSec=90s
 Type=exec
 UMask=0022
 """

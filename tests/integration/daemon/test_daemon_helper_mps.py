@@ -260,6 +260,22 @@ def test_one_of_the_helper_that_was_killed_is_had_anew(daemon, asked):
     assert daemon.told[-1].startswith("mps runs again")
 
 
+def test_one_that_somebody_started_where_programs_look_is_used_and_is_not_the_helpers(
+    daemon, asked, folder, environment
+):
+    theirs = RootMps(folder / "usual", environment)
+    asked.start_mps = theirs.start  # between the daemon's look and the helper's
+
+    assert daemon.control.open()
+
+    assert daemon.control.variables() == {PIPES: str(folder / "usual")}
+    assert not daemon.control.is_helped
+    daemon.control.stop()
+    assert theirs.look()
+    theirs.end()
+    assert not theirs.look()
+
+
 @pytest.mark.parametrize("how", ["absent", "refuses"])
 def test_without_the_helper_it_is_the_daemons_own(daemon, asked, folder, how, monkeypatch):
     if how == "absent":

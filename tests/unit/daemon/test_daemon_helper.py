@@ -260,6 +260,31 @@ def test_it_ends_only_when_nobody_was_there_for_long_enough(serving):
     assert serving.service.close()
 
 
+def test_at_its_end_it_waits_for_answers_that_are_on_their_way(serving):
+    begun, gate = threading.Event(), threading.Event()
+
+    def do(_question, _descriptors):
+        begun.set()
+        assert gate.wait(DEADLINE_S)
+        return Answer()
+
+    serving.do = do
+    serving.start()
+    asked = threading.Thread(target=say, args=(serving.path, b'{"verb":"hello"}'))
+    asked.start()
+    assert begun.wait(DEADLINE_S)
+    serving.service.finish(0.01)  # it may take longer
+    finished = threading.Thread(target=serving.service.finish, args=(DEADLINE_S,))
+    finished.start()
+    assert finished.is_alive()
+
+    gate.set()
+
+    for thread in (finished, asked):
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
 def test_it_does_not_end_while_somebody_is_in_line(tmp_path):
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
