@@ -9,7 +9,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu deb spank headers stubs clean
+.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu wheel deb spank headers stubs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,8 +18,8 @@ setup: $(STAMP) build  ## make .venv, install the dependencies, build the native
 	@$(if $(filter setup,$(MAKECMDGOALS)),echo "ready; next: . $(BIN)/activate && tandem --help (or make demo)",:)
 
 $(STAMP): pyproject.toml packaging/check_prerequisites.sh
-	@sh packaging/check_prerequisites.sh $(PYTHON)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@sh packaging/check_prerequisites.sh $(firstword $(PYTHON))
+	@test -x $(BIN)/python || $(firstword $(PYTHON)) -m venv $(VENV)
 	@echo "installing dependencies into $(VENV)"
 	@$(BIN)/python -m pip install -q --upgrade pip "setuptools>=77"
 	@$(BIN)/python -m pip install -q "pybind11>=3,<4" "ninja>=1.11" "nvidia-cuda-runtime>=13.0,<14"
@@ -64,6 +64,9 @@ gpu:  ## everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)
 
 wheels-gpu: $(STAMP)  ## wheels that a GPU machine without a network lacks, into .whl/
 	@$(BIN)/python bench/gpu/harness/wheels.py
+
+wheel: $(STAMP)  ## a wheel for any glibc since 2.28, into dist/ (PYTHON="python3.11 python3.12": one for each)
+	@$(BIN)/python packaging/wheel.py $(PYTHON)
 
 deb: setup  ## a Debian package of this checkout, into dist/ (fetches what Tandem needs)
 	@$(BIN)/python packaging/deb/build.py

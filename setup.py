@@ -4,6 +4,7 @@ Everything is compiled by csrc/ninja_build.py; this file only says where each ou
 the Python sources in an editable install and inside the package in a wheel.
 """
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -32,7 +33,8 @@ class NativeBuild(build_ext):
 
     def run(self) -> None:
         """Build every target; a compiler's error ends the install with its own words."""
-        outputs = ninja_build.build(list(PLACES))
+        portable = ninja_build.PORTABLE_CXX in os.environ
+        outputs = ninja_build.build(list(PLACES), "portable" if portable else "release")
         base = Path("client") if self.inplace else Path(self.build_lib)
         for name, place in PLACES.items():
             destination = base / place

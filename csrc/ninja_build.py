@@ -3,7 +3,7 @@
 `setup.py` asks for the release libraries, `make sanitize` for the test programs of the other
 variants. One source list serves all: a variant only changes flags and the output folder.
 
-    python csrc/ninja_build.py [--variant release|asan|tsan|fuzz] [TARGET...]
+    python csrc/ninja_build.py [--variant release|portable|asan|tsan|fuzz] [TARGET...]
 
 Targets are the names in `targets` below, `tests` for all C++ test programs, `generated` for what is
 made before anything is compiled, or nothing for all libraries. Outputs land in
@@ -27,11 +27,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
-COMMON = f"-std=c++17 -fPIC -fvisibility=hidden -pthread {WARNINGS}"
+COMMON = "-std=c++17 -fPIC -fvisibility=hidden -pthread"
 # In other people's processes: no exceptions, no RTTI, no libstdc++ at run time.
 PRELOADED = "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer"
+# In the environment, the compiler of the portable variant, which is for C libraries older than this
+# machine's: one that brings their names and a C++ library that asks for no others. g++ has both of
+# the machine. The shim has no use for either, and its instructions are counted as g++ makes them:
+# that compiles it in each variant. packaging/wheel.py sets this.
+PORTABLE_CXX = "TANDEM_PORTABLE_CXX"
 VARIANTS = {
     "release": ("-O2 -g1", ""),
+    "portable": ("-O2", "-Wl,--strip-debug"),
     "asan": (
         "-O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all",
         "-fsanitize=address,undefined",
@@ -74,6 +80,7 @@ class Target:
     # Further globs, with flags of their own; of a file that several match the last one's count.
     others: tuple[tuple[str, str], ...] = ()
     link: str = ""
+    compiler: str = "$cxx"  # or "$gxx", the same but in the portable variant
     inputs: tuple[str, ...] = ()  # further files that force a relink
     runs: tuple[str, ...] = ()  # targets that it starts
     shared: bool = True
@@ -142,6 +149,8 @@ GENERATED = {
     "shim/generate_versions.py": ("shim_versions.inc",),
 }
 
+EXPORTS = "csrc/exports.map"
+OURS_ALONE = f"-Wl,--version-script={EXPORTS}"
 DEVICE_FLAGS = "-Icsrc/softgpu"
 CORE_FLAGS = "-Icsrc/core"
 
@@ -158,6 +167,8 @@ def targets() -> dict[str, Target]:
             sources=("csrc/bindings/*.cpp",),
             flags=f"{CORE_FLAGS} -Ibuild/generated {_python_flags()}",
             others=tuple((part, CORE_FLAGS) for part in (*core, *core_daemon)),
+            link=OURS_ALONE,
+            inputs=(EXPORTS,),
         ),
         "shim": Target(
             output="libtandem.so",
@@ -173,34 +184,36 @@ def targets() -> dict[str, Target]:
             # is loaded, which every process of a job pays; noseparate-code: fewer maps of it.
             link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "
             "-Wl,-Bsymbolic -Wl,-z,noseparate-code -Wl,--version-script=shim/exports.map -ldl",
+            compiler="$gxx",
             inputs=("shim/exports.map",),
         ),
         "softgpu-cuda": Target(
             output="libcuda.so.1",
             sources=("csrc/softgpu/driver/**/*.cpp", "csrc/softgpu/ptx/*.cpp"),
             flags=_driver_flags(),
-            link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
-            "-Wl,-soname,libcuda.so.1 -ldl",
+            link=f"$runtime {OURS_ALONE} -Wl,-Bsymbolic -Wl,-z,defs -Wl,-soname,libcuda.so.1 -ldl",
+            inputs=(EXPORTS,),
         ),
         "softgpu-nvml": Target(
             output="libnvidia-ml.so.1",
             sources=("csrc/softgpu/nvml/*.cpp",),
             flags=f"-Icsrc/softgpu -Ibuild/generated {cuda}",
-            link="-static-libstdc++ -static-libgcc -Wl,-Bsymbolic -Wl,-z,defs "
+            link=f"$runtime {OURS_ALONE} -Wl,-Bsymbolic -Wl,-z,defs "
             "-Wl,-soname,libnvidia-ml.so.1 -ldl",
+            inputs=(EXPORTS,),
         ),
         "softgpu-device": Target(
             output="tandem-softgpu",
             sources=("csrc/softgpu/device/*.cpp",),
             flags=DEVICE_FLAGS,
-            link="-static-libstdc++ -static-libgcc",
+            link="$runtime",
             shared=False,
         ),
         "softgpu-mps": Target(
             output="nvidia-cuda-mps-control",
             sources=("csrc/softgpu/mps/*.cpp",),
             flags="-Icsrc/softgpu",
-            link="-static-libstdc++ -static-libgcc -ldl",
+            link="$runtime -ldl",
             shared=False,
         ),
     }
@@ -317,6 +330,16 @@ def _generating(variant: str) -> list[str]:
     return [*lines, f"build {variant}-generated: phony {' '.join(every)}"]
 
 
+def _compilers(variant: str) -> list[str]:
+    """What compiles, what it warns of, and what it puts in of its own libraries."""
+    lines = [f"gxx = {os.environ.get('CXX', 'g++')}"]
+    if variant != "portable":
+        static = "-static-libstdc++ -static-libgcc"
+        return [*lines, "cxx = $gxx", f"warnings = {WARNINGS}", f"runtime = {static}"]
+    # It has no other libraries than static ones. Sources are without warnings by g++'s judgement.
+    return [*lines, f"cxx = {os.environ[PORTABLE_CXX]}", "warnings = -w", "runtime ="]
+
+
 def write_ninja(variant: str) -> Path:
     """Write build/native/<variant>/build.ninja and return its path. Deterministic."""
     opt, opt_link = VARIANTS[variant]
@@ -324,15 +347,15 @@ def write_ninja(variant: str) -> Path:
     lines = [
         "ninja_required_version = 1.8",
         f"builddir = {out}",  # ninja's own logs
-        f"cxx = {os.environ.get('CXX', 'g++')}",
-        f"lanes = {'-O3' if variant == 'release' else ''}",
+        *_compilers(variant),
+        f"lanes = {'-O3' if variant in ('release', 'portable') else ''}",
         "rule cc",
-        f"  command = $cxx {COMMON} {opt} $flags -MMD -MF $out.d -c $in -o $out",
+        f"  command = $compiler {COMMON} $warnings {opt} $flags -MMD -MF $out.d -c $in -o $out",
         "  depfile = $out.d",
         "  deps = gcc",
         "  description = CXX $out",
         "rule link",
-        f"  command = $cxx $mode -pthread {opt_link} $in -o $out $link",
+        f"  command = $compiler $mode -pthread {opt_link} $in -o $out $link",
         "  description = LINK $out",
         *_generating(variant),
     ]
@@ -351,13 +374,19 @@ def write_ninja(variant: str) -> Path:
             # Optimising a test takes longer than what it saves while it runs.
             if is_plain or (variant in ("asan", "tsan") and relative.is_relative_to("tests")):
                 flags += " -O0"
-            rules[obj] = f"build {obj}: cc {relative} || {variant}-generated\n  flags = {flags}"
+            # What tests share with a library is compiled as for that, which comes before them.
+            rules.setdefault(
+                obj,
+                f"build {obj}: cc {relative} || {variant}-generated\n"
+                f"  flags = {flags}\n  compiler = {target.compiler}",
+            )
         inputs = " ".join([*target.inputs, *(str(out / targets()[n].output) for n in target.runs)])
         lines += [
             f"build {out / target.output}: link {' '.join(objects)}"
             + (f" | {inputs}" if inputs else ""),
             f"  mode = {'-shared' if target.shared else ''}",
             f"  link = {target.link}",
+            f"  compiler = {target.compiler}",
             f"build {variant}-{name}: phony {out / target.output}",
         ]
     lines += rules.values()
@@ -405,6 +434,8 @@ def main() -> None:
     parser.add_argument("--variant", choices=VARIANTS, default="release")
     parser.add_argument("names", nargs="*", metavar="TARGET")
     arguments = parser.parse_args()
+    if arguments.variant == "portable" and PORTABLE_CXX not in os.environ:
+        parser.error(f"the portable variant takes its compiler of {PORTABLE_CXX}; see make wheel")
     names = arguments.names or list(targets())
     try:
         for name, output in build(names, arguments.variant).items():

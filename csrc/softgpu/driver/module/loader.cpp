@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -117,7 +118,7 @@ CUresult open_library(const Loading& loading, Bytes bytes, void** handle) {
   }
   // The loader goes by names: a number used again must not find the library of before.
   static unsigned loads = 0;
-  const std::string path = "/proc/self/task/" + std::to_string(gettid()) + "/fd/" +
+  const std::string path = "/proc/self/task/" + std::to_string(syscall(SYS_gettid)) + "/fd/" +
                            std::string(++loads % 512, '/') + std::to_string(library.memory_fd);
   *handle = library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (*handle) return CUDA_SUCCESS;
