@@ -76,6 +76,8 @@ def test_the_example_asks_for_what_there_is():
     assert asked.keys() <= request_environment(Request(priority="batch", name="trainer")).keys()
 
 
-@pytest.mark.parametrize("name", ["plugin.yaml", "pod.yaml"])
-def test_the_image_is_the_readers(name):
-    assert (PACKAGING / "kubernetes" / name).read_text().count("image: IMAGE\n") == 1
+@pytest.mark.parametrize(
+    ("name", "times"), [("plugin.yaml", 1), ("pod.yaml", 1), ("daemon.yaml", 2)]
+)
+def test_the_image_is_the_readers(name, times):
+    assert (PACKAGING / "kubernetes" / name).read_text().count("image: IMAGE\n") == times
