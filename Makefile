@@ -9,7 +9,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize nvidia fuzz soak bench gpu wheels-gpu wheel deb spank headers stubs clean
+.PHONY: help setup build demo test check sanitize sanitize-build nvidia fuzz soak bench gpu wheels-gpu wheel deb spank headers stubs clean
 
 help:  ## list these verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ check: setup  ## lint, format, types, layers, generated files fresh
 
 sanitize: setup  ## C++ tests under ASan/UBSan, those with threads under TSan too
 	@$(BIN)/python tests/cpp/run.py --variant asan tsan
+
+sanitize-build: $(STAMP)  ## compile what `make sanitize` runs, where nobody else wants the CPU
+	@chrt --idle 0 $(BIN)/python tests/cpp/run.py --variant asan tsan --only-build
 
 nvidia: setup  ## ask NVIDIA's own libraries, bare and under the shim; no card needed (fetches them)
 	@test -n "$$TANDEM_NVIDIA_LIBRARIES" || $(BIN)/python packaging/nvidia_libraries.py

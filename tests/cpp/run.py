@@ -67,9 +67,15 @@ def said(done: Ended) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variant", choices=["release", "asan", "tsan"], nargs="+", required=True)
+    parser.add_argument("--only-build", action="store_true", help="run none of them")
+    arguments = parser.parse_args()
+    if arguments.only_build:
+        for variant in arguments.variant:
+            ninja_build.build(names_for(variant), variant)
+        return 0
     under_way = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for variant in parser.parse_args().variant:  # the next compiles while these run
+        for variant in arguments.variant:  # the next compiles while these run
             programs = ninja_build.build(names_for(variant), variant)
             under_way.append((variant, programs, pool.map(run, programs.values())))
         failures = [text for each in under_way for text in report(*each)]
