@@ -23,7 +23,9 @@ $(STAMP): pyproject.toml packaging/check_prerequisites.sh
 	@echo "installing dependencies into $(VENV)"
 	@$(BIN)/python -m pip install -q --upgrade pip "setuptools>=77"
 	@$(BIN)/python -m pip install -q "pybind11>=3,<4" "ninja>=1.11" "nvidia-cuda-runtime>=13.0,<14"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q --no-build-isolation -e ".[dev]"
+	@# Compiles from now on, on the core that pip leaves; pip's own build then waits for it to end.
+	@$(BIN)/python csrc/ninja_build.py >/dev/null & \
+	  PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q --no-build-isolation -e ".[dev]"
 	@touch $@
 
 build: $(STAMP)  ## rebuild what changed of the native parts
