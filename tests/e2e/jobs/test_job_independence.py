@@ -1,6 +1,7 @@
 """Which kernels of a running job are independent, by their names and parameters."""
 
 import pytest
+from running_job import until
 
 from tandem._native import OperationKind
 from tandem.dag.from_job import from_job
@@ -42,11 +43,18 @@ def test_kernels_that_only_read_a_buffer_are_independent(
 ):
     share(place, sharers, kernel, work)
 
-    with place.client() as client:
-        graph = graph_of(from_job(client.windows("sharing", signatures=signatures), "sharing"))
+    found = []
 
-    # A window may begin with a launch whose parameters nobody had asked for yet.
-    one, other = [node for node in launches(graph) if addresses(graph, node)][:2]
+    def is_recorded():
+        graph = graph_of(from_job(client.windows("sharing", signatures=signatures), "sharing"))
+        known = [node for node in launches(graph) if addresses(graph, node)]
+        found[:] = [graph, *known[:2]]
+        return len(known) > 1
+
+    # A window may begin with launches whose parameters nobody had asked for yet, or be of these.
+    with place.client() as client:
+        until(is_recorded, what="an iteration with its parameters")
+    graph, one, other = found
     assert len(addresses(graph, one) & addresses(graph, other)) == 1
     assert not graph.dag.before(one, other)
     assert graph.dag.independent(one, other) is independent
