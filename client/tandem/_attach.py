@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tandem import _peer
 from tandem.errors import UnavailableError
 
 MAGIC = 0x4D444E54
@@ -34,7 +35,6 @@ NEVER_IDLE_NS = 100 * 365 * 86_400 * SECOND_NS  # the daemon takes so much for n
 CLASSES = {"latency": 1, "normal": 2, "batch": 3}
 ISOLATIONS = {"time": 1, "mps": 2, "mps+green": 3, "mig": 4}
 
-_PEER = struct.Struct("3i")  # ucred: pid, uid, gid
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
@@ -115,7 +115,7 @@ def register(
             # non-blocking socket would only report as "try again".
             _set_timeout(connection, timeout_s)
             connection.connect(str(path))
-            _check_owner(path, _uid_of_peer(connection))
+            _check_owner(path, _peer.uid_of(connection))
             connection.send(encode_register(request, command=command, gpu=gpu))
             answer = connection.recv(MAX_MESSAGE_BYTES)
         except BlockingIOError as exc:
@@ -125,11 +125,6 @@ def register(
         except OSError as exc:
             raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
     return decode_answer(answer)
-
-
-def _uid_of_peer(connection: socket.socket) -> int:
-    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return int(_PEER.unpack(peer)[1])
 
 
 def _check_owner(path: Path, uid: int) -> None:

@@ -8,10 +8,10 @@ import contextlib
 import os
 import socket
 import stat
-import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tandem import _peer
 from tandem.errors import AccessError, DeadlineError, UnavailableError
 
 SOCKET = Path("/run/tandem-helper/helper.sock")
@@ -67,8 +67,6 @@ def exchange(
 
 def _check_owner(connection: socket.socket, path: Path) -> None:
     """Of a socket that systemd has made it is root."""
-    size = struct.calcsize("3i")
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    _, uid, _ = struct.unpack("3i", raw)
+    uid = _peer.uid_of(connection)
     if uid not in (0, os.geteuid()):
         raise AccessError(f"{path}: uid {uid} listens there, who is neither root nor we")

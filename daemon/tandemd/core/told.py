@@ -6,7 +6,7 @@ whether somebody need not yield to presence follows what its tier is owed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
@@ -83,9 +83,8 @@ class Told:
             if changed:
                 yield SetHonourPresence(process_ids=tuple(sorted(changed)), honour=honour)
 
-    def tell_gates(self, verdicts: Iterable[Verdict]) -> Iterator[Action]:
+    def tell_gates(self, verdicts: Sequence[Verdict]) -> Iterator[Action]:
         """As turns were given just now."""
-        verdicts = list(verdicts)
         closed = [p for verdict in verdicts for p in _processes_of(verdict.closed)]
         opened = [p for verdict in verdicts for p in _processes_of(verdict.opened)]
         return self._move_gates(closed, opened)

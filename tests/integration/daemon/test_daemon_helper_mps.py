@@ -2,14 +2,14 @@
 
 import os
 import shutil
-import socket
 import tempfile
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from mps.record import end_daemons
+from mps_client import PATIENCE_S, client_of
+from running_daemon import until
 from structlog.testing import capture_logs
 
 from tandem import _mps, softgpu
@@ -22,7 +22,6 @@ from tandemd.helper.root_mps import RootMps
 from tandemd.helper.verbs import Verbs
 from tandemd.helper.wire import StartMps
 
-PATIENCE_S = 20
 UUID = "GPU-5f9b8cd0-1111-2222-3333-444455556666"
 
 
@@ -56,30 +55,15 @@ def root(folder, environment):
         child.wait(PATIENCE_S)  # or it is a process that nobody has waited for
 
 
-def client_of(place):
-    """What the driver of the software GPU says to a control daemon, and its answer."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.settimeout(PATIENCE_S)
-    connection.connect(str(place / "control"))
-    connection.send(b"client")
-    assert connection.recv(512).startswith(b"ok ")
-    return connection
-
-
 def asking(place, environment):
     return _mps.Control(place, environment=environment, timeout_s=PATIENCE_S)
-
-
-def wait_until(fact):
-    pause = threading.Event()
-    while not fact():
-        pause.wait(0.01)
 
 
 def gone(place, environment):
     """Once the control daemon knows that the last client has."""
     control = asking(place, environment)
-    wait_until(lambda: not any(control.clients(one) for one in control.servers()))
+    clients_of = control.clients
+    until(lambda: not any(map(clients_of, control.servers())), what="no client is left")
 
 
 def test_one_is_started_once_kept_and_ended_with_all_that_it_left(root, folder):
@@ -235,7 +219,7 @@ def test_what_happens_in_it_is_told_to_jobs(daemon, asked, environment):
         (server,) = asking(asked.pipes, environment).servers()
         assert daemon.control._look()
         os.kill(server.pid, 9)
-        wait_until(lambda: server.pid not in servers_of(asked.pipes, environment))
+        until(lambda: server.pid not in servers_of(asked.pipes, environment), what="it is gone")
         assert daemon.control._look()
 
     assert [one.partition(" has ended")[0] for one in daemon.told] == [
@@ -252,7 +236,7 @@ def test_one_of_the_helper_that_was_killed_is_had_anew(daemon, asked):
     pid = _mps.control_pid(asked.pipes)
 
     os.kill(pid, 9)
-    wait_until(lambda: not _mps.is_running(pid))
+    until(lambda: not _mps.is_running(pid), what="it has ended")
     assert daemon.control._look()
 
     assert daemon.control.is_helped

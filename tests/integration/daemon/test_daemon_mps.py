@@ -17,14 +17,13 @@ from typing import ClassVar
 
 import pytest
 from mps.record import end_daemons
+from mps_client import PATIENCE_S, client_of
 from structlog.testing import capture_logs
 
 from tandem import _mps, _set_probe, softgpu
 from tandem._mps import PIPES, PROGRAM
 from tandemd.edges.mps import LeftMps, MpsControl
 from tandemd.edges.mps_own import OwnMps
-
-PATIENCE_S = 20
 
 
 class Supervised:
@@ -110,16 +109,6 @@ def mps(folder):
 
 def control_of(place):
     return {_set_probe.CONTROL: str(place)}
-
-
-def client_of(place):
-    """What the driver of the software GPU says to a control daemon, and its answer."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.settimeout(PATIENCE_S)
-    connection.connect(str(place / "control"))
-    connection.send(b"client")
-    assert connection.recv(512).startswith(b"ok ")
-    return connection
 
 
 def test_one_is_started_where_none_runs_and_ended_with_the_daemon(mps):
