@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import generate_abi
 import generate_api_docs
 import generate_cli_docs
 import generate_compatibility
@@ -27,7 +28,8 @@ import generate_stubs
 ROOT = Path(__file__).resolve().parent.parent
 API_GENERATOR = ROOT / "csrc" / "softgpu" / "generate_table.py"
 DIFF_LINES = 20
-PAGES = (  # each makes one of docs/
+PAGES = (  # each makes one file
+    generate_abi,
     generate_api_docs,
     generate_cli_docs,
     generate_compatibility,
