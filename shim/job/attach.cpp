@@ -4,8 +4,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -40,14 +42,15 @@ struct Packet {
     }
   }
 
-  // The message as a T if it is one: right magic, protocol, type, and at least T's size.
+  // The message as a T if it is one: right magic, protocol, type, and so many bytes of it, T's size but for
+  // a message that has grown.
   template <class T>
-  [[nodiscard]] const T* as(wire::Type type) const {
+  [[nodiscard]] const T* as(wire::Type type, size_t least = sizeof(T)) const {
     const auto* header = reinterpret_cast<const wire::Header*>(bytes);
     if (size < sizeof(wire::Header) || header->magic != wire::kMagic) return nullptr;
     if (header->version != wire::kProtocolVersion) return nullptr;
     if (header->type != static_cast<uint16_t>(type)) return nullptr;
-    if (header->size != size || size < sizeof(T)) return nullptr;
+    if (header->size != size || size < least) return nullptr;
     return reinterpret_cast<const T*>(bytes);
   }
 
@@ -197,16 +200,17 @@ void handle_swap(Channel& channel, Packet& packet) {
   }
 }
 
-void tell_why(const wire::Refused& refused) {
-  if (refused.code == static_cast<uint32_t>(wire::RefusalCode::kShuttingDown)) return;
-  char reason[wire::kReasonBytes];
-  std::memcpy(reason, refused.reason, sizeof(reason));
-  reason[sizeof(reason) - 1] = 0;
+void tell_why(const Packet& packet) {
+  constexpr size_t kReasonAt = offsetof(wire::Refused, reason);  // older daemons have less room for it
+  const auto* refused = packet.as<wire::Refused>(wire::Type::kRefused, kReasonAt);
+  if (!refused || refused->code == static_cast<uint32_t>(wire::RefusalCode::kShuttingDown)) return;
+  char reason[wire::kReasonBytes] = {};
+  std::memcpy(reason, refused->reason, std::min(sizeof(reason) - 1, packet.size - kReasonAt));
   say_once("running unshared, the daemon refuses this process", reason);
 }
 
 Attached answered(const Packet& packet, const PeerPages& early) {
-  if (const auto* refused = packet.as<wire::Refused>(wire::Type::kRefused)) tell_why(*refused);
+  tell_why(packet);
   const auto* welcome = packet.as<wire::Welcome>(wire::Type::kWelcome);
   if (packet.lacks_fds) say_no_descriptors();
   Channel* channel = welcome ? map_channel(packet, *welcome) : nullptr;
