@@ -8,7 +8,7 @@ from pathlib import Path
 from tandemd.edges.homes import Copied
 from tandemd.edges.host_files import HostFiles
 from tandemd.edges.host_memory import make_memory
-from tandemd.edges.host_pool import HostPools
+from tandemd.edges.host_pool import HostPools, Taker
 
 
 class Host:
@@ -47,7 +47,7 @@ class Host:
             files = HostFiles(directory, post=self._post, at_once=self._at_once)
         self._files = (directory, files)
 
-    def want_pool(self, count: int, node: int | None, taker: Callable[[int | None], None]) -> None:
+    def want_pool(self, count: int, node: int | None, taker: Taker) -> None:
         """A sealed memfd of `count` bytes for `taker`, near that NUMA node, or None."""
         self._pools.want(count, node, taker)
 

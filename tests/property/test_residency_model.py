@@ -20,6 +20,7 @@ from tandemd.core.events import (
     OpenGates,
     PolicyChanged,
     PoolCopied,
+    PoolMade,
     PoolRefused,
     ProcessAttached,
     ProcessExited,
@@ -57,7 +58,7 @@ def without_order(action):
 
 OF_GROUP = attrgetter(
     *("open", "drained", "wants", "undrainable", "needs_memory", "misfit_bytes", "notice"),
-    *("stall_ns", "turn_ns"),
+    *("stall_ns", "fill_ns", "turn_ns"),
 )
 OF_PLACE = attrgetter(
     *("order", "target_bytes", "reported", "stays_because", "told_bytes", "fixed_until_ns"),
@@ -183,7 +184,9 @@ class Twins(RuleBasedStateMachine):
 
     @rule(
         which=st.integers(0, 7),
-        what=st.sampled_from(["minimum", "is refused", "is audited", "ties", "spreads"]),
+        what=st.sampled_from(
+            ["minimum", "is refused", "is filled", "is audited", "ties", "spreads"]
+        ),
     )
     def upset(self, which, what):
         process, now_ns = self.one_of_the_living(which), self.now_ns
@@ -198,6 +201,13 @@ class Twins(RuleBasedStateMachine):
                 move = self.movers.moves.get(process)
                 pool = move.order if move is not None else 0
                 self.tell(PoolRefused(now_ns=now_ns, process_id=process, pool=pool))
+            case "is filled":
+                size_bytes, took_ns = (which + 1) * GIB, 10**9
+                self.tell(
+                    PoolMade(
+                        now_ns=now_ns, process_id=process, size_bytes=size_bytes, took_ns=took_ns
+                    )
+                )
             case "is audited":
                 held = ((process, (self.movers.living[process].device_bytes // 2 + GIB,)),)
                 self.tell(MemoryAudited(now_ns=now_ns, held_bytes=held, is_complete=True))

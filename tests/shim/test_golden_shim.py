@@ -112,7 +112,9 @@ class PastDaemon:
         return self.hear()
 
     def hear(self) -> bytes:
-        return self._connection.recv(4096)
+        packet = self._connection.recv(4096)
+        assert packet, "the process hung up"
+        return packet
 
     def say(self, kind: str, *pages: Page) -> None:
         packet = self._past.of("daemon", kind)[0]

@@ -270,6 +270,16 @@ class PoolRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMade:
+    """The memory that came with an order was made, which took so long of the machine's time."""
+
+    now_ns: int
+    process_id: int
+    size_bytes: int
+    took_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCopied:
     """A `CopyPool` has ended; `why_not` is empty where the file has everything."""
 
@@ -326,6 +336,7 @@ Event = (
     | MemoryAudited
     | ProcessCheckpointed
     | PoolRefused
+    | PoolMade
     | PoolCopied
     | FindingBegan
     | FindingEnded

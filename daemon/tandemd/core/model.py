@@ -604,7 +604,8 @@ class Group:
     misfit_bytes: int = 0  # by so much the GPU is too small for its memory now: a turn is no use
     notice: tuple[int, int] | None = None  # to give memory up: steps when given, latest end
     stall_ns: int = 0  # passing the turn on from it to the next takes so long: memory has to move
-    turn_ns: int = 0  # GPU time that its turn lasts at least, because of that
+    fill_ns: int = 0  # and so much longer this time: the host's memory for it has to be filled
+    turn_ns: int = 0  # GPU time that its turn lasts at least, because of `stall_ns`
     critical_until_ns: int = 0  # one of its processes asks not to lose the GPU until then
     preemptible: bool = True  # its equals may have the turn in the middle of an iteration of it
     steps: int = 0  # ends of iterations: marked, or else found

@@ -45,6 +45,7 @@ from tandemd.core.events import (
     PlanFound,
     PolicyChanged,
     PoolCopied,
+    PoolMade,
     PoolRefused,
     ProcessAttached,
     ProcessCheckpointed,
@@ -189,7 +190,7 @@ class Scheduler:
                 self._take_observation(event, actions)
             case ProcessAttached() | ProcessMapped() | ProcessExited():
                 self._change_process(event, actions)
-            case HandleShared() | GpuAdded() | PoolRefused() | PoolCopied():
+            case HandleShared() | GpuAdded() | PoolRefused() | PoolMade() | PoolCopied():
                 self._extend_process(event, actions)
             case (
                 JobRegistered()
@@ -481,7 +482,9 @@ class Scheduler:
         self._structure_changed = True
 
     def _extend_process(
-        self, event: HandleShared | GpuAdded | PoolRefused | PoolCopied, actions: list[Action]
+        self,
+        event: HandleShared | GpuAdded | PoolRefused | PoolMade | PoolCopied,
+        actions: list[Action],
     ) -> None:
         process = self.processes[event.process_id]
         job = self.jobs[process.job_id]
@@ -498,7 +501,7 @@ class Scheduler:
             case HandleShared():
                 for other_id in sorted(self._ties.share(job, event.key)):
                     self._join(job, self.jobs[other_id], event.now_ns, actions)
-            case PoolRefused() | PoolCopied():
+            case PoolRefused() | PoolMade() | PoolCopied():
                 actions += self.residency.hear(event)
             case _:
                 assert_never(event)

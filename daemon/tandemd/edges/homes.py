@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from tandem import _native
@@ -18,12 +19,13 @@ from tandemd.core.events import (
     MoveMemory,
     OfferFile,
     PoolCopied,
+    PoolMade,
     PoolRefused,
     TakeBack,
 )
 from tandemd.core.memory.homes import HomeAction
 
-HomeEvent = PoolCopied | PoolRefused
+HomeEvent = PoolCopied | PoolMade | PoolRefused
 
 
 class Copied(Protocol):
@@ -41,8 +43,13 @@ class Copied(Protocol):
 class Host(Protocol):
     """What makes memory and files, on threads of its own; each taker is the loop's to call."""
 
-    def want_pool(self, count: int, node: int | None, taker: Callable[[int | None], None]) -> None:
-        """A sealed memfd of `count` bytes for `taker`, near that NUMA node, or None."""
+    def want_pool(
+        self, count: int, node: int | None, taker: Callable[[int | None, int], None]
+    ) -> None:
+        """A sealed memfd of `count` bytes for `taker`, near that NUMA node, or None.
+
+        And how long it took to make, in ns.
+        """
 
     def want_copy(
         self, memory: int, count: int, taker: Callable[[Copied | str], None]
@@ -103,7 +110,7 @@ class Homes:
         """Send the process the memory that comes with an order, if there is any; then go on."""
         self._later[move.process_id, move.order] = []
 
-        def hand_over(fd: int | None) -> None:
+        def hand_over(fd: int | None, took_ns: int) -> None:
             later = self._later.pop((move.process_id, move.order), [])
             pools = self._kept.get(move.process_id)
             if pools is None:  # it left meanwhile
@@ -121,6 +128,8 @@ class Homes:
                 pools[move.order] = Kept(number=number, size_bytes=move.pool_bytes, memory=fd)
                 packet = _native.encode_host_pool(bytes=move.pool_bytes)
                 self._send(move.process_id, packet, (fd,))
+                if took_ns:
+                    self._tell(partial(_made, move, took_ns))
             then()  # without it the process says that it has no room
             for action in later:
                 self.perform(action)
@@ -202,3 +211,9 @@ class Homes:
             self._host.drop(kept.file.reader, emptied=False)
             self._host.drop(kept.file.file, emptied=emptied)
         kept.file = None
+
+
+def _made(move: MoveMemory, took_ns: int, now_ns: int) -> PoolMade:
+    return PoolMade(
+        now_ns=now_ns, process_id=move.process_id, size_bytes=move.pool_bytes, took_ns=took_ns
+    )

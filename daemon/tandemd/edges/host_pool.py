@@ -19,7 +19,8 @@ log = structlog.get_logger(__name__)
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # FALLOC_FL_.., <linux/falloc.h>
 
-Taker = Callable[[int | None], None]  # gets a descriptor, which is the taker's from then on
+# Gets a descriptor, which is the taker's from then on, and how long it took to make, in ns.
+Taker = Callable[[int | None, int], None]
 
 
 class HostPools:
@@ -44,15 +45,17 @@ class HostPools:
     def want(self, count: int, node: int | None, taker: Taker) -> None:
         """Make `count` bytes; `taker` gets them on the loop's thread, or None if there are none.
 
-        `node` is that of the GPU, if it is known.
+        `node` is that of the GPU, if it is known. On the virtual clock nothing takes any time.
         """
         if self._at_once:
-            taker(self._made(count, node))
+            taker(self._made(count, node), 0)
             return
 
         def make() -> None:
+            began_ns = time.monotonic_ns()
             fd = self._made(count, node)
-            self._post(lambda: taker(fd))
+            took_ns = time.monotonic_ns() - began_ns
+            self._post(lambda: taker(fd, took_ns))
 
         self._worker.do(make)
 

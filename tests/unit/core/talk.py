@@ -17,6 +17,7 @@ from tandemd.core.events import (
     OpenGates,
     PolicyChanged,
     PoolCopied,
+    PoolMade,
     PoolRefused,
     ProcessAttached,
     ProcessExited,
@@ -92,6 +93,14 @@ class Talk:
     def copied(self, process_id, pool, why_not=""):
         return self.say(
             PoolCopied(now_ns=self.now_ns, process_id=process_id, pool=pool, why_not=why_not)
+        )
+
+    def made(self, process_id, *, size_bytes, took_ns):
+        """The host's memory that came with an order was made."""
+        return self.say(
+            PoolMade(
+                now_ns=self.now_ns, process_id=process_id, size_bytes=size_bytes, took_ns=took_ns
+            )
         )
 
     def refuse(self, process_id, pool):

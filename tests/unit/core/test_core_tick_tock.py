@@ -215,6 +215,32 @@ def test_no_rate_is_believed_that_no_link_can_have():
     assert group.stall_ns == int(40 * GIB / RATE * 128 * 1e9)
 
 
+def test_the_first_time_it_takes_longer_as_filling_the_hosts_memory_did_before():
+    talk = both(Tock())
+    first, second = (talk.core.group_of(talk.core.job(number)) for number in (1, 2))
+    stall_ns = int(40 * GIB / RATE * 1e9)
+    talk.made(2, size_bytes=64 * MIB - 1, took_ns=10**9)
+    assert (first.stall_ns, first.fill_ns) == (stall_ns, 0), "of so little nothing can be told"
+
+    talk.made(2, size_bytes=3 * GIB, took_ns=10**9)
+    talk.made(2, size_bytes=GIB - 64 * MIB + 1, took_ns=10**9)
+
+    leaves_bytes = 40 * GIB + 30 * MIB  # the last piece goes whole
+    assert first.fill_ns == leaves_bytes * 3 * 10**9 // (4 * GIB)
+    assert first.stall_ns == stall_ns, "what turns go by is that of every time"
+    told = "memory has to be exchanged, and this time 30 s more at least, to fill memory of the"
+    assert told in talk.lines(2)
+
+    second_turn(talk)
+    assert (first.fill_ns, second.fill_ns) == (0, leaves_bytes * 3 * 10**9 // (4 * GIB))
+    talk.runs(2, 10_000)
+    talk.ends_turn(2, after_ms=1)
+    talk.moves(2)
+    talk.works(1)
+    assert (first.stall_ns, first.fill_ns) == (stall_ns, 0), "it has what it had the first time"
+    assert "to fill memory" not in talk.lines(1)
+
+
 def test_who_is_idle_keeps_its_turn_no_longer_than_who_works():
     talk = both(Tock(max_hold_ns=1_000 * MS))
     second_turn(talk)

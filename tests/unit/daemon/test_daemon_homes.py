@@ -7,6 +7,8 @@ import stat
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,11 +21,13 @@ from tandemd.core.events import (
     MoveMemory,
     OfferFile,
     PoolCopied,
+    PoolMade,
     PoolRefused,
     TakeBack,
 )
 from tandemd.edges.homes import Homes
 from tandemd.edges.host_files import HostFiles
+from tandemd.edges.host_pool import HostPools
 from tandemd.host import Host
 
 MIB = 1 << 20
@@ -298,12 +302,32 @@ class SlowHost:
         pass
 
 
+@pytest.mark.parametrize(("at_once", "took_ns"), [(False, 250), (True, 0)])
+def test_how_long_memory_took_to_make_is_told_but_on_the_virtual_clock(
+    at_once, took_ns, monkeypatch
+):
+    clock = SimpleNamespace(monotonic_ns=iter([100, 350]).__next__, monotonic=lambda: 0.0)
+    monkeypatch.setattr("tandemd.edges.host_pool.time", clock)
+    errands, made = SimpleQueue(), []
+    pools = HostPools(
+        make=lambda count, node: os.memfd_create("made"), post=errands.put, at_once=at_once
+    )
+
+    pools.want(SIZE, None, lambda fd, ns: made.append((fd, ns)))
+    if not at_once:
+        errands.get(timeout=60)()
+
+    ((fd, ns),) = made
+    os.close(fd)
+    assert ns == took_ns
+
+
 def test_what_is_asked_of_a_pool_that_is_still_being_made_is_said_after_it():
-    host, sent = SlowHost(), []
+    host, sent, told = SlowHost(), [], []
     homes = Homes(
         host=host,
         send=lambda process_id, packet, fds: sent.append((packet, fds)),
-        tell=lambda event: None,
+        tell=lambda event: told.append(event(9)),
         node_of=lambda process_id: None,
     )
     homes.open(1)
@@ -313,8 +337,9 @@ def test_what_is_asked_of_a_pool_that_is_still_being_made_is_said_after_it():
     homes.perform(TakeBack(process_id=1, pool=1, order=3, since=2))
     assert not sent
 
-    host.wanted[0](77)
+    host.wanted[0](77, 5)
 
     pool = _native.encode_host_pool(bytes=SIZE)
     back = _native.encode_host_back(order=3, since=2, pool=1)
     assert sent == [(pool, (77,)), (back, ())]
+    assert told == [PoolMade(now_ns=9, process_id=1, size_bytes=SIZE, took_ns=5)]

@@ -94,6 +94,9 @@ def _misfit(scheduler: Scheduler, group: Group) -> str:
 def _rule(whose: str, group: Group, options: Options) -> str:
     """How long a turn lasts that takes so long to pass on."""
     what = f"passing {whose} on takes {span_of(group.stall_ns)}: memory has to be exchanged"
+    if group.fill_ns:
+        longer = span_of(group.fill_ns)
+        what += f", and this time {longer} more at least, to fill memory of the host"
     if group.turn_ns >= STALLS * group.stall_ns:
         return f"{what}; it lasts at least {STALLS} times that, {span_of(group.turn_ns)}"
     lost = group.stall_ns / (group.stall_ns + group.turn_ns)

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
-from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolRefused
+from tandemd.core.events import MoveMemory, OfferFile, PoolCopied, PoolMade, PoolRefused
 from tandemd.core.islands import Island
 from tandemd.core.memory.assessments import Assessment, Assessments, earliest, is_due
 from tandemd.core.memory.crowds import Crowd
@@ -27,7 +27,7 @@ from tandemd.core.memory.homes import UNIT, Home, HomeAction, in_units
 from tandemd.core.memory.host_room import HostRoom, is_worth_it
 from tandemd.core.memory.lacks import Lack, lacks_bytes, least_bytes
 from tandemd.core.memory.line import MemoryLine, held_bytes
-from tandemd.core.memory.link_rate import link_bytes_s
+from tandemd.core.memory.link_rate import ENOUGH, link_bytes_s
 from tandemd.core.memory.memories import memory_of, sharing
 from tandemd.core.memory.placement import Claim, Rank, plan, stall_bytes
 from tandemd.core.memory.releases import is_released
@@ -58,6 +58,7 @@ class Residency:
         self._assessments = Assessments(line)
         self._host_figures: tuple[int, ...] = ()
         self._host = HostRoom(self._places)
+        self._filled_bytes = self._filled_ns = 0  # of the host's memory so far, and what it took
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.asleep: set[int] = set()  # processes that may take memory only on their group's turn
         self.helped: set[int] = set()  # for whose request there is room once what can move has gone
@@ -81,12 +82,16 @@ class Residency:
         for gpu in sharing(process.gpus, self._line.capacity_bytes):
             self._rooms.forget(gpu)
 
-    def hear(self, event: PoolRefused | PoolCopied) -> Iterator[OfferFile]:
+    def hear(self, event: PoolRefused | PoolMade | PoolCopied) -> Iterator[OfferFile]:
         """Take in what came of memory that was to be given, or copied to a file."""
         place = self._places.get(event.process_id)
         if place is None:
             return
         self.note_all()
+        if isinstance(event, PoolMade):
+            self._filled_bytes += event.size_bytes
+            self._filled_ns += event.took_ns
+            return
         if isinstance(event, PoolRefused):
             place.home.take_back(event.pool)
             return
@@ -295,11 +300,11 @@ class Residency:
         """What passing the turn on costs, and how long the turn lasts at least for that."""
         crowd = self.crowds.get(assessment.island.gpus)
         for group in assessment.island.members:
-            before = (group.stall_ns, group.turn_ns)
-            group.stall_ns = group.turn_ns = 0
+            before = (group.stall_ns, group.fill_ns, group.turn_ns)
+            group.stall_ns = group.fill_ns = group.turn_ns = 0
             if crowd is not None and group.key == assessment.island.turns.holder:
                 self._price_turn(group, assessment.island, crowd)
-            if before != (group.stall_ns, group.turn_ns):
+            if before != (group.stall_ns, group.fill_ns, group.turn_ns):
                 yield group
 
     def _price_turn(self, holder: Group, island: Island, crowd: Crowd) -> None:
@@ -313,9 +318,18 @@ class Residency:
         usages = [p.process.usage for group in island.members for p in self._places_of(group)]
         rate = link_bytes_s(usages, island.options.link_bytes_s)
         holder.stall_ns = int(exchanged_bytes / rate * 1e9)
+        holder.fill_ns = self._fill_ns(holder, mine, exchanged_bytes)
         holder.turn_ns = turn_ns(
             holder.stall_ns, waiting=len(queue), max_hold_ns=island.options.max_hold_ns
         )
+
+    def _fill_ns(self, group: Group, claim: Claim, leaving_bytes: int) -> int:
+        """What filling the host's memory takes that it lacks for so much to go; 0: not known."""
+        if self._filled_bytes < ENOUGH:
+            return 0
+        stays_bytes = max(claim.kept_bytes, claim.total_bytes - leaving_bytes)
+        missing_bytes = lacks_bytes(self._places_of(group), stays_bytes)
+        return missing_bytes * self._filled_ns // self._filled_bytes
 
     # After turns were given
 
