@@ -94,7 +94,6 @@ class PastDaemon:
         self.command = Page(past.pages["command-at-work"])
         self.state = Page(state[:64].ljust(len(state), b"\0"))  # the header is a daemon's
         self.peer = Page(past.pages["presence-at-work"])
-        self.show("at-work")
 
     def show(self, when: str, *, order: int = 0) -> None:
         """The command page as it was then, of a daemon that lives now, and has nobody in line."""
@@ -109,6 +108,7 @@ class PastDaemon:
         """The first message of the next process."""
         self._connection, _ = self._listener.accept()
         self._connection.settimeout(PATIENCE_S)
+        self.show("at-work")
         return self.hear()
 
     def hear(self) -> bytes:
@@ -176,6 +176,7 @@ def test_a_job_works_and_waits_as_a_daemon_of_the_past_says(
     assert daemon.state.word(DEVICE_BYTES_AT, "Q") == HELD_BYTES
     assert daemon.state.word(STEPS_AT, "Q") == 3
 
+    daemon.show("at-work")
     daemon.peer.bytes[BUSY_AT] = IN_A_REQUEST
     begin_again(job)
     until(lambda: waits(daemon) == (1, PRESENCE), "it lets a busy peer go first")
