@@ -391,12 +391,13 @@ class Poller:
 
     def take_requests(
         self, *, process_id: int, idle_ns: int, limit_ns: int
-    ) -> tuple[int, list[int], int, list[int]] | None:
+    ) -> tuple[int, list[int], int, list[int], list[int]] | None:
         """The requests that ended since the last call, from the first call or mark of one on.
 
         How they were told (0 bursts of work, 1 marked steps, 2 marked requests) and how long each
         took, ns, in order of their ends: the newest 1,024; the most marked ones that were under way
-        at once; and what the mark of each says that it is to take at most, ns, 0: nothing. None:
+        at once; what the mark of each says that it is to take at most, ns, 0: nothing; and for how
+        much of each a thread of the process was held before a call, ns, 0 to its duration. None:
         the process is not polled. Until the next call one that takes longer than `limit_ns` is
         notable; 0: none is.
         """

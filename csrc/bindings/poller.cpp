@@ -218,7 +218,8 @@ std::optional<daemon::Sample> take_sample(Poller& poller, uint64_t process_id, u
   return taken;
 }
 
-using ToldRequests = std::tuple<uint32_t, std::vector<uint64_t>, size_t, std::vector<uint64_t>>;
+using ToldRequests = std::tuple<uint32_t, std::vector<uint64_t>, size_t, std::vector<uint64_t>,
+                                std::vector<uint64_t>>;
 
 std::optional<ToldRequests> take_requests(Poller& poller, uint64_t process_id, uint64_t idle_ns,
                                           uint64_t limit_ns) {
@@ -228,12 +229,14 @@ std::optional<ToldRequests> take_requests(Poller& poller, uint64_t process_id, u
   if (!found) return std::nullopt;
   std::vector<uint64_t> durations_ns;
   std::vector<uint64_t> objectives_ns;
+  std::vector<uint64_t> held_ns;
   for (const dag::EndedRequest& ended : found->ended) {
     durations_ns.push_back(ended.duration_ns);
+    held_ns.push_back(ended.held_ns);
     objectives_ns.push_back(ended.objective_ns);
   }
   return ToldRequests(static_cast<uint32_t>(found->kind), std::move(durations_ns),
-                      found->most_open, std::move(objectives_ns));
+                      found->most_open, std::move(objectives_ns), std::move(held_ns));
 }
 
 py::tuple wait_totals(const Snapshot& snapshot) {

@@ -1,11 +1,12 @@
 """Three jobs on a GPU under constant load, as a queue for each part, and the scheduler's core.
 
 Requests come by chance, and are answered in order of arrival by whoever shares a set of SMs; where
-jobs take turns, on a share of the time as if it were a slower GPU.
+jobs take turns, on a share of the time as if it were a slower GPU. Where they vary in size each job
+has one at a time, the sooner the more have come meanwhile, and it is told what each was held.
 """
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tandemd.core.events import (
@@ -15,8 +16,9 @@ from tandemd.core.events import (
     RequestsServed,
     ScalingTold,
     Ticked,
+    UsageSampled,
 )
-from tandemd.core.model import JobSpec, Options, Split
+from tandemd.core.model import JobSpec, Options, SmSet, Split, Usage
 from tandemd.core.planner.planner import alternatives
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.scaling import Curve
@@ -26,6 +28,8 @@ MS, SECOND = 1_000_000, 1_000_000_000
 GROUPS, SMS = 8, 16
 QUANTUM_NS, TICK_NS, WINDOW_NS = 5 * MS, 100 * MS, SECOND
 PATIENCE_NS = 2 * SECOND  # who would wait for longer is turned away
+SPREAD = {False: 0.1, True: 0.6}  # of the logarithm of sizes, by whether they vary
+LARGE = 2.5  # nineteen of twenty are smaller then
 HERE = frozenset({0})
 GREEN = {
     "mps_gpus": HERE,
@@ -70,8 +74,9 @@ def loads_of(chance, servers):
 class Steady:
     """Played event by event."""
 
-    def __init__(self, seed, *, tuner, planner, green=True):
+    def __init__(self, seed, *, tuner, planner, green=True, varied=False):
         self.chance, self.is_green, self.now_ns = Random(seed), green, 0
+        self.is_varied, self.due_ns, self.where = varied, {}, {}
         self.core = Scheduler(
             Options(
                 policy="fair",
@@ -83,6 +88,8 @@ class Steady:
             )
         )
         loads = loads_of(self.chance, self.chance.randint(1, 3 if green else 2))
+        if varied:  # there is room for large ones
+            loads = [replace(load, slo_ns=int(LARGE * load.slo_ns)) for load in loads]
         self.loads = dict(enumerate(loads, start=1))
         self.under_way = dict.fromkeys(self.loads, 0)
         self.coming, self.free_ns, self.sizes, self.changes = [], {}, None, []
@@ -106,31 +113,49 @@ class Steady:
     def play(self, until_s):
         """When sizes changed, and what they were."""
         while self.coming[0][0] <= until_s * SECOND:
-            at_ns, what, number, took_ns = heapq.heappop(self.coming)
+            at_ns, what, number, took = heapq.heappop(self.coming)
             self.now_ns = at_ns
             if what == "come":
                 self.answer(number)
-                self.expect(number)
             elif what == "end":
                 self.tell(
                     RequestsServed,
                     process_id=number,
                     kind=RequestKind.MARKED,
-                    durations_ns=(took_ns,),
+                    durations_ns=took[:1],
+                    held_ns=took[1:],
                     at_once=self.under_way[number],
                 )
                 self.under_way[number] -= 1
             else:
+                self.tell_where()
                 self.tell(Ticked)
                 self.push(TICK_NS, "tick")
+            if what == ("end" if self.is_varied else "come"):
+                self.expect(number)
             self.look()
         return self.changes
 
-    def push(self, after_ns, what, number=0, took_ns=0):
-        heapq.heappush(self.coming, (self.now_ns + int(after_ns), what, number, took_ns))
+    def push(self, after_ns, what, number=0, took=()):
+        heapq.heappush(self.coming, (self.now_ns + int(after_ns), what, number, took))
 
     def expect(self, number):
-        self.push(self.chance.expovariate(self.loads[number].rate) * SECOND, "come", number)
+        after_ns = self.chance.expovariate(self.loads[number].rate) * SECOND
+        if self.is_varied:
+            due_ns = self.due_ns[number] = self.due_ns.get(number, self.now_ns) + after_ns
+            after_ns = max(0, due_ns - self.now_ns)
+        self.push(after_ns, "come", number)
+
+    def tell_where(self):
+        """Sizes of requests are those of requests on the same SMs; where these vary they count."""
+        told = []
+        for number, job in self.core.jobs.items() if self.is_varied else ():
+            if self.where.get(number) != job.set:
+                self.where[number] = job.set
+                there = job.set and SmSet(job.set.first, job.set.count, SMS)
+                told.append(Usage(process_id=number, following_streams=1, in_set=there))
+        if told:
+            self.tell(UsageSampled, samples=tuple(told))
 
     def tell(self, event, **facts):
         for action in self.core.handle(event(now_ns=self.now_ns, **facts)):
@@ -144,12 +169,15 @@ class Steady:
         if not self.is_green:
             queue, part = number, self.core.groups[job.group_key].owed_share or 1 / 3
         sms = job.set.count * SMS if job.set else GROUPS * SMS
-        takes_ns = load.takes_ns(sms) / part * self.chance.lognormvariate(0, 0.1)
+        size = self.chance.lognormvariate(0, SPREAD[self.is_varied])
+        takes_ns = load.takes_ns(sms) / part * size
         begin_ns = max(self.now_ns, self.free_ns.get(queue, 0)) + self.turn_ns(job)
-        if begin_ns - self.now_ns < PATIENCE_NS:
+        held_ns = begin_ns - self.now_ns
+        if self.is_varied or held_ns < PATIENCE_NS:
             self.under_way[number] += 1
             self.free_ns[queue] = end_ns = int(begin_ns + takes_ns)
-            self.push(end_ns - self.now_ns, "end", number, end_ns - self.now_ns)
+            took_ns = end_ns - self.now_ns
+            self.push(took_ns, "end", number, (took_ns, held_ns))
 
     def turn_ns(self, job):
         """Of a job without requests on the same SMs, that has begun."""

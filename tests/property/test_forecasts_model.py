@@ -1,5 +1,7 @@
 """What is foretold of requests, beside a queue that is played: by chance, and one at a time.
 
+Requests of a client are all alike, or differ in what they need.
+
 Forecasts take waits to be exponential, and say nothing of how many of those who come one at a time
 come right behind their last one: so they are held to half of what is measured, and twice, no more.
 Where all come one at a time there is nothing of chance in the longest wait, and they are exact.
@@ -13,6 +15,7 @@ import pytest
 
 from tandemd.core.planner.plans import Gpu, Part, Scene, Worker
 from tandemd.core.tuner.latency import percentile_ns
+from tandemd.core.tuner.sizes import ALIKE, sizes_of
 from tandemd.core.turns.interference import Interference
 
 MS, SPAN_S = 1_000_000, 400
@@ -23,30 +26,37 @@ QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # nobody slows anybody down
 class Client:
     """Asks so often; one that is serial thinks for so long, after its answer."""
 
-    ms: float  # that a request takes
+    ms: float  # that a request takes, or the least of them
     rate: float
     is_serial: bool = False
+    times: tuple[float, ...] = (1,)  # that, each of them as often as the others
+
+    def needs_ns(self, chance):
+        """What the next one takes."""
+        return self.ms * MS * chance.choice(self.times)
 
 
 def measured(clients):
-    """What each request took, in order of arrival."""
-    chance, free_s, took = Random(1), 0.0, {name: [] for name in clients}
+    """What each request took, and needed, in order of arrival."""
+    chance, free_s = Random(1), 0.0
+    took, needed = {name: [] for name in clients}, {name: [] for name in clients}
     coming = [(chance.expovariate(client.rate), name) for name, client in clients.items()]
     heapq.heapify(coming)
     while coming[0][0] < SPAN_S:
         at_s, name = heapq.heappop(coming)
         client = clients[name]
-        free_s = max(at_s, free_s) + client.ms / 1e3
+        needed[name].append(client.needs_ns(chance))
+        free_s = max(at_s, free_s) + needed[name][-1] / 1e9
         took[name].append(int((free_s - at_s) * 1e9))
         again_s = (free_s if client.is_serial else at_s) + chance.expovariate(client.rate)
         heapq.heappush(coming, (again_s, name))
-    return took
+    return took, needed
 
 
-def off(*clients):
+def off(*clients, knows_sizes=True):
     """Forecast over measurement of the p99 of each, where all take turns; rates are as measured."""
     known = {str(number): client for number, client in enumerate(clients)}
-    took = measured(known)
+    took, needed = measured(known)
     workers = {
         name: Worker(
             name=name,
@@ -54,6 +64,7 @@ def off(*clients):
             at=lambda _, ms=client.ms: ms * MS,
             rate=len(took[name]) / SPAN_S,
             is_serial=client.is_serial,
+            sizes=sizes_of(needed[name], client.ms * MS) if knows_sizes else ALIKE,
         )
         for name, client in known.items()
     }
@@ -87,3 +98,37 @@ def test_requests_by_chance_alone(use):
     (found,) = off(Client(10, 100 * use))
 
     assert 0.9 < found < 1.4
+
+
+FEW_LARGE = (1,) * 19 + (6,)
+ALL_SORTS = (1, 1, 1.5, 2, 3, 4)
+
+
+@pytest.mark.parametrize("times", [FEW_LARGE, ALL_SORTS])
+def test_where_they_differ_one_at_a_time_takes_what_a_large_one_does(times):
+    client = Client(4, 50, is_serial=True, times=times)
+
+    assert off(client) == [pytest.approx(1)]
+    assert off(client, knows_sizes=False) == [pytest.approx(1 / max(times))]
+
+
+@pytest.mark.parametrize("times", [FEW_LARGE, ALL_SORTS])
+@pytest.mark.parametrize("use", [0.2, 0.5, 0.8])
+def test_where_they_differ_those_by_chance_wait_for_large_ones(use, times):
+    client = Client(4, 250 * use * len(times) / sum(times), times=times)
+
+    (found,), (blind,) = off(client), off(client, knows_sizes=False)
+
+    assert 0.9 < found < 1.3
+    assert blind < 0.5
+
+
+@pytest.mark.parametrize("use", [0.2, 0.5, 0.7])
+@pytest.mark.parametrize("thinks_ms", [4, 40])
+def test_where_they_differ_one_at_a_time_beside_others_by_chance(use, thinks_ms):
+    serial = Client(4, 1000 / thinks_ms, is_serial=True, times=ALL_SORTS)
+    others = Client(4, 250 * use * len(FEW_LARGE) / sum(FEW_LARGE), times=FEW_LARGE)
+
+    found = off(serial, others)
+
+    assert all(0.5 < each < 2 for each in found), found

@@ -29,6 +29,22 @@ def test_on_sets_of_sms_nothing_changes_in_sixty_seconds_of_constant_load(tuner,
     assert len(late) <= 1, late
 
 
+@pytest.mark.parametrize(
+    ("tuner", "seed"), [*((True, seed) for seed in (0, 7, 8)), (False, 8), (False, 9)]
+)
+def test_where_requests_vary_much_in_size_nothing_changes_either(tuner, seed):
+    """How many of the newest are large is chance, and no reason for another plan."""
+    steady = Steady(seed, tuner=tuner, planner=True, varied=True)
+
+    changes = steady.play(SETTLED_S + CONSTANT_S)
+
+    (division,) = steady.core.divisions.by_island.values()
+    assert any(worker.sizes.p99 > 3 for worker in division.seen.scene.workers.values())
+    assert len(changes) > 1
+    late = [change for change in changes if change[0] > SETTLED_S]
+    assert len(late) <= 1, late
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_shares_of_time_never_go_to_and_fro(seed):
     """Of few requests few miss, so one step more may come late; but none back."""

@@ -38,8 +38,7 @@ void RequestFinder::take(const shm::Record& record) {
       mark(record);
       return;
     case RecordKind::kWait:  // written when it is over
-      ask(record.ticks - std::min(record.duration_ns, record.ticks));
-      waited_until_ns_ = std::max(waited_until_ns_, record.ticks);
+      hold(record.ticks - std::min(record.duration_ns, record.ticks), record.ticks);
       return;
     case RecordKind::kSync:
       break;
@@ -69,32 +68,37 @@ uint64_t RequestFinder::active_until_ns() const {
   return std::max(work_.busy_until_ns(), waited_until_ns_);
 }
 
+// Waits come by their ends: what one has in common with those before, at its end, counts once.
+void RequestFinder::hold(uint64_t begin_ns, uint64_t end_ns) {
+  ask(begin_ns);
+  held_ns_ += end_ns - std::min(end_ns, std::max(begin_ns, waited_until_ns_));
+  waited_until_ns_ = std::max(waited_until_ns_, end_ns);
+}
+
 void RequestFinder::ask(uint64_t begin_ns) {
   const uint64_t until_ns = active_until_ns();
   const bool after_a_rest = until_ns < begin_ns && begin_ns - until_ns >= idle_ns_;
   if (kind_ == RequestKind::kBurst && after_a_rest) end_burst();
   if (asking_ || cut_) return;
   asking_ = true;
-  begin_ns_ = begin_ns;
+  asked_ = {0, begin_ns, held_ns_, 0};
 }
 
 void RequestFinder::end_burst() {
   const uint64_t until_ns = active_until_ns();
   cut_ = false;
-  if (std::exchange(asking_, false) && until_ns > begin_ns_)
-    add(RequestKind::kBurst, until_ns - begin_ns_);
+  if (std::exchange(asking_, false)) add(RequestKind::kBurst, until_ns, asked_);
 }
 
 void RequestFinder::mark(const shm::Record& record) {
   if (record.flags == kStepMark) {
     prefer(RequestKind::kStep);
     cut_ = false;
-    if (std::exchange(asking_, false) && record.ticks > begin_ns_)
-      add(RequestKind::kStep, record.ticks - begin_ns_);
+    if (std::exchange(asking_, false)) add(RequestKind::kStep, record.ticks, asked_);
   } else if (record.flags == kBeginMark) {
     prefer(RequestKind::kMarked);
     if (open_.size() == kMostOpen) open_.erase(open_.begin());
-    open_.push_back({record.object, record.ticks, objective_of(record)});
+    open_.push_back({record.object, record.ticks, held_ns_, objective_of(record)});
     most_open_ = std::max(most_open_, open_.size());
   } else if (record.flags == kEndMark) {
     prefer(RequestKind::kMarked);
@@ -107,8 +111,7 @@ void RequestFinder::end_marked(const shm::Record& record) {
     return open.number == record.object;
   });
   if (begun == open_.end()) return;
-  if (record.ticks > begun->begin_ns)
-    add(RequestKind::kMarked, record.ticks - begun->begin_ns, begun->objective_ns);
+  add(RequestKind::kMarked, record.ticks, *begun);
   open_.erase(begun);
 }
 
@@ -120,10 +123,12 @@ void RequestFinder::prefer(RequestKind kind) {
   asking_ = false;
 }
 
-void RequestFinder::add(RequestKind kind, uint64_t duration_ns, uint64_t objective_ns) {
-  if (kind != kind_) return;
+void RequestFinder::add(RequestKind kind, uint64_t end_ns, const Open& begun) {
+  if (kind != kind_ || end_ns <= begun.begin_ns) return;
+  const uint64_t duration_ns = end_ns - begun.begin_ns;
   if (ended_.size() == kMostKept) ended_.erase(ended_.begin());
-  ended_.push_back({duration_ns, objective_ns});
+  // Another thread's wait may have begun before it.
+  ended_.push_back({duration_ns, std::min(held_ns_ - begun.held_ns, duration_ns), begun.objective_ns});
   if (limit_ns_ != 0 && duration_ns > limit_ns_) ++overruns_;
 }
 

@@ -26,6 +26,7 @@ enum class RequestKind : uint32_t { kBurst = 0, kStep = 1, kMarked = 2 };
 
 struct EndedRequest {
   uint64_t duration_ns = 0;
+  uint64_t held_ns = 0;       // of it, while a thread of the process was held before a call
   uint64_t objective_ns = 0;  // what its mark says that it is to take at most; 0 = nothing
 };
 
@@ -61,15 +62,17 @@ class RequestFinder {
   struct Open {
     uint64_t number = 0;
     uint64_t begin_ns = 0;
+    uint64_t held_ns = 0;  // of all before it
     uint64_t objective_ns = 0;
   };
 
   void mark(const shm::Record& record);
   void end_marked(const shm::Record& record);
+  void hold(uint64_t begin_ns, uint64_t end_ns);
   void ask(uint64_t begin_ns);
   void end_burst();
   void prefer(RequestKind kind);
-  void add(RequestKind kind, uint64_t duration_ns, uint64_t objective_ns = 0);
+  void add(RequestKind kind, uint64_t end_ns, const Open& begun);
   uint64_t active_until_ns() const;
 
   const uint64_t idle_ns_;
@@ -77,10 +80,11 @@ class RequestFinder {
   uint64_t overruns_ = 0;
   RequestKind kind_ = RequestKind::kBurst;
   GapFinder work_;
-  bool asking_ = false;        // a burst or step is under way,
-  uint64_t begin_ns_ = 0;      // since then
+  bool asking_ = false;        // a burst or step is under way:
+  Open asked_;
   bool cut_ = false;           // one whose beginning is not known may be under way
   uint64_t waited_until_ns_ = 0;
+  uint64_t held_ns_ = 0;       // so far, by one thread or several at once
   std::vector<Open> open_;     // oldest first
   size_t most_open_ = 0;
   std::vector<EndedRequest> ended_;

@@ -126,6 +126,7 @@ class RequestsServed:
     durations_ns: tuple[int, ...]
     at_once: int = 0  # the most marked ones that were under way meanwhile
     said_ns: tuple[int, ...] = ()  # what the mark of each says that it is to take, 0 = nothing
+    held_ns: tuple[int, ...] = ()  # for how much of each its process was held; empty = none was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,4 +39,5 @@ def look(
                     durations_ns=tuple(found[1]),
                     at_once=found[2],
                     said_ns=tuple(found[3]),
+                    held_ns=tuple(found[4]),
                 )

@@ -60,6 +60,12 @@ Durations durations_of(RequestFinder& finder) {
   return durations;
 }
 
+Durations held_of(RequestFinder& finder) {
+  Durations durations;
+  for (const EndedRequest& ended : finder.take_ended()) durations.push_back(ended.held_ns);
+  return durations;
+}
+
 }  // namespace
 
 TEST(a_burst_lasts_until_its_work_has_ended) {
@@ -92,6 +98,22 @@ TEST(waiting_for_a_turn_is_part_of_a_request) {
                                 held(20 * kMs, 5 * kMs), launch(20 * kMs, 100 * kUs)});
   finder.rest(30 * kMs);
   CHECK(durations_of(finder) == Durations{10 * kMs + 100 * kUs});
+}
+
+TEST(of_a_request_it_is_told_for_how_long_its_process_was_held) {
+  RequestFinder finder = after({held(14 * kMs, 4 * kMs), launch(14 * kMs, 100 * kUs),
+                                held(20 * kMs, 5 * kMs), launch(20 * kMs, 100 * kUs)});
+  finder.rest(30 * kMs);
+  CHECK((held_of(finder) == Durations{9 * kMs}));
+
+  finder.take(mark(kBegin, 40 * kMs, 1));
+  finder.take(held(41 * kMs, 3 * kMs));  // since before it began
+  finder.take(mark(kEnd, 42 * kMs, 1));
+  finder.take(mark(kBegin, 50 * kMs, 2));
+  finder.take(held(53 * kMs, 2 * kMs));
+  finder.take(held(54 * kMs, 3 * kMs));  // another thread, 2 ms of it at the same time
+  finder.take(mark(kEnd, 60 * kMs, 2));
+  CHECK((held_of(finder) == Durations{2 * kMs, 3 * kMs}));
 }
 
 TEST(a_step_counts_from_what_was_asked_first_after_a_mark) {

@@ -27,12 +27,15 @@ def train(gpu, blocks: int) -> None:
     tandem.step()
 
 
-def serve(gpu, blocks: int, *, rate: float, seed: int, seconds: float) -> int:
-    """Requests one after the other, the sooner the more have come meanwhile; when it ended, ns."""
+def serve(gpu, blocks: int, *, rate: float, seed: int, seconds: float, spread: float = 0.2) -> int:
+    """Requests one after the other, the sooner the more have come meanwhile; when it ended, ns.
+
+    `spread`: of the logarithm of their sizes, its standard deviation.
+    """
     chance, answer = Random(seed), tandem.slo(p99_ms=1)(compute)
     due_ns = CLOCK.softgpu_now_ns()
     end_ns = due_ns + seconds * 1e9
     while (due_ns := due_ns + int(chance.expovariate(rate) * 1e9)) < end_ns:
         CLOCK.softgpu_wait_until_ns(ctypes.c_uint64(due_ns))
-        answer(gpu, max(1, int(blocks * chance.lognormvariate(0, 0.2))))
+        answer(gpu, max(1, int(blocks * chance.lognormvariate(0, spread))))
     return CLOCK.softgpu_now_ns()

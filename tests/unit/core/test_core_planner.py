@@ -20,6 +20,7 @@ from tandemd.core.planner.planner import (
     best,
 )
 from tandemd.core.planner.plans import Gpu, Part, Scene, Worker
+from tandemd.core.tuner.sizes import sizes_of
 from tandemd.core.turns.interference import Features, Interference
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -209,6 +210,18 @@ def test_one_request_at_a_time_waits_for_those_of_others_alone():
     assert alone["server"].p99_ns == 10 * MS
     assert 10 * MS < both["server"].p99_ns < queued["server"].p99_ns
     assert both["server"].p99_ns < both["other"].p99_ns < queued["other"].p99_ns
+
+
+def test_a_plan_that_usual_requests_fit_is_not_taken_where_large_ones_do_not():
+    large = sizes_of([10 * MS] * 95 + [30 * MS] * 5, 10 * MS)
+    usual = worker("server", rate=10.0, is_serial=True, slo_ns=50 * MS)
+    trainer = worker("trainer", knee=4)
+    real = scene(replace(usual, sizes=large), trainer)
+
+    by_usual, found = best(scene(usual, trainer)), best(real)
+
+    assert by_usual.missed == 0
+    assert (real.value(by_usual.plan).missed, found.missed) == (1, 0)
 
 
 def test_what_a_person_fixed_stays():
@@ -443,6 +456,27 @@ def test_a_forecast_near_an_objective_is_no_reason_to_change_to_and_fro():
         plans.append(planner.current.plan)
 
     assert len(set(plans)) == 1
+
+
+@pytest.mark.parametrize("doubts", [True, False])
+def test_large_requests_by_chance_are_no_reason_to_change(doubts):
+    """Of a hundred two are large: it is chance whether one or three are in the next hundred."""
+    planner, trainer = Planner(), worker("trainer", knee=6)
+
+    def with_large(count):
+        sizes = sizes_of([10 * MS] * (100 - count) + [30 * MS] * count, 10 * MS)
+        sizes = sizes if doubts else replace(sizes, doubt=0.0)
+        return scene(
+            worker("server", knee=4, rate=10.0, is_serial=True, slo_ns=35 * MS, sizes=sizes),
+            trainer,
+        )
+
+    planner.look(with_large(1))
+    before = planner.current.plan
+    for _ in range(WINDOWS):
+        planner.look(with_large(2))
+
+    assert (planner.current.plan == before) is doubts
 
 
 def in_turn(planner, *scenes):

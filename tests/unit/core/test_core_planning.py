@@ -12,6 +12,7 @@ from tandemd.core.planner.planning import how_to, outlook
 from tandemd.core.planner.plans import Part, Valued
 from tandemd.core.space.scaling import Curve
 from tandemd.core.tuner.latency import SPAN_NS, RequestKind
+from tandemd.core.tuner.sizes import ALIKE
 from tandemd.core.turns.interference import Features, Interference, Neighbour, Trial
 
 HERE = frozenset({0})
@@ -254,7 +255,7 @@ def test_jobs_of_several_users_are_not_told_to_take_mps(talk):
     assert time == "is how jobs share it"
 
 
-def serve(talk, process_id, *, ms, every_ms, times=30):
+def serve(talk, process_id, *, ms, every_ms, times=30, held_ms=0, at_once=1):
     """Requests of so many milliseconds, one each."""
     for _ in range(times):
         talk.now_ns += every_ms * MS
@@ -263,6 +264,8 @@ def serve(talk, process_id, *, ms, every_ms, times=30):
             process_id=process_id,
             kind=RequestKind.MARKED,
             durations_ns=(ms * MS,),
+            held_ns=(held_ms * MS,),
+            at_once=at_once,
         )
         talk.say(ended)
 
@@ -290,6 +293,27 @@ def test_a_request_of_several_iterations_takes_so_many_times_as_long(talk):
 
     assert (worker.pause_ns, worker.times) == (0, 3)
     assert 30 * MS <= seen(talk).taking_turns().forecasts["j-1"].p99_ns < 50 * MS
+
+
+def test_requests_differ_in_what_they_need_and_not_in_how_long_they_were_held(talk):
+    talk.attach(1, NORMAL, slo_p99_ns=500 * MS)
+    tell(talk, 1, CURVE)
+    serve(talk, 1, ms=10, every_ms=100, times=90)
+    serve(talk, 1, ms=90, held_ms=80, every_ms=100)
+    assert seen(talk).scene.workers["j-1"].sizes == ALIKE
+
+    serve(talk, 1, ms=40, held_ms=10, every_ms=100)
+
+    assert seen(talk).scene.workers["j-1"].sizes.p99 == 3
+
+
+def test_requests_that_overlap_do_not_tell_how_they_differ(talk):
+    talk.attach(1, NORMAL, slo_p99_ns=500 * MS)
+    tell(talk, 1, CURVE)
+    serve(talk, 1, ms=10, every_ms=100)
+    serve(talk, 1, ms=40, every_ms=100, at_once=2)
+
+    assert seen(talk).scene.workers["j-1"].sizes == ALIKE
 
 
 def test_requests_of_several_iterations_stay_so_while_nobody_asks(talk):

@@ -18,14 +18,14 @@ def job(*process_ids, marking=(), **spec):
 
 
 class Poller:
-    """One whose processes all marked a request that took 5 ns and should take 7."""
+    """One whose processes all marked a request that took 5 ns, held for 3, and should take 7."""
 
     def __init__(self):
         self.asked = []
 
     def take_requests(self, *, process_id, idle_ns, limit_ns):
         self.asked.append((process_id, limit_ns))
-        return int(RequestKind.MARKED), [5], 1, [7]
+        return int(RequestKind.MARKED), [5], 1, [7], [3]
 
 
 @pytest.mark.parametrize(("misses_are_news", "limit_ns"), [(True, 9 * MS), (False, 0)])
@@ -44,6 +44,6 @@ def test_those_of_who_is_to_be_quick_are_looked_for_and_of_others_those_that_the
 
     assert poller.asked == [(2, 0), (3, limit_ns), (5, 0)]
     assert [event.process_id for event in found] == [2, 3, 5]
-    assert {(event.kind, event.durations_ns, event.said_ns) for event in found} == {
-        (RequestKind.MARKED, (5,), (7,))
+    assert {(one.kind, one.durations_ns, one.said_ns, one.held_ns) for one in found} == {
+        (RequestKind.MARKED, (5,), (7,), (3,))
     }

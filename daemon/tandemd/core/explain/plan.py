@@ -80,7 +80,9 @@ def _compared(foretold: Forecast, measured: Mapping[str, Measured], name: str, s
     figures = [f"progress {foretold.progress:.2f} is foretold"]
     figures[0] += f" and {found.progress:.2f} measured" if found else ""
     if scene.workers[name].rate:
-        figures.append(f"p99 {_span(foretold.p99_ns)} is foretold")
+        doubt = scene.workers[name].sizes.doubt
+        within = f" (within {doubt:.0%})" if doubt and isfinite(foretold.p99_ns) else ""
+        figures.append(f"p99 {_span(foretold.p99_ns)}{within} is foretold")
         figures[1] += f" and {span_of(found.p99_ns)} measured" if found and found.p99_ns else ""
     over = f", over {span_of(found.over_ns)}" if found else "; nothing is measured yet"
     return ", ".join(figures) + over

@@ -172,12 +172,16 @@ def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
 
 
 def _is_clearly_better(found: Valued, now: Valued, scene: Scene, band: float) -> bool:
-    """What is foretold near an objective is not sure: it moves with what is measured."""
+    """What is foretold near an objective is not sure: it moves with what is measured.
+
+    Nor does what is within the doubt of how large requests are tell that one is missed.
+    """
     gained = lost = 0
     for name, before in now.forecasts.items():
-        slo_ns, p99_ns = scene.workers[name].slo_ns, found.forecasts[name].p99_ns
-        is_sure = p99_ns <= (1 - band) * slo_ns
-        if scene.misses(name, before):
+        slo_ns, doubt = scene.workers[name].slo_ns, scene.workers[name].sizes.doubt
+        p99_ns = found.forecasts[name].p99_ns
+        is_sure = p99_ns <= (1 - max(band, doubt)) * slo_ns
+        if slo_ns and before.p99_ns > (1 + doubt) * slo_ns:
             gained += is_sure
         elif slo_ns:
             lost += not is_sure and p99_ns > before.p99_ns

@@ -19,6 +19,7 @@ from tandemd.core.space.set_places import groups_asked
 from tandemd.core.space.sm_counts import given_sms, holds_percentage, why_no_curve
 from tandemd.core.substrate import SUBSTRATES, divides_space
 from tandemd.core.tuner.pauses import serves_bursts, times_and_pause
+from tandemd.core.tuner.sizes import ALIKE, Sizes, sizes_of
 from tandemd.core.turns.foresight import features
 from tandemd.core.turns.interference import Features, Interference
 from tandemd.core.words import span_of
@@ -193,6 +194,7 @@ def _worker(
     said = said_share(job.spec, group.gpus, options)
     times, pause_ns = times_and_pause(job, here_ns, here_sms)
     rate, rate_count = job.latency.steady_rate(options.tuner_window_ns, now_ns)
+    is_serial = len(job.processes) == 1 and job.latency.is_serial(now_ns)
     return Worker(
         name=name,
         solo_ns=solo_ns,
@@ -203,7 +205,8 @@ def _worker(
         rate=rate,
         rate_count=rate_count,
         times=times,
-        is_serial=len(job.processes) == 1 and job.latency.is_serial(now_ns),
+        sizes=_sizes(job) if is_serial else ALIKE,
+        is_serial=is_serial,
         pause_ns=pause_ns,
         rest_ns=max(0.0, job.iteration_ns - here_ns) if serves_bursts(job) else 0.0,
         groups=_groups(job, group, gpu, options, said),
@@ -211,6 +214,12 @@ def _worker(
         share=0.0 if divides_space(group.gpus, options) else said,
         tier=policy_named(options.policy).tier(group),
     )
+
+
+def _sizes(job: Job) -> Sizes:
+    """Of its requests where it is."""
+    quick_ns = job.rhythm.quick_ns if job.rhythm and job.rhythm.is_of_requests else 0
+    return sizes_of(job.latency.needed_since_moved_ns(), quick_ns)
 
 
 def _groups(job: Job, group: Group, gpu: Gpu, options: Options, said: float) -> int:

@@ -12,11 +12,10 @@ GPU; of one that answers requests at a rate, the part of them that it answers.
     pauses      of the host between iterations take nobody's turn: of a request they are no part,
                 and of an iteration they pass while others have the SMs
     requests    come to a part by chance, and are answered in order of arrival; p99 is that of a
-                queue with one server (M/G/1) whose waits are taken to be exponential, as they are
-                under load (Kingman 1962), behind a turn that is under way. Of who has one at a time
-                none waits for another of its own, for the next begins after it; and others wait for
-                one of it at most, however often they come, and for what comes by chance meanwhile:
-                so long in all where that is less
+                queue with one server (queueing.py), behind a turn that is under way. Of who has one
+                at a time none waits for another of its own, for the next begins after it; and
+                others wait for one of it at most, however often they come, and for what comes by
+                chance meanwhile: so long in all where that is less
     the rest    what requests leave of a part goes to its other jobs: who said a share of the time
                 has that, the others the rest by weight; what one has no use for goes to the others
                 (max-min fairness; Bertsekas and Gallager, Data Networks, section 6.5)
@@ -27,8 +26,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import ceil, inf, log
+from math import ceil, inf
 
+from tandemd.core.planner.queueing import Asked, Load
+from tandemd.core.tuner.sizes import ALIKE, Sizes
 from tandemd.core.turns.interference import Features, Interference, Neighbour
 from tandemd.core.words import counted
 
@@ -48,7 +49,8 @@ class Worker:
     slo_ns: int = 0  # of the p99 of its requests; 0 = none
     rate: float = 0.0  # requests a second; 0 = it does what it can
     rate_count: int = 0  # requests that tell it; 0 = somebody said it
-    times: float = 1.0  # as long as an iteration a request takes, pauses not counted
+    times: float = 1.0  # as long as an iteration a quick request takes, pauses not counted
+    sizes: Sizes = ALIKE  # of its requests, in quick ones
     is_serial: bool = False  # it has one request at a time
     pause_ns: float = 0.0  # of an iteration: the host does something else, the GPU is anybody's
     rest_ns: float = 0.0  # of one that serves: between two iterations, where its rate is not known
@@ -79,7 +81,6 @@ class Part:
 
 
 Plan = tuple[Part, ...]
-_Ask = tuple[float, float]  # requests a second, and what one takes, ns
 Rank = tuple[int, int, float, int]  # of a plan: the greatest is the best
 Seat = tuple[str, int]  # a job, and the groups of the part that it is in
 
@@ -167,16 +168,17 @@ class Scene:
         slowdowns = dict(zip(part.members, by, strict=True))
         sms = part.groups * self.gpu.sms_of_group
         takes_ns = {name: self._takes_ns(name, sms) * slowdowns[name] for name in part.members}
-        asked = {n: (self.workers[n].rate, takes_ns[n]) for n in part.members}
-        use = sum(rate * ns / 1e9 for rate, ns in asked.values())
-        wait_of = self._waits(asked)
+        serving = [self.workers[name] for name in part.members if self.workers[name].rate]
+        asked = {one.name: Asked(one.rate, takes_ns[one.name], one.sizes) for one in serving}
+        every = Load.of(asked.values())
+        use, p99_of = every.use, self._p99s(asked, every)
         grants = self._grants(part, max(0.0, 1 - use), takes_ns)
         found: list[tuple[str, Forecast]] = []
         for name in part.members:
             worker = self.workers[name]
             if worker.rate:
-                progress, p99_ns = min(1.0, 1 / use), takes_ns[name] + wait_of(name)
-                p99_ns += self._turn_ns(worker, takes_ns)
+                progress = min(1.0, 1 / use)
+                p99_ns = p99_of(name) + self._turn_ns(worker, takes_ns)
             else:
                 p99_ns = takes_ns[name] / grants[name] if grants[name] else inf
                 progress = worker.solo_ns / p99_ns
@@ -184,29 +186,26 @@ class Scene:
             found.append((name, forecast))
         return found
 
-    def _waits(self, asked: Mapping[str, _Ask]) -> Callable[[str], float]:
-        """The p99 of what a request of each job waits for others.
+    def _p99s(self, asked: Mapping[str, Asked], every: Load) -> Callable[[str], float]:
+        """The p99 of the requests of each job, but for what a turn leaves of itself.
 
-        `asked`: requests a second of each, and what one takes.
+        `every`: all of them together.
         """
-        serial = {n for n in asked if self.workers[n].rate and self.workers[n].is_serial}
-        every = _sums(asked.values())
-        chance = _sums(each for name, each in asked.items() if name not in serial)
-        one_each_ns = sum(asked[name][1] for name in serial)
+        serial = {name: each for name, each in asked.items() if self.workers[name].is_serial}
+        chance = Load.of(each for name, each in asked.items() if name not in serial)
 
         def of(name: str) -> float:
-            own = asked[name] if name in serial else (0.0, 0.0)
-            (use, squares), (own_use, own_squares) = every, _sums([own])
-            wait_ns = _p99_wait_ns(use - own_use, squares - own_squares)
-            left = 1 - chance[0]
-            if not serial or left <= 0:
-                return wait_ns
-            return min(wait_ns, _p99_wait_ns(*chance) + (one_each_ns - own[1]) / left)
+            own = asked[name]
+            p99_ns = (every.without(own) if name in serial else every).p99_ns(own)
+            if not serial or chance.use >= 1:
+                return p99_ns
+            before_ns = _one_each_ns(each for other, each in serial.items() if other != name)
+            return min(p99_ns, chance.p99_ns(own) + before_ns / (1 - chance.use))
 
         return of
 
     def _takes_ns(self, name: str, sms: int) -> float:
-        """Of the time of a part, by an iteration or a request."""
+        """Of the time of a part, by an iteration or a quick request."""
         worker = self.workers[name]
         times = worker.times if worker.rate else 1.0
         return max(1.0, times * (worker.at(sms) - worker.pause_ns))
@@ -281,19 +280,8 @@ def _max_min(
     return given
 
 
-def _sums(asked: Iterable[_Ask]) -> tuple[float, float]:
-    """Of a second, the time that requests take; and of their squares."""
+def _one_each_ns(asked: Iterable[Asked]) -> float:
+    """What one request of each of these takes: of one of them one of the largest."""
     known = list(asked)
-    squares = sum(rate * ns * ns for rate, ns in known)
-    return sum(rate * ns / 1e9 for rate, ns in known), squares
-
-
-def _p99_wait_ns(use: float, squares: float) -> float:
-    """Sums over requests, of so many a second and so long: the time they take, and its square."""
-    if use >= 1:
-        return inf
-    if use <= 0.01:
-        return 0.0  # fewer than one in a hundred find anybody before them
-    # P(wait > w) = use * exp(-w / mean), with the mean of those who wait: the residual of what is
-    # being answered, over what is not in use.
-    return squares / (use * 1e9) / (2 * (1 - use)) * log(100 * use)
+    larger_ns = max((each.p99_ns - each.mean_ns for each in known), default=0.0)
+    return sum(each.mean_ns for each in known) + larger_ns

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import repeat
 from math import ceil, inf, sqrt
 
 SPAN_NS = 30_000_000_000  # so old a request may be
@@ -59,18 +60,28 @@ class Latency:
 
     kind: RequestKind = RequestKind.BURST
     moved_ns: int = 0  # since when the job is on the SMs that it is on
-    _ended: deque[tuple[int, int]] = field(default_factory=deque)
+    # When each ended, what it took, and for how much of that its process was held.
+    _ended: deque[tuple[int, int, int]] = field(default_factory=deque)
     _sorted_ns: list[int] = field(default_factory=list)
     _overlapped_ns: int = -SPAN_NS  # when two were under way, last
 
-    def add(self, durations_ns: Collection[int], now_ns: int, at_once: int = 0) -> None:
-        """Requests that ended just now, and the most that were under way meanwhile."""
+    def add(
+        self,
+        durations_ns: Collection[int],
+        now_ns: int,
+        at_once: int = 0,
+        held_ns: Collection[int] = (),
+    ) -> None:
+        """Requests that ended just now, and the most that were under way meanwhile.
+
+        `held_ns`: for how much of each its process was held; empty: none was.
+        """
         if at_once > 1:
             self._overlapped_ns = now_ns
-        for duration_ns in durations_ns:
+        for duration_ns, away_ns in zip(durations_ns, held_ns or repeat(0), strict=False):
             if len(self._ended) == MOST:
                 self._drop()
-            self._ended.append((now_ns, duration_ns))
+            self._ended.append((now_ns, duration_ns, away_ns))
             insort(self._sorted_ns, duration_ns)
         self.age(now_ns)
 
@@ -94,16 +105,21 @@ class Latency:
     @property
     def p99_ns(self) -> int:
         """99 of 100 requests took no longer; 0 = there was none."""
-        return _at(self._sorted_ns, 0.99)
+        return percentile_of(self._sorted_ns, 0.99)
 
     @property
     def quick_ns(self) -> int:
         """A tenth of the requests took no longer: what one takes that hardly waits; 0 = none."""
-        return _at(self._sorted_ns, 0.1)
+        return percentile_of(self._sorted_ns, 0.1)
 
     def since_moved_ns(self) -> list[int]:
         """Durations of those that began on the SMs that the job is on."""
-        return [took_ns for end_ns, took_ns in self._ended if end_ns - took_ns >= self.moved_ns]
+        return [took_ns for end_ns, took_ns, _ in self._ended if end_ns - took_ns >= self.moved_ns]
+
+    def needed_since_moved_ns(self) -> list[int]:
+        """What they took less what they were held."""
+        since_ns = self.moved_ns
+        return [took - held for end, took, held in self._ended if end - took >= since_ns]
 
     @property
     def rate(self) -> float:
@@ -148,7 +164,7 @@ class Latency:
 
     def _drop(self) -> None:
         """The oldest."""
-        _, duration_ns = self._ended.popleft()
+        _, duration_ns, _ = self._ended.popleft()
         del self._sorted_ns[bisect_left(self._sorted_ns, duration_ns)]
 
 
@@ -165,8 +181,9 @@ def percentile_ns(durations_ns: Sequence[int], part: float) -> int:
 
     Of fewer than 100 the 99th percentile is the longest.
     """
-    return _at(sorted(durations_ns), part)
+    return percentile_of(sorted(durations_ns), part)
 
 
-def _at(sorted_ns: Sequence[int], part: float) -> int:
+def percentile_of(sorted_ns: Sequence[int], part: float) -> int:
+    """The same of durations that are in order."""
     return sorted_ns[max(0, ceil(part * len(sorted_ns)) - 1)] if sorted_ns else 0

@@ -52,7 +52,7 @@ class Tuning:
             job.rhythm = None
             self.divisions.forget(job)
         if event.kind is job.latency.kind:
-            job.latency.add(event.durations_ns, event.now_ns, event.at_once)
+            job.latency.add(event.durations_ns, event.now_ns, event.at_once, event.held_ns)
             self.divisions.served(job, event.durations_ns, event.now_ns)
             for tuner in self.tuners.values():
                 tuner.take(job.job_id, event.durations_ns, event.now_ns)
