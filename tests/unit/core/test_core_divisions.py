@@ -472,6 +472,30 @@ def test_who_asks_for_a_size_has_no_set_while_streams_of_another_stay_on_the_who
     assert talk.sets[2].count == 2
 
 
+@pytest.mark.parametrize(("slow_ms", "stays"), [(8, True), (30, False)])
+def test_a_plan_is_not_left_for_an_objective_that_is_kept_as_measured(slow_ms, stays):
+    """Its curve is another one, by which it would miss it on the SMs that it has."""
+    talk = Planned(GREEN)
+    talk.come(1, ms=100)
+    talk.come(2, ms=8, knee=2, slo_p99_ns=25 * MS)
+
+    def serve():
+        for took_ms in (8,) * 9 + (slow_ms,):
+            talk.serves(2, took_ms)
+            talk.now_ns += 100 * MS
+
+    serve()
+    talk.windows(WINDOWS)
+    before = talk.parts
+    talk.tell(2, ms=8, knee=4)
+    for _ in range(WINDOWS + 1):
+        serve()
+        talk.windows()
+
+    assert "plan: progress" in talk.lines(2)
+    assert (talk.parts == before) is stays
+
+
 def test_explain_says_what_is_foretold_and_measured_and_why_not_otherwise():
     talk = three()
     for _ in range(20):

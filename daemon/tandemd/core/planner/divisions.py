@@ -19,7 +19,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tandemd.core.events import FindPlan, PlanFound
@@ -81,6 +81,12 @@ class Division:
         if self.valued is None or self.seen is None:
             return {}
         return self.tally.measured(jobs, self.seen.scene.workers, now_ns)
+
+    def keeping(self, jobs: Collection[Job], now_ns: int) -> set[str]:
+        """Jobs that keep their objectives under the plan, as far as that is measured."""
+        slos_ns = {job.display_name: job.spec.slo_p99_ns for job in jobs}
+        measured = self.measured(jobs, now_ns)
+        return {name for name, one in measured.items() if 0 < one.p99_ns <= slos_ns[name]}
 
     def _leaves_groups(self) -> bool:
         """A job that is alone has not more than a person said."""
@@ -165,7 +171,8 @@ class Divisions:
         if not event.found:
             return False
         division.others = event.found
-        why = division.planner.take(seen.scene, event.found[0], division.plan)
+        kept = division.keeping(_jobs_of(members), event.now_ns)
+        why = division.planner.take(seen.scene, event.found[0], division.plan, kept=kept)
         chosen = division.planner.current
         assert chosen is not None
         if not why:

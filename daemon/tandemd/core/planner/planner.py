@@ -11,7 +11,9 @@ exhaustively (candidates.py); of more jobs some plans are tried, and then better
 `Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
 went or what was said of one is another, or where it is known at last how one scales, and else only
 where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more, or
-promises more progress by `BETTER`. To be fairer is no such reason: what is measured wavers.
+promises more progress by `BETTER`. To be fairer is no such reason: what is measured wavers. Nor is
+an objective that is missed as foretold, and kept as measured: forecasts take turns and waits at
+their longest, all at once.
 Forecasts that are wrong stay wrong: who shares with whom, once left, is not gone back to before the
 load is another, and sizes that the tuner changed meanwhile are the tuner's. So while load is
 constant changes come to an end. The load is another when under a plan that was in force before
@@ -21,7 +23,7 @@ requests come at another rate: under another plan that may be the plan's doing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tandemd.core.planner.candidates import candidates, has_all
@@ -98,10 +100,18 @@ class Planner:
         """
         return self.take(scene, best(scene) if scene.workers else None)
 
-    def take(self, scene: Scene, found: Valued | None, in_force: Plan = ()) -> str:
+    def take(
+        self,
+        scene: Scene,
+        found: Valued | None,
+        in_force: Plan = (),
+        *,
+        kept: Collection[str] = (),
+    ) -> str:
         """The same, where the best plan of the scene was found elsewhere; None: nobody is there.
 
-        `in_force`: `current` as the tuner has sized it; empty: it has not.
+        `in_force`: `current` as the tuner has sized it; empty: it has not. `kept`: jobs of which
+        is measured that they keep their objectives under it.
         """
         said, before = _said(scene), self.current
         if found is None or before is None or said != self._said:
@@ -114,7 +124,7 @@ class Planner:
         # The tuner gives up progress for requests that take longer than foretold: no plan is better
         # for that alone.
         is_better = self._is_open(found.plan, in_force) and all(
-            _is_clearly_better(found, one, scene, self.band) for one in (self.current, now)
+            _is_clearly_better(found, one, scene, self.band, kept) for one in (self.current, now)
         )
         self._better = self._better + 1 if is_better else 0
         if self._better < WINDOWS:
@@ -171,7 +181,9 @@ def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
     )
 
 
-def _is_clearly_better(found: Valued, now: Valued, scene: Scene, band: float) -> bool:
+def _is_clearly_better(
+    found: Valued, now: Valued, scene: Scene, band: float, kept: Collection[str]
+) -> bool:
     """What is foretold near an objective is not sure: it moves with what is measured.
 
     Nor does what is within the doubt of how large requests are tell that one is missed.
@@ -181,7 +193,7 @@ def _is_clearly_better(found: Valued, now: Valued, scene: Scene, band: float) ->
         slo_ns, doubt = scene.workers[name].slo_ns, scene.workers[name].sizes.doubt
         p99_ns = found.forecasts[name].p99_ns
         is_sure = p99_ns <= (1 - max(band, doubt)) * slo_ns
-        if slo_ns and before.p99_ns > (1 + doubt) * slo_ns:
+        if slo_ns and name not in kept and before.p99_ns > (1 + doubt) * slo_ns:
             gained += is_sure
         elif slo_ns:
             lost += not is_sure and p99_ns > before.p99_ns
