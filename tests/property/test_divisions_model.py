@@ -190,7 +190,7 @@ class DivisionsModel(RuleBasedStateMachine):
     def who_takes_turns_is_told_by_the_parts(self):
         if not hasattr(self, "core"):
             return
-        for (_, part), members in self.core.rings.items():
+        for (_, part), members in self.core.rings.members.items():
             assert {max(j.part for j in group.jobs.values()) for group in members} == {part}
 
     def is_probed(self, job):

@@ -112,15 +112,15 @@ class Twins(RuleBasedStateMachine):
     def tell(self, event):
         before = {key: cuts(group) for key, group in self.quick.groups.items()}
         quick = self.quick.handle(event)
-        with patch("tandemd.core.scheduler.Turns", WholeTurns):
+        with patch("tandemd.core.turns.rings.Turns", WholeTurns):
             whole = self.whole.handle(event)
         assert [without_order(a) for a in quick] == [without_order(a) for a in whole]
         self.windows |= {a.process_id: a.segments for a in quick if isinstance(a, SetWindow)}
         self.quick.check_invariants()
         self.check_windows()
-        for gpus, turns in self.quick.turns.items():
-            assert turns.holder == self.whole.turns[gpus].holder
-            assert turns.companion == self.whole.turns[gpus].companion
+        for gpus, turns in self.quick.rings.turns.items():
+            assert turns.holder == self.whole.rings.turns[gpus].holder
+            assert turns.companion == self.whole.rings.turns[gpus].companion
             assert turns.third is None
             self.check_pair(gpus)
             self.check_cuts(turns, before)
@@ -130,7 +130,7 @@ class Twins(RuleBasedStateMachine):
 
     def check_pair(self, gpus):
         """Those who hold a turn together are of one class, and by `pair` of different bounds."""
-        pair = [self.quick.turns[gpus].holder, self.quick.turns[gpus].companion]
+        pair = [self.quick.rings.turns[gpus].holder, self.quick.rings.turns[gpus].companion]
         if None in pair:
             return
         one, other = (self.quick.groups[key] for key in pair)

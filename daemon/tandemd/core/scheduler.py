@@ -9,8 +9,7 @@ Rules
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import assert_never
@@ -83,7 +82,7 @@ from tandemd.core.model import (
     Usage,
 )
 from tandemd.core.notices import Notices, waited_for
-from tandemd.core.planner.divisions import Divisions, Ring, rings_of
+from tandemd.core.planner.divisions import Divisions
 from tandemd.core.policy import policy_named
 from tandemd.core.settings import has_siblings
 from tandemd.core.space.asked import said, unfit, weigh
@@ -104,6 +103,7 @@ from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.forecast import has_short_gaps
 from tandemd.core.turns.phase_gate import PhaseGate
 from tandemd.core.turns.pieces import Kind
+from tandemd.core.turns.rings import Ring, Rings
 from tandemd.core.turns.turns import Turns, Verdict
 from tandemd.core.words import counted
 
@@ -119,8 +119,7 @@ class Scheduler:
         self.groups: dict[GroupKey, Group] = {}
         self.processes: dict[int, Process] = {}
         self.islands: dict[frozenset[int], list[Group]] = {}
-        self.rings: dict[Ring, list[Group]] = {}  # who takes turns: an island's, if none is divided
-        self.turns: dict[Ring, Turns] = {}
+        self.rings = Rings()
         self.memory = MemoryPlaces(
             MemoryLine(self.processes, self.jobs, self.groups), self.processes
         )
@@ -145,10 +144,7 @@ class Scheduler:
         )
         self._ties, self._minima = Ties(), Minima()
         self._told = Told()
-        self._home: dict[GroupKey, Ring] = {}
-        self._touched: set[Ring] = set()  # of which a fact changed
         self._left_otherwise: set[GroupKey] = set()  # whose processes leave each other more or less
-        self._wakes: dict[Ring, int | None] = {}  # when each wants to decide again
         self._arrivals = self._group_numbers = 0
         self._structure_changed = True
         self._wake_at_ns: int | None = None
@@ -266,10 +262,9 @@ class Scheduler:
             wanted = group.wants
             _refresh(group, now_ns, self.options)
             if group.wants and not wanted:
-                self._forget_old_credit(group)
-            ring = self._home[group.key]
+                self.rings.forget_old_credit(group, self.options)
             self._note(group)
-            self._touched.add(ring)
+            self.rings.touch(group)
 
     def _move_memory(self, now_ns: int) -> list[Action]:
         moves = self.residency.decide(now_ns)
@@ -283,7 +278,7 @@ class Scheduler:
             yield Island(
                 gpus=gpus,
                 members=members,
-                turns=next(turns for ring, turns in self.turns.items() if ring[0] == gpus),
+                turns=next(turns for ring, turns in self.rings.turns.items() if ring[0] == gpus),
                 policy=self.policy,
                 options=self.options,
             )
@@ -321,8 +316,8 @@ class Scheduler:
 
     def island_of(self, group: Group) -> tuple[list[Group], Turns] | None:
         """The groups it takes turns with, itself included, and the turn; None without processes."""
-        ring = self._home.get(group.key)
-        return None if ring is None else (self.rings[ring], self.turns[ring])
+        ring = self.rings.of(group)
+        return None if ring is None else (self.rings.members[ring], self.rings.turns[ring])
 
     def to_classify(self) -> list[tuple[Process, bool]]:
         """Processes of which the policy wants to know what bounds their work.
@@ -334,10 +329,10 @@ class Scheduler:
             return []
         return [
             (process, self._is_alone(group, ring))
-            for ring, members in self.rings.items()
+            for ring, members in self.rings.members.items()
             if len(self.islands[ring[0]]) > 1
             for group in members
-            if self._wants_bound(group) and not self.turns[ring].is_shared_by(group)
+            if self._wants_bound(group) and not self.rings.turns[ring].is_shared_by(group)
             for process in group.processes.values()
         ]
 
@@ -350,7 +345,7 @@ class Scheduler:
     def _is_alone(self, group: Group, ring: Ring) -> bool:
         """It has the turn, and nothing of anybody else is on the GPU."""
         others = (other for other in self.islands[ring[0]] if other is not group)
-        return self.turns[ring].is_alone(group) and not any(other.busy for other in others)
+        return self.rings.turns[ring].is_alone(group) and not any(other.busy for other in others)
 
     def to_record(self) -> list[Process]:
         """Processes whose memory curves decide when their iterations begin."""
@@ -370,7 +365,7 @@ class Scheduler:
         """With each other, so that one begins when the other's work has ended."""
         pair = [self.group_of(job), self.group_of(other)]
         groups = [group for group in pair if group is not None and not group.undrainable]
-        homes = {self._home.get(group.key) for group in groups}
+        homes = set(map(self.rings.of, groups))
         return (
             len(groups) == 2
             and len(homes) == 1
@@ -450,8 +445,8 @@ class Scheduler:
             assert group.jobs, f"group {group.key} has no job"
             assert not (group.is_closed and True in gates), f"paused group {group.title} is open"
         assert self._told.settings.keys() == self._told.gates.keys() == self.processes.keys()
-        for ring, members in self.rings.items():
-            turns = self.turns[ring]
+        for ring, members in self.rings.members.items():
+            turns = self.rings.turns[ring]
             keys = {group.key for group in members}
             assert turns.holder is None or turns.holder in keys, "a gone group holds the turn"
             assert turns.companion is None or turns.companion in keys, "a gone group has a part"
@@ -559,7 +554,7 @@ class Scheduler:
                 self.memory.note_change()
                 self._ask_for_groups(job, old)
                 if old.job_class is not job.spec.job_class:
-                    self._begin_anew(self.groups[job.group_key])
+                    self.rings.forget_all_credit(self.groups[job.group_key])
                 self._minima.note(job, event.now_ns)
                 self._keep_minima(event.now_ns)
                 job.tell(event.now_ns, f"set: {changes_of(old, job.spec)}")
@@ -628,7 +623,7 @@ class Scheduler:
             stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
             self._move(job, stimulus, now_ns, actions)
             # Its threads may have waited all the while: whoever is paused saves nothing up either.
-            self._forget_old_credit(self.groups[job.group_key])
+            self.rings.forget_old_credit(self.groups[job.group_key], self.options)
         job.pause_number = job.unready = 0
         actions += self.notices.withdraw(self.groups[job.group_key])
 
@@ -654,7 +649,7 @@ class Scheduler:
                 group.virtual_ns = 0.0
         self.policy = policy
         self.options = replace(self.options, policy=event.policy)
-        self.turns.clear()
+        self.rings.begin_anew()
         if not self.policy.by_lanes:
             self.lanes.give_up(self.groups.values())
         self._structure_changed = True
@@ -895,7 +890,7 @@ class Scheduler:
         group.virtual_ns += charged_ns / group.weight
         _refresh(group, now_ns, self.options)
         if group.wants and not wanted:
-            self._forget_old_credit(group)
+            self.rings.forget_old_credit(group, self.options)
         stepped = group.steps != steps
         if stepped:
             _note_step(group, group.steps - steps, now_ns)
@@ -904,35 +899,21 @@ class Scheduler:
             self._structure_changed = True  # the windows of others depend on it
         if self._structure_changed:
             return  # everybody will be looked at
-        ring = self._home[group.key]
-        turns = self.turns[ring]
         self._note(group)
-        has_turn = turns.holder == group.key
+        turns = self.rings.turns_of(group)
+        has_turn = turns is not None and turns.holder == group.key
         stepped &= group.reopened_steps is not None or has_turn
         wishes_otherwise = has_turn and wished_until_ns != group.critical_until_ns
         if (wanted, was_busy) != (group.wants, group.busy) or stepped or wishes_otherwise:
-            self._touched.add(ring)
+            self.rings.touch(group)
 
     def _note(self, group: Group) -> None:
         """Whoever decides about it will look at it."""
-        self.turns[self._home[group.key]].note(group)
+        self.rings.note(group)
         if self.residency.is_used:
             self.residency.note(group)
         if self.policy.by_lanes:
             self.lanes.note(group)
-
-    def _forget_old_credit(self, group: Group) -> None:
-        """Idle time is not saved up: at most two quanta before the others."""
-        ring = self._home.get(group.key)
-        if ring in self.turns:  # not where the policy has just changed: all begin from nothing then
-            now_ns = self.turns[ring].virtual_now_ns(but=group)
-            group.virtual_ns = max(group.virtual_ns, now_ns - self._credit_ns(group))
-
-    def _begin_anew(self, group: Group) -> None:
-        """What it got among others is neither its debt nor its credit among these."""
-        ring = self._home.get(group.key)
-        if ring in self.turns:
-            group.virtual_ns = self.turns[ring].virtual_now_ns(but=group)
 
     def _move(self, job: Job, stimulus: Stimulus, now_ns: int, actions: list[Action]) -> None:
         if not advance(job, stimulus):
@@ -1047,10 +1028,9 @@ class Scheduler:
     def _end_requests(self, group: Group, count: int, now_ns: int) -> None:
         """They matter for turns where these go by pieces of work."""
         group.piece.end(Kind.REQUEST, count, group.served_ns, now_ns)
-        ring = self._home.get(group.key)
-        if self.policy.by_pieces and ring in self.turns and not self._structure_changed:
+        if self.policy.by_pieces and self.rings.turns_of(group) and not self._structure_changed:
             self._note(group)
-            self._touched.add(ring)
+            self.rings.touch(group)
 
     # Decisions
 
@@ -1092,10 +1072,9 @@ class Scheduler:
     def _note_kept(self, groups: list[Group], now_ns: int) -> None:
         for group in groups:
             _refresh(group, now_ns, self.options)
-            ring = self._home.get(group.key)
-            if ring in self.turns and not self._structure_changed:
+            if self.rings.turns_of(group) and not self._structure_changed:
                 self._note(group)
-                self._touched.add(ring)
+                self.rings.touch(group)
 
     def _settle_lanes(self, now_ns: int) -> None:
         if self.policy.by_lanes:
@@ -1108,7 +1087,7 @@ class Scheduler:
                 remaining_ns=self._remaining_ns,
             )
             for group in self.lanes.take_come():  # its threads have waited for that
-                self._forget_old_credit(group)
+                self.rings.forget_old_credit(group, self.options)
 
     def _remaining_ns(self, group: Group) -> float:
         """GPU time until it is done, if it takes as much as when jobs of these names ran before."""
@@ -1133,7 +1112,7 @@ class Scheduler:
         if whole:
             actions += self._tell_settings()
         is_changed = whole or any(verdict.exempted for verdict in verdicts)
-        actions += self._told.tell_honour(self.turns, self.processes.keys(), whole=is_changed)
+        actions += self._told.tell_honour(self.rings.turns, self.processes.keys(), whole=is_changed)
         if whole:
             actions += self._told.mend_gates(chain.from_iterable(self.islands.values()))
         else:
@@ -1145,22 +1124,18 @@ class Scheduler:
     def _seat(self, now_ns: int) -> None:
         self.islands = islands_of(self.groups.values())
         self.divisions.seat(self.islands, self.policy, self.options, now_ns)
-        self.rings = rings_of(self.islands)
-        self.turns = {ring: self.turns.get(ring) or Turns() for ring in self.rings}
-        before = self._home
-        self._home = {g.key: ring for ring, members in self.rings.items() for g in members}
-        self._carry_leads(before)
+        self.rings.seat(self.islands, self.groups, self.policy, self.options)
         self._try_to_drain_again(now_ns)
-        self._wakes = {}
         self.tuning.seat(self.islands, self.options, now_ns)
-        for ring, members in self.rings.items():
+        for ring, members in self.rings.members.items():
             weigh(members, self.policy, self.options)
             for group in members:
                 specs = [job.spec for job in group.jobs.values()]
                 group.preemptible = all(map(self.options.may_preempt, specs))
                 group.piece.take_quantum(self.options.quantum_ns, group.served_ns, now_ns)
-            self.turns[ring].foresight.model = self.tuning.model_of(ring[0])
-            self.turns[ring].seat(members, self.policy)
+            turns = self.rings.turns[ring]
+            turns.foresight.model = self.tuning.model_of(ring[0])
+            turns.seat(members, self.policy)
 
     def _try_to_drain_again(self, now_ns: int) -> None:
         """Who did not drain in time on few SMs may do so on more."""
@@ -1171,63 +1146,21 @@ class Scheduler:
                     now_ns, "it has more SMs than when it did not drain: it takes turns again"
                 )
 
-    def _carry_leads(self, before: Mapping[GroupKey, Ring]) -> None:
-        """Who comes from another ring was served there, and owes nothing for it here.
-
-        It brings how far it is before or behind those that it took turns with, in virtual time, up
-        to the credit that is kept for who was idle.
-        """
-        here = self._home.items()
-        moved = [(key, ring) for key, ring in here if before.get(key, ring) != ring]
-        if not moved:
-            return
-        then = self._virtual_times(before)
-        now = self._virtual_times({key: ring for key, ring in here if before.get(key) == ring})
-        for key, ring in moved:
-            group = self.groups[key]
-            tier, credit_ns = self.policy.tier(group), self._credit_ns(group)
-            lead_ns = group.virtual_ns - then[before[key], tier]
-            lead_ns = min(credit_ns, max(-credit_ns, lead_ns))
-            group.virtual_ns = now.get((ring, tier), 0.0) + lead_ns
-
-    def _virtual_times(self, homes: Mapping[GroupKey, Ring]) -> dict[tuple[Ring, int], float]:
-        """Of the rings with these members, by tier: that of whoever is next, or was served last."""
-        members = defaultdict[tuple[Ring, int], list[Group]](list)
-        for key, ring in homes.items():
-            if group := self.groups.get(key):
-                members[ring, self.policy.tier(group)].append(group)
-        return {
-            seat: min((g.virtual_ns for g in found if g.wants), default=found[0].virtual_ns)
-            for seat, found in members.items()
-        }
-
-    def _credit_ns(self, group: Group) -> float:
-        """Virtual time that idle groups keep, at most."""
-        return 2 * self.options.quantum_ns / group.weight
-
     def _decide(self, now_ns: int) -> list[Verdict]:
-        """Let the rings decide for which something changed, or whose time has come.
-
-        GPU time passes no faster than real time, so a quantum cannot end before its ring wakes.
-        """
-        verdicts = []
-        for ring, turns in self.turns.items():
-            wake_at_ns = self._wakes.get(ring)
-            due = wake_at_ns is not None and now_ns >= wake_at_ns
-            if not (self._structure_changed or due or ring in self._touched):
-                continue
-            verdict = turns.decide(policy=self.policy, options=self.options, now_ns=now_ns)
-            self._wakes[ring] = verdict.wake_at_ns
-            verdicts.append(verdict)
-            if self.residency.is_used:
-                for group in verdict.moved:
-                    self.residency.note(group)
-        self._touched.clear()
+        verdicts = self.rings.decide(
+            policy=self.policy,
+            options=self.options,
+            now_ns=now_ns,
+            are_all=self._structure_changed,
+        )
+        if self.residency.is_used:
+            for group in chain.from_iterable(verdict.moved for verdict in verdicts):
+                self.residency.note(group)
         return verdicts
 
     def _keep_trials(self) -> Iterator[Action]:
         """What was just learnt where jobs use one GPU: of several it is of no kind of GPU."""
-        for (gpus, _), turns in self.turns.items():
+        for (gpus, _), turns in self.rings.turns.items():
             learnt = turns.foresight.take_learnt()
             if learnt and len(gpus) == 1:
                 yield KeepTrials(gpu=min(gpus), trials=learnt)
@@ -1248,7 +1181,7 @@ class Scheduler:
         self._left_otherwise.clear()  # for all are told
         ceilings.take_changed()
         ceilings.look()
-        rings, line = self.rings.values(), self.memory.line
+        rings, line = self.rings.members.values(), self.memory.line
         yield from self._told.tell_settings(rings, line, self.policy, self.options)
 
     def _tell_story(self, verdict: Verdict, now_ns: int) -> None:
@@ -1271,9 +1204,7 @@ class Scheduler:
         return None if key is None or key == group.key else self.groups.get(key)
 
     def _tell_wake(self, now_ns: int, actions: list[Action]) -> None:
-        wishes = [at_ns for at_ns in self._wakes.values() if at_ns is not None]
-        wishes += self._memory_wakes_ns
-        wake_at_ns = min(wishes, default=None)
+        wake_at_ns = min([*self.rings.wakes_ns, *self._memory_wakes_ns], default=None)
         passed = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
             actions.append(WakeAt(at_ns=max(wake_at_ns, now_ns)))

@@ -14,9 +14,9 @@ from operator import attrgetter
 from tandemd.core.events import Action, CloseGates, OpenGates, SetHonourPresence
 from tandemd.core.memory.line import MemoryLine
 from tandemd.core.model import Group, Options
-from tandemd.core.planner.divisions import Ring
 from tandemd.core.policies.policy import Policy
 from tandemd.core.settings import Settings, Views, memory_limit, settings_for
+from tandemd.core.turns.rings import Ring
 from tandemd.core.turns.turns import Turns, Verdict
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tandemd.core.planner.divisions import Ring
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.turns.rings import Ring
 
 MOST = 100_000  # changes that nobody has taken yet: what is older is forgotten
 
@@ -28,7 +28,7 @@ class TurnLog:
 
     def look(self, scheduler: Scheduler, now_ns: int) -> None:
         """After each decision: a turn that passed on between two of them is not seen otherwise."""
-        found = {ring: _who(scheduler, ring) for ring in scheduler.turns}
+        found = {ring: _who(scheduler, ring) for ring in scheduler.rings.turns}
         for ring in self._last.keys() - found.keys():  # other jobs make other rings
             found[ring] = ()
         for ring, job_ids in found.items():
@@ -44,7 +44,7 @@ class TurnLog:
 
 
 def _who(scheduler: Scheduler, ring: Ring) -> tuple[int, ...]:
-    turns = scheduler.turns[ring]
+    turns = scheduler.rings.turns[ring]
     holders = (turns.holder, turns.companion, turns.third)
     groups = [scheduler.groups[key] for key in holders if key in scheduler.groups]
     return tuple(job_id for group in groups for job_id in group.jobs)

@@ -220,7 +220,7 @@ def test_who_took_little_of_what_both_had_comes_next(split, next_one):
 
 def holder(talk):
     """The process of the group that has the turn."""
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     (process_id,) = talk.core.groups[turns.holder].processes
     return process_id
 
@@ -248,7 +248,7 @@ def test_who_pays_little_does_not_become_owed_time_while_it_runs():
     for _ in range(40):
         pay(talk, split={1: 1, 2: 99}, ms=100)
 
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     assert not turns.overdue_tiers
 
 

@@ -200,7 +200,7 @@ def test_what_a_job_got_in_a_part_of_its_own_is_no_debt_where_parts_become_one()
         talk.works(1, after_ms=100, ran_ms=100)
     talk.works(2, ran_ms=100)
     talk.attach(3, uid=1001)  # another user: all take turns
-    assert len(talk.core.rings) == 1
+    assert len(talk.core.rings.members) == 1
 
     got = run(talk, {1, 2}, duration_ms=1000)
 
@@ -255,7 +255,7 @@ def test_a_plan_is_in_force_again_when_what_stood_against_it_is_over_before_an_a
     answered(talk)
 
     assert talk.parts == before
-    assert len(talk.core.rings) == 2
+    assert len(talk.core.rings.members) == 2
 
 
 def test_where_all_take_turns_who_said_a_size_has_no_set_of_its_own():
@@ -369,7 +369,7 @@ def test_sizes_that_persons_said_leave_the_rest_to_who_comes_next():
 
     talk.come(2, sm_count=48)
     assert talk.parts == {("j-1",): 2, ("j-2",): 3}
-    assert len(talk.core.rings) == 2  # they take no turns
+    assert len(talk.core.rings.members) == 2  # they take no turns
 
     talk.come(3)
     assert talk.parts == {("j-1",): 2, ("j-2",): 3, ("j-3",): 3}
@@ -382,7 +382,7 @@ def test_from_now_on_without_the_planner_all_is_as_it_would_be_without_it():
     talk.core.change_options(options, now_ns=talk.now_ns)
 
     assert set(talk.sets.values()) == {Span(0, 8)}
-    assert len(talk.core.rings) == 1
+    assert len(talk.core.rings.members) == 1
     talk.core.change_options(replace(options, size_sets=True), now_ns=talk.now_ns)
     assert len(set(talk.sets.values())) == 3
 
@@ -408,7 +408,7 @@ def test_where_something_keeps_them_from_running_side_by_side_all_take_turns(opt
 
     assert said(talk) == f"plan: time, all take turns: {said(talk).partition('turns: ')[2]}"
     assert why in said(talk)
-    assert len(talk.core.rings) == 1
+    assert len(talk.core.rings.members) == 1
     assert {job.part for job in talk.core.jobs.values()} == {0}
 
 
@@ -436,7 +436,7 @@ def test_jobs_that_cannot_run_side_by_side_take_turns(jobs, why):
     talk.windows(WINDOWS + 1)
 
     assert why in said(talk)
-    assert len(talk.core.rings) == 1
+    assert len(talk.core.rings.members) == 1
 
 
 def test_where_streams_stay_on_the_whole_gpu_all_take_turns_on_all_of_it():
@@ -444,7 +444,7 @@ def test_where_streams_stay_on_the_whole_gpu_all_take_turns_on_all_of_it():
     talk.come(1, knee=4)
     talk.come(2, knee=4)
     talk.windows(WINDOWS + 1)
-    assert len(talk.core.rings) == 2
+    assert len(talk.core.rings.members) == 2
 
     talk.sample(1, staying_streams=(1, 0, 0, 0, 0, 0))
     talk.windows()
@@ -452,7 +452,7 @@ def test_where_streams_stay_on_the_whole_gpu_all_take_turns_on_all_of_it():
     for job_id in (1, 2):
         told = "plan: time: all take turns on all SMs, for work of j-1 stays on the whole gpu"
         assert told in said(talk, job_id)
-    assert len(talk.core.rings) == 1
+    assert len(talk.core.rings.members) == 1
     assert talk.sets == {1: Span(0, 8), 2: Span(0, 8)}
 
     talk.sample(1, staying_streams=(0, 0, 0, 0, 0, 0))

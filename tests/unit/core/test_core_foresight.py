@@ -30,7 +30,7 @@ def talk():
 
 
 def turns_of(talk):
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     return turns
 
 

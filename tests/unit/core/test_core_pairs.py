@@ -123,7 +123,7 @@ def test_the_two_of_a_pair_become_each_others_holder_without_a_gate_moving():
         moved += talk.gates
         talk.works(2, ran_ms=5)
         moved += talk.gates
-        holders.add(next(iter(talk.core.turns.values())).holder)
+        holders.add(next(iter(talk.core.rings.turns.values())).holder)
 
     assert len(holders) == 2
     assert moved == []
@@ -147,7 +147,7 @@ def test_a_companion_that_only_waits_at_its_open_gate_loses_its_place():
     group = talk.core.group_of(talk.core.job(2))
 
     assert group.dozing
-    assert next(iter(talk.core.turns.values())).companion is None
+    assert next(iter(talk.core.rings.turns.values())).companion is None
 
 
 def test_a_class_that_changes_ends_the_sharing():

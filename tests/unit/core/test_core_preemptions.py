@@ -123,7 +123,7 @@ def test_who_is_paused_or_gone_lost_it_to_nobody(ends):
     getattr(talk, ends)(1)
     talk.tick(after_ms=2)
 
-    assert talk.core.turns[frozenset({0}), 0].holder == (1000, "j:2")
+    assert talk.core.rings.turns[frozenset({0}), 0].holder == (1000, "j:2")
     assert lost(talk, 1) == {}
 
 

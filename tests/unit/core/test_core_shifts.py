@@ -101,7 +101,7 @@ def test_an_iteration_begins_when_the_other_has_done_its_shift():
     assert kept_at == 1  # it has ended one, and may end no more
     assert allowed(talk, 2) == 2
     assert talk.of(OpenGates, 2)
-    assert talk.core.turns[frozenset({0}), 0].companion is not None
+    assert talk.core.rings.turns[frozenset({0}), 0].companion is not None
 
 
 def test_until_then_it_wants_no_turn_and_the_core_looks_again():

@@ -358,9 +358,9 @@ def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
     assert "10 GiB" in talk.lines(1)
     talk.rests(3, after_ms=2)
     talk.tick(after_ms=50)
-    assert talk.core.turns[frozenset({0}), 0].holder is None
+    assert talk.core.rings.turns[frozenset({0}), 0].holder is None
     talk.leave(3)
-    assert talk.core.turns[frozenset({0}), 0].holder == (1000, "j:1")
+    assert talk.core.rings.turns[frozenset({0}), 0].holder == (1000, "j:1")
 
 
 def test_a_claim_that_the_driver_denies_keeps_nobody_from_a_turn():
@@ -377,7 +377,7 @@ def test_a_claim_that_the_driver_denies_keeps_nobody_from_a_turn():
     talk.tick(after_ms=50)
 
     assert not talk.core.group_of(talk.core.job(1)).misfit_bytes
-    assert talk.core.turns[frozenset({0}), 0].holder is not None
+    assert talk.core.rings.turns[frozenset({0}), 0].holder is not None
     denied = "the driver that it holds 0 MiB: that is what counts for others"
     assert denied in talk.lines(3)
 
@@ -589,7 +589,7 @@ def test_memory_goes_to_who_was_promised_it_where_there_is_less_than_was_counted
         talk.sample(1, steps=steps)
     talk.waits(1)  # it has drained, and too much is held for anybody to have the turn
     talk.tick(after_ms=500)
-    assert talk.core.turns[frozenset({0}), 0].holder is None
+    assert talk.core.rings.turns[frozenset({0}), 0].holder is None
     assert talk.target_gib(1) < 36
 
 

@@ -28,7 +28,7 @@ def talk():
 
 def teach(talk, factor, *numbers):
     """So many times as long as alone each of these took beside the others, time and again."""
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     measured = [
         Measured(
             key=KEYS[number],
@@ -133,7 +133,7 @@ def test_a_third_that_makes_one_of_them_miss_its_objective_stays_out(talk):
 def test_a_third_leaves_when_it_has_nothing_to_do_and_the_two_go_on(talk):
     teach_pairs(talk, 1.1)
     all_work(talk)
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     third = next(number for number, key in KEYS.items() if key == turns.third)
     others = BOUNDS.keys() - {third}
     talk.works(*BOUNDS)
@@ -154,7 +154,9 @@ def test_who_leaves_the_gpu_holds_no_part_of_a_turn(talk):
         talk.leave(number)
 
     assert talk.open_processes() == {3}
-    assert [(turns.companion, turns.third) for turns in talk.core.turns.values()] == [(None, None)]
+    assert [(turns.companion, turns.third) for turns in talk.core.rings.turns.values()] == [
+        (None, None)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_who_leaves_the_gpu_holds_no_part_of_a_turn(talk):
 def test_three_stay_together_only_while_they_get_more_done_than_two(talk, each_ms, stay, is_undone):
     measure_alone(talk)
     teach_pairs(talk, 1.2)  # so two get 1.67 times as much done
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     pair = [talk.core.groups[KEYS[number]] for number in (1, 2)]
 
     together(talk, each_ms=each_ms)
@@ -182,7 +184,7 @@ def test_three_stay_together_only_while_they_get_more_done_than_two(talk, each_m
 def test_what_three_have_measured_is_kept_as_of_three(talk):
     measure_alone(talk)
     teach_pairs(talk, 1.1)
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     turns.foresight.take_learnt()
     talk.works(*BOUNDS)
     kept = []
@@ -206,7 +208,7 @@ def test_three_that_last_are_measured_alone_again_now_and_then(talk):
     together(talk, each_ms=12)
 
     assert len(talk.open_processes()) < 3
-    (turns,) = talk.core.turns.values()
+    (turns,) = talk.core.rings.turns.values()
     assert turns.trials.is_apart(talk.core.groups.values(), talk.now_ns)
     talk.rests(*BOUNDS)
     talk.tick(after_ms=5)

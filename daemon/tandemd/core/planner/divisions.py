@@ -42,7 +42,6 @@ from tandemd.core.turns.interference import Interference
 from tandemd.core.words import counted
 
 Islands = Mapping[frozenset[int], list[Group]]
-Ring = tuple[frozenset[int], int]  # those who take turns: GPUs of an island, and a part; 0 = all
 Splits = Mapping[int, Split]  # by GPU
 ModelOf = Callable[[frozenset[int]], Interference]
 
@@ -316,16 +315,6 @@ class Divisions:
             was_in, job.part = job.part, 0
             if was_in or asked:
                 job.groups_wanted = asked
-
-
-def rings_of(islands: Islands) -> dict[Ring, list[Group]]:
-    """Who takes turns with whom, in order of arrival: those of one part of an island."""
-    rings: dict[Ring, list[Group]] = {}
-    for gpus, members in islands.items():
-        for group in members:
-            part = max(job.part for job in group.jobs.values())
-            rings.setdefault((gpus, part), []).append(group)
-    return rings
 
 
 def why_not_beside(

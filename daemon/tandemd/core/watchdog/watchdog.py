@@ -79,7 +79,7 @@ class Watchdog:
         changes: list[FindingBegan | FindingEnded] = []
         rooms = _rooms(scheduler, self.capacity_bytes)
         away = self._standing.keys() | self._histories.keys()
-        for island in scheduler.rings.values():
+        for island in scheduler.rings.members.values():
             rivalry = rivalry_on(island, scheduler.policy, scheduler.options)
             for group in island:
                 for job in group.jobs.values():
