@@ -29,9 +29,7 @@ def test_on_sets_of_sms_nothing_changes_in_sixty_seconds_of_constant_load(tuner,
     assert len(late) <= 1, late
 
 
-@pytest.mark.parametrize(
-    ("tuner", "seed"), [*((True, seed) for seed in (0, 7, 8)), (False, 8), (False, 9)]
-)
+@pytest.mark.parametrize(("tuner", "seed"), [(True, 0), (True, 7), (True, 8), (False, 8)])
 def test_where_requests_vary_much_in_size_nothing_changes_either(tuner, seed):
     """How many of the newest are large is chance, and no reason for another plan."""
     steady = Steady(seed, tuner=tuner, planner=True, varied=True)

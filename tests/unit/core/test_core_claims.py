@@ -54,10 +54,17 @@ def test_before_there_are_requests_an_iteration_is_one(talk):
 
 
 def test_pauses_of_the_host_between_requests_are_no_part_of_what_a_limit_takes(talk):
-    answer(talk, 4 * MS)  # of an iteration of 10
+    answer(talk, 5 * MS)  # of an iteration of 10
 
-    assert claim(talk).slo_ns == (9 + 6) * MS
-    assert size(talk).required_sms == 66
+    assert claim(talk).slo_ns == (9 + 5) * MS
+    assert size(talk).required_sms == 132  # on 66 its work takes 10 ms
+
+
+def test_what_more_sms_shorten_is_no_pause_but_a_larger_request(talk):
+    answer(talk, 4 * MS)  # where one of 5 was recorded
+
+    assert claim(talk).slo_ns == (9 * 5 / 4 + 5) * MS
+    assert size(talk).required_sms == 66  # a usual one takes 8 ms there
 
 
 def test_a_request_of_several_iterations_leaves_each_its_part_of_the_limit(talk):

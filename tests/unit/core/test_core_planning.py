@@ -284,6 +284,18 @@ def test_pauses_of_the_host_are_no_part_of_what_a_request_takes(talk):
     assert forecast.progress == 1
 
 
+def test_a_quick_request_is_a_part_of_a_larger_one_that_was_recorded(talk):
+    talk.attach(1, NORMAL, slo_p99_ns=50 * MS)
+    even = Curve(sm_counts=(66, 132), iteration_ns=(80 * MS, 40 * MS))
+    tell(talk, 1, even)
+    serve(talk, 1, ms=10, every_ms=100)
+
+    worker = seen(talk).scene.workers["j-1"]
+
+    assert (worker.pause_ns, worker.times) == (0, 0.25)
+    assert worker.times * worker.at(66) == 20 * MS  # and not 50, as if 30 were a pause
+
+
 def test_a_request_of_several_iterations_takes_so_many_times_as_long(talk):
     talk.attach(1, NORMAL, slo_p99_ns=50 * MS)
     tell(talk, 1, CURVE)

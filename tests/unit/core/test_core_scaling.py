@@ -85,6 +85,16 @@ def test_a_limit_is_kept_at_the_rate_that_is_asked_for():
     assert EVEN.smallest_for(600, rate=1e9 / 100, batch=4) == 40  # the first waits 400 for the last
 
 
+def test_what_takes_as_long_on_any_number_of_sms():
+    paced = Curve(sm_counts=(10, 20, 40), iteration_ns=(860, 460, 260))
+
+    assert EVEN.undivided_ns == 0
+    assert paced.undivided_ns == pytest.approx(60)
+    assert Curve(sm_counts=(10, 20), iteration_ns=(500, 500)).undivided_ns == 500
+    assert Curve(sm_counts=(10,), iteration_ns=(500,)).undivided_ns == 500
+    assert Curve(sm_counts=(10, 20), iteration_ns=(500, 200)).undivided_ns == 0
+
+
 def test_points_are_all_of_few_sms_and_tenths_of_many():
     assert points_of(4, 4) == (1, 2, 3, 4)
     assert points_of(132, 66) == (13, 26, 40, 53, 66, 79, 92, 106, 119, 132)

@@ -70,6 +70,17 @@ class Curve:
         part = (1 / left - 1 / sms) / (1 / left - 1 / right)
         return left_ns + (right_ns - left_ns) * part
 
+    @property
+    def undivided_ns(self) -> float:
+        """What of an iteration takes as long on any number of SMs, at most: pauses, few blocks.
+
+        What is left where the part that is divided, as the two fewest tell it, is taken off.
+        """
+        if len(self.sm_counts) < 2:
+            return float(self.iteration_ns[0])
+        (few, more), (few_ns, more_ns) = self.sm_counts[:2], self.iteration_ns[:2]
+        return max(0.0, few_ns - (few_ns - more_ns) * more / (more - few))
+
     def knee(self, gain: float = GAIN) -> int:
         """Where more SMs stop paying: the end of the step that gains most throughput an SM.
 

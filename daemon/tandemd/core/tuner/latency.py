@@ -42,14 +42,6 @@ class Rhythm:
     sms: int
     is_of_requests: bool = False
 
-    def times(self, iteration_ns: float) -> float:
-        """So many iterations of that length on these SMs it is, pauses not counted; 1 at least."""
-        return max(1.0, self.quick_ns / iteration_ns)
-
-    def pause_ns(self, iteration_ns: float) -> float:
-        """Of such an iteration, between requests."""
-        return max(0.0, iteration_ns - self.quick_ns)
-
 
 @dataclass(slots=True)
 class Latency:

@@ -1,9 +1,10 @@
 """How requests and pauses of the host lie in the iterations of a job.
 
 A request's own time is at most what one takes that hardly waits. Where that is less than an
-iteration, the rest of it is a pause of the host, and else a request is several iterations. Who has
-no requests needs the GPU time of an iteration, as it was where that is known: else it is an
-estimate, for others ran at the same time.
+iteration, the rest of it is a pause of the host, as far as that is as long on any number of SMs:
+where requests vary in size a larger one was recorded, and the quick one is a part of it. Where it
+is more a request is several iterations. Who has no requests needs the GPU time of an iteration, as
+it was where that is known: else it is an estimate, for others ran at the same time.
 
 Both are compared on the same SMs: requests and iterations count that began there, and stand for
 what they took there until there are enough elsewhere. Pauses are of the iteration that they are
@@ -82,11 +83,12 @@ def limit_ns(job: Job, request_ns: float) -> float:
     if job.rhythm is None or job.scaling is None:
         return request_ns
     iteration_ns = job.scaling.at(job.rhythm.sms)
-    return request_ns / job.rhythm.times(iteration_ns) + job.rhythm.pause_ns(iteration_ns)
+    pause_ns = _pause_ns(job, job.rhythm, iteration_ns)
+    return request_ns / _times(job.rhythm, iteration_ns - pause_ns) + pause_ns
 
 
 def times_and_pause(job: Job, here_ns: float, here_sms: int) -> tuple[float, float]:
-    """Iterations that a request of it takes, and the pause in one.
+    """Iterations that a quick request of it takes, and the pause in one.
 
     `here_ns`: one takes where it is, on `here_sms`. Without a curve more is not known.
     """
@@ -94,5 +96,18 @@ def times_and_pause(job: Job, here_ns: float, here_sms: int) -> tuple[float, flo
     if rhythm is None or (job.scaling is None and rhythm.sms != here_sms):
         return 1.0, 0.0
     iteration_ns = job.scaling.at(rhythm.sms) if job.scaling else here_ns
-    times = rhythm.times(iteration_ns) if job.latency.rate else 1.0
-    return times, rhythm.pause_ns(iteration_ns)
+    pause_ns = _pause_ns(job, rhythm, iteration_ns)
+    return _times(rhythm, iteration_ns - pause_ns) if job.latency.rate else 1.0, pause_ns
+
+
+def _pause_ns(job: Job, rhythm: Rhythm, iteration_ns: float) -> float:
+    """Of an iteration of that length, where the rhythm was told."""
+    longer_ns = max(0.0, iteration_ns - rhythm.quick_ns)
+    if job.scaling is None or not rhythm.is_of_requests:
+        return longer_ns
+    return min(longer_ns, job.scaling.undivided_ns)
+
+
+def _times(rhythm: Rhythm, busy_ns: float) -> float:
+    """As many as take so long without pauses; of a larger one that was recorded a part."""
+    return rhythm.quick_ns / busy_ns
