@@ -38,6 +38,12 @@ def test_what_a_part_does_not_need_goes_to_who_has_no_objective():
     assert sizes(resized(PLAN, OTHER, 5, EASES.get)) == [4, 5, 3]
 
 
+def test_of_several_without_an_objective_the_smallest_gets_it():
+    plan = (OTHER, Part(3, ("u",)), TRAINED)
+
+    assert sizes(resized(plan, OTHER, 5, {**EASES, "u": Ease.FREE}.get)) == [5, 3, 3]
+
+
 def test_a_part_keeps_what_nobody_has_use_for():
     eases = EASES | {"t": Ease.SPARES}
 

@@ -151,6 +151,14 @@ def test_two_that_slow_each_other_down_had_better_take_turns():
     assert best(scene(*jobs, model=model)).kind == "time"
 
 
+def test_of_a_part_beside_it_that_job_counts_that_slows_it_down_most():
+    rival = worker("b", features=Features(sm=1.0))
+    here = scene(worker("a"), rival, worker("c"), model=Interference())
+
+    for members in (("b", "c"), ("c", "b")):
+        assert here.worst(("a", 4), Part(4, members)) == ("b", 4)
+
+
 def test_those_with_little_to_do_take_turns_beside_a_large_one():
     jobs = (
         worker("large", knee=6),
@@ -349,6 +357,21 @@ def test_where_parts_have_one_job_each_nothing_else_is_looked_through(monkeypatc
     monkeypatch.setattr(of_candidates, "_divisions", lambda *_: map(pytest.fail, ["made"]))
 
     assert len(list(of_candidates.candidates(here))) == plans
+
+
+@pytest.mark.parametrize("can_mix", [True, False])
+@pytest.mark.parametrize(("jobs", "groups"), [(2, 2), (3, 5), (4, 3), (5, 8)])
+def test_all_plans_are_looked_at_where_there_are_no_more_than_so_many(
+    monkeypatch, jobs, groups, can_mix
+):
+    here = scene(*(worker(f"t{i}") for i in range(jobs)), groups=groups, can_mix=can_mix)
+    divisions = len(list(of_candidates._all(here)))
+
+    monkeypatch.setattr(of_candidates, "MOST_EXHAUSTIVE", divisions)
+    assert of_candidates.has_all(here)
+    monkeypatch.setattr(of_candidates, "MOST_EXHAUSTIVE", divisions - 1)
+
+    assert not of_candidates.has_all(here)
 
 
 def test_no_more_parts_are_made_than_there_are_groups():

@@ -99,7 +99,7 @@ def _count(scene: Scene) -> int:
     """Of plans that divide the SMs, where nobody fixed how."""
     groups, jobs = scene.gpu.groups, len(scene.workers)
     of = _divided(jobs)
-    parts = range(2, min(jobs, groups) + 1) if scene.gpu.can_mix else [jobs]
+    parts = range(2, jobs + 1) if scene.gpu.can_mix else [jobs]
     return sum(of[count] * comb(groups - 1, count - 1) for count in parts)
 
 
