@@ -10,6 +10,7 @@ from tandemd.core.model import Options, WaitReason
 from tandemd.core.watchdog.finding import Finding
 from tandemd.core.watchdog.rivalry import rivalry_on
 from tandemd.core.watchdog.rule import RULES
+from tandemd.core.watchdog.rules.leak import Leak
 from tandemd.core.watchdog.watchdog import Watch, Watchdog, default_rules
 
 SECOND = 1_000 * MS
@@ -77,6 +78,20 @@ def test_it_ends_with_the_third_look_without(watching):
     assert watching.rules() == ["busy"]
     (ended,) = watching.look()
     assert (ended.finding.rule, watching.rules()) == ("busy", [])
+
+
+@pytest.mark.parametrize("ends", ["steps", "iterations"])
+def test_a_leak_is_found_whether_a_job_marks_its_iterations_or_they_are_found(ends):
+    watching = Watching(leak=Leak())
+    watching.talk.attach(1)
+
+    for count in range(40):
+        held_bytes = (1000 + 100 * count) << 20
+        figures = {ends: 10 * count, "device_bytes": held_bytes, "iteration_bytes": held_bytes}
+        watching.talk.sample(1, **figures)
+        watching.look()
+
+    assert watching.rules() == ["leak"]
 
 
 def test_what_comes_and_goes_does_not_flap(watching):

@@ -31,6 +31,15 @@ def test_other_turns_do_not(figures, second):
     assert contested(**figures).goes_on(30, **second).find() is None
 
 
+def test_that_it_thrashes_is_over_only_with_clearly_fewer_turns():
+    job = contested(quantum_ns=10 * MS).goes_on(10, **TURNS)
+    fewer = TURNS | {"turns": 8}
+
+    assert job.goes_on(20, **fewer).find() is None
+    assert job.find(standing=True)
+    assert job.goes_on(20, **fewer | {"turns": 6}).find(standing=True) is None
+
+
 def test_turns_without_a_rival_do_not():
     assert Watched(Thrash(), quantum_ns=MS).goes_on(30, **TURNS).find() is None
 
