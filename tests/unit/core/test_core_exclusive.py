@@ -24,6 +24,18 @@ def test_the_latest_start_is_when_it_came_and_the_objective_less_what_one_takes_
     assert latest_start_ns(group(talk, 1)) - talk.now_ns == 70 * MS
 
 
+def test_of_jobs_that_share_memory_the_latest_start_is_by_the_objective_that_one_has():
+    talk = talk_of(j1=(LATENCY, 100), j2=(LATENCY, 0))
+    talk.share(1, key=7)
+    talk.share(2, key=7)
+    teach(talk, 1, 10)
+
+    talk.waits(1)
+
+    assert group(talk, 1) is group(talk, 2)
+    assert latest_start_ns(group(talk, 1)) - talk.now_ns == 90 * MS
+
+
 def test_servers_take_turns_in_the_order_of_their_latest_starts():
     talk = talk_of(j1=(LATENCY, 100), j2=(LATENCY, 100), j3=(LATENCY, 40))
     for job_id in (1, 2, 3):

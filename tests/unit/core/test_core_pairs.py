@@ -129,6 +129,17 @@ def test_the_two_of_a_pair_become_each_others_holder_without_a_gate_moving():
     assert moved == []
 
 
+def test_a_companion_stays_though_another_has_had_less():
+    talk = pairing(COMPUTE, MEMORY, MEMORY)
+    talk.works(2)
+
+    talk.works(1, 2, after_ms=4, ran_ms=4)
+    talk.rests(3)
+    talk.waits(3)
+
+    assert talk.open_processes() == {1, 2}
+
+
 def test_a_companion_that_has_nothing_to_do_makes_room_for_another():
     talk = pairing(COMPUTE, MEMORY, MEMORY)
     talk.works(2)

@@ -205,6 +205,19 @@ def test_starved_best_effort_work_stops_yielding_until_it_got_its_share():
     assert talk.of(SetHonourPresence) == [SetHonourPresence(process_ids=(2,), honour=True)]
 
 
+def test_who_is_owed_nothing_goes_on_yielding_beside_who_is_starved():
+    talk = Talk()
+    for process_id, job_class in ((1, LATENCY), (2, NORMAL), (3, BATCH)):
+        talk.attach(process_id, job_class)
+    told = []
+
+    for _ in range(11):
+        talk.waits(3, after_ms=100, reason=WaitReason.PRESENCE)
+        told += talk.of(SetHonourPresence)
+
+    assert told == [SetHonourPresence(process_ids=(3,), honour=False)]
+
+
 def test_no_minimal_share_means_yielding_for_ever():
     talk = Talk(Options(min_share=0))
     talk.attach(1, LATENCY)

@@ -522,3 +522,17 @@ def test_all_jobs_of_a_group_wait_when_it_does():
     talk.tick(after_ms=2)
 
     assert waits_of(talk, 2) == waits_of(talk, 3) == (1, 6)
+
+
+def test_of_who_is_paused_while_it_waits_no_turn_is_told():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1)
+    talk.attach(2)
+    talk.works(1)
+    talk.waits(2)
+
+    talk.pause(2)
+
+    told = [line for _, line in talk.core.job(2).story]
+    assert "held: j-1 has the gpu" in told
+    assert "its gate opened" not in told
