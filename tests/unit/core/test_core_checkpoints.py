@@ -138,6 +138,21 @@ def test_a_pause_that_ends_while_it_is_being_saved_brings_it_back_at_once():
     assert asked(ended(talk, 1, away=True)) == [(1, False)]
 
 
+def test_who_comes_back_waits_for_those_who_come_back_and_not_for_those_who_go():
+    talk = many(MOST_RETURNS + 1 + MOST_SAVES + 1)
+    back, away = range(1, MOST_RETURNS + 2), range(MOST_RETURNS + 2, len(talk.core.jobs) + 1)
+    for job_id in back:
+        talk.pause(job_id)
+        ended(talk, job_id, away=True)
+    for job_id in away:
+        talk.pause(job_id)
+    for job_id in back:
+        talk.resume(job_id)
+
+    told = f"the driver is to bring it back to the gpu, {MOST_RETURNS} other"
+    assert told in summary(talk, back[-1])
+
+
 def test_few_are_saved_at_a_time_and_nobody_who_comes_back_waits_for_them():
     talk = many(MOST_SAVES + 3)
     first, (other, last, latest) = 1, range(MOST_SAVES + 1, MOST_SAVES + 4)

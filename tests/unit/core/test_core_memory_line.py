@@ -179,6 +179,16 @@ def test_a_job_that_alone_holds_everything_is_refused_once_it_has_tried(line):
     assert line.is_refused(1)
 
 
+def test_nobody_is_helped_by_a_process_of_its_job_that_holds_nothing(line):
+    line.join(1, memory_bytes=20 * GIB, holds=15)
+    line.attach(2, job_id=1)
+    line.wants(1, 6, of_quota=True)
+
+    line.tries_in_vain(1)
+
+    assert line.is_refused(1)
+
+
 def test_a_job_with_another_thread_at_work_may_go_on_waiting(line):
     line.join(1, memory_bytes=20 * GIB, holds=15)
     line.wants(1, 6, of_quota=True, alone=False)

@@ -91,6 +91,15 @@ def test_nobody_is_held_back_where_all_peaks_fit_together():
     assert not talk.core.groups[(1000, "j:2")].is_kept
 
 
+def test_who_holds_more_than_its_curve_says_counts_with_that():
+    talk = conversation()
+    talk.core.memory.line.capacity_bytes = {0: 2 * PEAK}
+
+    talk.sample(1, device_bytes=PEAK + 1)
+
+    assert lease(talk, 1) < NO_LIMIT
+
+
 def test_an_iteration_begins_when_the_other_has_done_its_shift():
     talk = conversation()
 
@@ -153,6 +162,7 @@ def test_who_marks_no_iteration_is_stopped_where_its_end_is_found():
     kept = group.is_kept, group.wants
 
     goes_on(talk, 1, done_ms=12, held=58)
+    told += talk.of(SetStepLimit)
 
     assert kept == (True, False)
     assert (group.is_kept, group.wants) == (False, True)
