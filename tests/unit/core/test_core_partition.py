@@ -46,6 +46,16 @@ def test_to_whom_a_percentage_holds_nothing_is_proposed_and_nothing_kept():
     )
 
 
+def test_a_job_on_another_gpu_takes_nothing_from_those_of_this_one():
+    talk = Talk(replace(MPS, sm_counts={0: 132, 1: 132}, mps_gpus=frozenset({0, 1})))
+    talk.attach(1)
+    talk.attach(2, gpu=1)
+
+    (own,) = sized(talk)
+
+    assert (own.job.job_id, own.proposed_sms) == (1, 128)
+
+
 def test_who_was_there_before_its_gpu_had_sets_gets_none_and_takes_none_from_others():
     talk = Talk(MPS)
     talk.attach(1)

@@ -9,6 +9,7 @@ from tandemd.core.events import ProcessAttached, SetSms
 from tandemd.core.explain.space import space_lines
 from tandemd.core.model import JobSpec, Options, SmSet, Split
 from tandemd.core.space.sets import Span
+from tandemd.core.space.sm_counts import given_sms
 
 DRAIN_NS = 250 * MS
 
@@ -90,6 +91,18 @@ def test_who_is_on_the_whole_gpu_all_the_same_is_told_so():
     assert "it is not in its set yet, but on the whole gpu" in told_lines()
     is_in(talk, 1, 0, 8)
     assert "on the whole gpu:" not in told_lines()
+
+
+def test_a_job_has_its_sms_once_all_its_processes_are_in_its_set():
+    talk = talking()
+    for process_id in (1, 2):
+        talk.attach(process_id, job_id=1, sm_percent=50)
+
+    is_in(talk, 1, 0, 8)
+    assert given_sms(talk.core.jobs[1], 0, talk.core.options) == 0
+    is_in(talk, 2, 0, 8)
+
+    assert given_sms(talk.core.jobs[1], 0, talk.core.options) == 64
 
 
 def test_nobody_waits_for_long():

@@ -492,6 +492,17 @@ def test_who_works_and_is_no_client_of_mps_is_told_so():
     assert named(1, 2) == [False, False, False]
 
 
+def test_a_list_of_one_mps_says_nothing_of_who_runs_on_the_gpu_of_another():
+    talk = talking(mps_gpus=frozenset({0, 1}), sm_counts={0: 132, 1: 132})
+    talk.attach(1, gpu=1)
+    talk.sample(1, launches=1)
+
+    for _ in range(3):
+        talk.say(MpsClientsListed(now_ns=0, gpus=frozenset({0}), process_ids=frozenset()))
+
+    assert beside_mps(talk.core.jobs[1]) == ""
+
+
 def test_who_was_a_client_of_mps_and_is_named_no_more_has_lost_its_server():
     talk = talking(mps_gpus=frozenset({0}), sm_counts={0: 132})
     talk.attach(1)
