@@ -25,6 +25,10 @@ def test_nobody_gives_its_last_group():
     assert sizes(resized(plan, SERVED, 5, EASES.get)) == [5, 5, 1]
 
 
+def test_who_has_not_so_many_to_give_is_passed_over():
+    assert sizes(resized(PLAN, SERVED, 6, EASES.get)) == [6, 4, 2]
+
+
 @pytest.mark.parametrize("name", ["o", "p"])
 def test_a_part_gives_only_what_all_its_jobs_can_spare(name):
     eases = EASES | {name: Ease.NEEDS, "t": Ease.NEEDS}

@@ -246,6 +246,12 @@ def test_where_all_sizes_are_fixed_what_they_leave_stays_free():
     assert parts(found) == {("a",): 3, ("b",): 4}
 
 
+def test_sizes_that_fill_the_gpu_are_had_as_they_were_fixed():
+    jobs = (worker("a", groups=3), worker("b", groups=GROUPS - 3))
+
+    assert parts(best(scene(*jobs, keeps_sizes=True))) == {("a",): 3, ("b",): GROUPS - 3}
+
+
 def test_with_best_fit_too_nobody_gets_more_than_was_fixed():
     jobs = [worker(f"f{i}", groups=1) for i in range(7)]
 
@@ -382,6 +388,12 @@ def test_best_fit_without_sharing_parts_gives_up_where_there_is_no_room():
     jobs = [worker(f"s{i}", slo_ns=40 * MS, rate=1.0) for i in range(9)]
 
     assert [len(plan) for plan in candidates(scene(*jobs, can_mix=False))] == [1]
+
+
+def test_best_fit_keeps_a_group_for_those_without_an_objective():
+    here = scene(worker("a", slo_ns=40 * MS, rate=1.0), worker("b"))
+
+    assert of_candidates._fit({"a": GROUPS}, here, 0) is None
 
 
 def test_all_with_an_objective_share_what_is_left_over():

@@ -499,6 +499,17 @@ def test_where_sets_are_told_what_a_person_fixed_is_no_share_of_the_time():
     assert found.taking_turns() is not None  # what it would be, for who compares
 
 
+def test_a_percentage_of_one_of_its_processes_keeps_a_job_out_of_sets():
+    split = {0: Split(groups=16, group_sms=8)}
+    talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split))
+    for process_id in (1, 2):
+        talk.attach(process_id, job_id=1)
+
+    talk.core.processes[1].mps_percent = 25.0
+
+    assert "all take turns: a percentage of MPS holds j-1, and no set" in seen(talk).doubts
+
+
 @pytest.mark.parametrize("usage", [{"staying_streams": (1, 0, 0, 0, 0, 0)}, {"runs_graphs": True}])
 def test_where_no_set_would_hold_some_work_nothing_but_turns_is_planned(usage):
     split = {0: Split(groups=16, group_sms=8)}

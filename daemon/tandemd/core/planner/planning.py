@@ -111,7 +111,7 @@ def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict
     """Counted in groups as `_groups` does."""
     found = {}
     for job, group in jobs:
-        if group.gpus and all(holds_percentage(job, at) for at in group.gpus):
+        if all(holds_percentage(job, at) for at in group.gpus):
             part = min(given_sms(job, at, options) / options.sm_counts[at] for at in group.gpus)
             found[job.display_name] = max(1, round(part * gpu.groups))
     return found
