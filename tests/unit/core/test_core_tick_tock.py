@@ -180,6 +180,18 @@ def test_a_turn_lasts_fifty_times_what_passing_it_on_takes(over):
     assert talk.open_processes() == set(), "it drains"
 
 
+def test_what_passing_the_turn_on_takes_is_by_what_both_need():
+    talk = both(Tock(), one=70, other=40)
+    talk.runs(1, 10_000)
+    talk.ends_turn(1, after_ms=1)
+    talk.moves(1)
+    talk.gets(2, 40)
+
+    group = talk.core.group_of(talk.core.job(2))
+
+    assert group.stall_ns == int(10 * GIB / RATE * 1e9)
+
+
 def test_what_passing_the_turn_on_takes_is_measured():
     talk = both(Tock())
     second_turn(talk)
@@ -528,6 +540,21 @@ def test_nobody_gets_a_turn_for_memory_that_cannot_go_to_the_host_now():
     assert turns == (True, False), "the first goes on, and the second waits"
     assert not refused
     assert talk.may_try(2)
+
+
+def test_no_room_on_the_host_is_set_aside_for_memory_that_goes_for_nobody():
+    talk = Tock(policy="priority", host_limit_bytes=31 * GIB)
+    talk.start(1, 30, job_class=LATENCY)
+    talk.start(2, 50)
+    talk.start(3, 0)
+    talk.works(2)
+    talk.asks(3, 50)
+
+    talk.runs(2, 10_000)
+    talk.ends_turn(2, after_ms=1)
+
+    assert talk.target_gib(1) is None
+    assert talk.target_gib(2) == 20
 
 
 def test_the_turn_is_kept_as_long_over_a_gap_as_passing_it_on_takes():

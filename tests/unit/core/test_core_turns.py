@@ -524,6 +524,19 @@ def test_all_jobs_of_a_group_wait_when_it_does():
     assert waits_of(talk, 2) == waits_of(talk, 3) == (1, 6)
 
 
+def test_turns_are_counted_of_who_waited_for_them():
+    talk = Talk(Options(policy="fair"))
+    talk.attach(1)
+    talk.attach(2)
+    talk.works(1)
+    talk.waits(2)
+
+    talk.rests(1)
+    talk.works(2, after_ms=1)
+
+    assert [talk.core.group_of(talk.core.job(n)).turns for n in (1, 2)] == [0, 1]
+
+
 def test_of_who_is_paused_while_it_waits_no_turn_is_told():
     talk = Talk(Options(policy="fair"))
     talk.attach(1)

@@ -249,6 +249,15 @@ def shares(policy, *classes, min_share=0.05, turn_ns=0):
     return [rivalry.owed_share(group_of(talk, n)) for n in range(len(classes))]
 
 
+@pytest.mark.parametrize(("policy", "quantum_ms"), [("fair", 7), ("fifo", 0)])
+def test_how_long_a_turn_is_to_last_is_looked_at_as_the_policy_has_it(policy, quantum_ms):
+    talk = Talk(Options(policy=policy, quantum_ns=7 * MS))
+    talk.attach(1)
+    (island,) = talk.core.islands.values()
+
+    assert rivalry_on(island, talk.core.policy, talk.core.options).quantum_ns == quantum_ms * MS
+
+
 def test_what_is_owed_is_what_the_policy_promises():
     assert shares("fair", NORMAL, NORMAL, BATCH) == pytest.approx([4 / 9, 4 / 9, 1 / 9])
     assert shares("priority", NORMAL, NORMAL, BATCH) == pytest.approx([0.475, 0.475, 0.05])

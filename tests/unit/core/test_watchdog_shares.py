@@ -69,6 +69,12 @@ def test_small_kernels_that_fill_a_fifth_of_their_time_are_launch_bound():
     assert facts(found)["filled_ratio"] == pytest.approx(0.2)
 
 
+def test_what_it_did_alone_long_ago_says_nothing_of_now():
+    job = Watched(LaunchBound()).goes_on(60, **SMALL | {"work_ns": SECOND})
+
+    assert job.goes_on(30, **SMALL | {"shared_ns": SECOND}).find() is None
+
+
 @pytest.mark.parametrize(
     "second",
     [
