@@ -5,6 +5,7 @@ from talk import MS, Talk
 
 from tandemd.core.events import CloseGates, MoveMemory, OpenGates
 from tandemd.core.explain.explain import explain
+from tandemd.core.memory.rooms import PATIENCE_NS, Rooms
 from tandemd.core.model import NO_LIMIT, JobState, Options, SwapOutcome, WaitReason
 
 MIB = 1 << 20
@@ -238,6 +239,17 @@ def test_what_is_left_of_a_paused_job_on_the_gpu_is_said():
 
     assert talk.core.job(1).state is JobState.SWAPPED
     assert ", 48 MiB of its memory on the host and 592 MiB on the gpu; `tandem" in summary(talk, 1)
+
+
+def test_memory_that_a_gpu_lacks_may_have_been_of_who_left():
+    rooms = Rooms()
+    for now_ns in (0, PATIENCE_NS):
+        rooms.watch(0, waits=True, held_bytes=0, capacity_bytes=1000 * MIB, now_ns=now_ns)
+    assert rooms.room_bytes(0, counted_bytes=1000 * MIB, held_bytes=0) < 1000 * MIB
+
+    rooms.forget(0)
+
+    assert rooms.room_bytes(0, counted_bytes=1000 * MIB, held_bytes=0) == 1000 * MIB
 
 
 def idle(talk, *, release_ms):

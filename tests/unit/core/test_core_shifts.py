@@ -100,6 +100,18 @@ def test_who_holds_more_than_its_curve_says_counts_with_that():
     assert lease(talk, 1) < NO_LIMIT
 
 
+@pytest.mark.parametrize(("one", "other"), [(NORMAL, BATCH), (LATENCY, LATENCY)])
+def test_only_best_effort_jobs_of_one_class_share_a_turn(one, other):
+    talk = Talk(Options(policy="curves", **MPS))
+    talk.attach(1, one)
+    talk.attach(2, other)
+
+    talk.works(1)
+    talk.waits(2)
+
+    assert all(turns.companion is None for turns in talk.core.turns.values())
+
+
 def test_an_iteration_begins_when_the_other_has_done_its_shift():
     talk = conversation()
 
@@ -123,6 +135,23 @@ def test_until_then_it_wants_no_turn_and_the_core_looks_again():
     assert not group.wants
     assert 1 <= talk.core.shifts.wake_at_ns / MS - talk.now_ns / MS <= 8
     assert "has to do" in explain(talk.core, talk.core.jobs[2], talk.now_ns).summary
+
+
+def test_the_core_looks_again_for_the_gpu_that_needs_it_first():
+    talk = conversation(mps_gpus=frozenset({0, 1}))
+    talk.core.memory.line.capacity_bytes = {0: CAPACITY, 1: CAPACITY}
+    for process_id in (3, 4):
+        talk.attach(process_id, gpu=1)
+        talk.sample(process_id, steps=1, stopped=1, device_bytes=REST, peak_bytes=PEAK)
+        talk.say(CurveRecorded(now_ns=talk.now_ns, process_id=process_id, curve=TENT))
+    begun(talk)
+    later_ns = talk.core.shifts.wake_at_ns
+
+    goes_on(talk, 3, done_ms=6, held=58)
+    talk.waits(4)
+
+    assert "j-3 has to do" in explain(talk.core, talk.core.jobs[4], talk.now_ns).summary
+    assert talk.now_ns < talk.core.shifts.wake_at_ns < later_ns
 
 
 def test_without_the_policy_nobody_is_kept():
