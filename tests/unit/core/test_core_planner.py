@@ -540,6 +540,16 @@ def test_under_another_load_it_is():
     assert in_turn(planner, small, large, small, large) == ["space", "time"] * 2
 
 
+def test_under_the_newest_load_it_is_not_whatever_loads_there_were():
+    def at(solo_ms, **model):
+        return scene(worker("a", solo_ms, knee=4), worker("b", solo_ms, knee=4), **model)
+
+    before = at(10), at(20, model=LOUD), at(10)
+    waver = at(40, model=LOUD), at(40)
+
+    assert in_turn(Planner(), *before, *waver) == ["space", "time", "space", "time", "time"]
+
+
 def test_requests_at_another_rate_are_another_load_under_the_same_plan_alone():
     def at_rate(rate, count):
         server = worker("server", 4, knee=4, slo_ns=28 * MS, rate=rate, rate_count=count)
