@@ -78,7 +78,7 @@ def _asked(group: Group, options: Options) -> float:
 def owed_share(job: Job, group: Group, options: Options) -> float:
     """What a job's own `--sm` owes it of the time of those it takes turns with; 0 = nothing."""
     asked = _asked(group, options)
-    if not (asked and group.owed_share):
+    if not asked:
         return 0.0
     return said_share(job.spec, group.gpus, options) * group.owed_share / asked
 

@@ -129,5 +129,4 @@ def _misses(group: Group, slowdown: float) -> bool:
     return any(
         job.latency.p99_ns <= job.spec.slo_p99_ns < job.latency.p99_ns * slowdown
         for job in group.jobs.values()
-        if job.spec.slo_p99_ns
     )
