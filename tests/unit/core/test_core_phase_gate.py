@@ -125,6 +125,37 @@ def test_of_two_that_wait_the_one_comes_that_has_waited_for_longest_since_it_was
     assert (stands(talk, 1), stands(talk, 3)) == (True, False)
 
 
+def test_the_phase_that_one_was_in_before_it_had_company_counts_as_well():
+    talk = conversation()
+    talk.attach(1)
+    begins(talk, 1, F)
+    for number in (2, 3):
+        talk.attach(number)
+    begins(talk, 3, F)
+    begins(talk, 1, B)  # and 3 begins its forward pass
+    runs(talk, 3)
+    for number in (1, 2):
+        begins(talk, number, F)
+
+    begins(talk, 3, B)
+    drains(talk, 3)
+
+    assert (stands(talk, 1), stands(talk, 2)) == (True, False)
+
+
+def test_nobody_waits_for_a_phase_on_another_gpu():
+    talk = conversation(mps_gpus=frozenset({0, 1}))
+    for number in (1, 2):
+        talk.attach(number)
+    for number in (3, 4):
+        talk.attach(number, gpu=1)
+    begins(talk, 1, F)
+
+    begins(talk, 3, F)
+
+    assert not stands(talk, 3)
+
+
 def test_who_stands_wants_no_turn(talk):
     begins(talk, 2, F)
 

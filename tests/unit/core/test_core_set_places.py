@@ -114,6 +114,23 @@ def test_nobody_waits_for_long():
     assert told(talk.tick(2)) == {2: (4, 12)}
 
 
+def test_who_waits_once_more_waits_from_then_on():
+    talk = two_halves()
+    talk.update(1, sm_percent=25)
+    talk.update(2, sm_percent=75)
+    assert is_in(talk, 1, 0, 4) == {2: (4, 12)}
+    is_in(talk, 2, 4, 12)
+    talk.update(2, sm_percent=50)
+    talk.update(1, sm_percent=50)
+    assert is_in(talk, 2, 8, 8) == {1: (0, 8)}
+    is_in(talk, 1, 0, 8)
+    talk.tick(DRAIN_NS / MS)
+
+    talk.update(1, sm_percent=25)
+
+    assert told(talk.update(2, sm_percent=75)) == {}
+
+
 def test_told_where_it_was_once_more_it_has_left_where_it_was_meanwhile_when_it_says_so():
     talk = talking()
     first = turn_of(talk.attach(1, job_id=1, sm_percent=50), 1)
