@@ -334,14 +334,15 @@ def test_more_than_the_gpu_has_is_refused_at_the_start(talk):
     assert objection.startswith("it may use 1 GiB, 1 B more than the largest gpu has; lower")
 
 
-def test_contexts_are_counted_as_the_driver_says(talk):
-    come(talk, 1, 100, 500)
+@pytest.mark.parametrize(("ephemeral", "is_too_much"), [(24, False), (25, True)])
+def test_contexts_are_counted_as_the_driver_says(talk, ephemeral, is_too_much):
+    come(talk, 1, 100, 400)
     for _ in range(2):
         talk.audit(p1=(200 * MIB,))
 
-    come(talk, 2, 100, 1)  # two contexts of 200: 600 + 400 + 101 is too much
+    come(talk, 2, 100, ephemeral)  # two contexts of 200 leave 124 of it
 
-    assert group(talk, 2).barred
+    assert group(talk, 2).barred is is_too_much
 
 
 def test_the_shortest_of_those_that_ran_before_comes_first():
@@ -450,6 +451,19 @@ def test_who_never_marks_does_not_stop_its_siblings_for_good(talk):
     assert talk.core.lanes.of(group(talk, 1)).steps == {}
     assert not mark(talk, 1)
     assert not group(talk, 1).barred
+
+
+def test_a_process_without_memory_keeps_nobody_from_ending(talk):
+    come(talk, 1, 100, 500)
+    talk.attach(11, job_id=1)
+    run(talk, 1, 50)
+    come(talk, 2, 100, 600)
+
+    assert mark(talk, 1)
+
+    talk.tick(after_ms=1)
+    assert group(talk, 1).barred
+    assert not group(talk, 2).barred
 
 
 def test_ranks_whose_limits_are_a_step_apart_end_together(talk):

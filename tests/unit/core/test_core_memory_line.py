@@ -179,6 +179,19 @@ def test_a_job_that_alone_holds_everything_is_refused_once_it_has_tried(line):
     assert line.is_refused(1)
 
 
+def test_who_holds_memory_goes_before_all_who_cannot_go_on_without_it(line):
+    line.join(1, holds=40)
+    line.join(2)
+    line.join(3, holds=30)
+
+    line.wants(1, 20)
+    line.wants(2, 5)  # for which there is room, but it holds nothing that the first could have
+    line.wants(3, 5)
+
+    assert not line.may_try(2)
+    assert line.may_try(3)
+
+
 def test_nobody_is_helped_by_a_process_of_its_job_that_holds_nothing(line):
     line.join(1, memory_bytes=20 * GIB, holds=15)
     line.attach(2, job_id=1)

@@ -542,6 +542,15 @@ def test_nobody_gets_a_turn_for_memory_that_cannot_go_to_the_host_now():
     assert talk.may_try(2)
 
 
+def test_nobody_waits_for_the_host_that_has_room_for_all():
+    talk = both(Tock())
+
+    (crowd,) = talk.core.residency.crowds.values()
+
+    groups = [talk.core.group_of(talk.core.job(number)) for number in (1, 2)]
+    assert not any(map(crowd.waits_for_the_host, groups))
+
+
 def test_no_room_on_the_host_is_set_aside_for_memory_that_goes_for_nobody():
     talk = Tock(policy="priority", host_limit_bytes=31 * GIB)
     talk.start(1, 30, job_class=LATENCY)
