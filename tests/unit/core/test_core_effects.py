@@ -135,6 +135,15 @@ def test_a_job_that_lanes_leave_alone_is_told_so():
     assert line.startswith("ephemeral has no effect: lanes are for jobs on one gpu")
 
 
+def test_of_what_was_not_set_now_nothing_is_said():
+    talk = Talk()
+    talk.attach(1, idle_release_ns=60 * SECOND, slo_p99_ns=50 * MS)
+
+    (line,) = told(talk, "idle_release_ns")
+
+    assert "idle_release" in line
+
+
 def test_what_has_an_effect_is_not_warned_of():
     talk = Talk()
     talk.attach(1)

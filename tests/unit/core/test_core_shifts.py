@@ -80,6 +80,22 @@ def begun(talk):
     return goes_on(talk, 1, done_ms=4, held=46)
 
 
+@pytest.mark.parametrize(
+    ("starts_ns", "held_bytes", "length_ns"),
+    [
+        ((), (), 0),
+        ((0,), (1, 2), 5),
+        ((1, 2), (1, 2), 5),
+        ((0, 2, 2), (1, 2, 3), 5),
+        ((0, 4), (1, 2), 3),
+        ((0,), (-1,), 5),
+    ],
+)
+def test_what_is_no_curve_of_memory_is_refused(starts_ns, held_bytes, length_ns):
+    with pytest.raises(ValueError, match="a curve"):
+        Curve(starts_ns, held_bytes, length_ns)
+
+
 def test_nobody_is_held_back_where_all_peaks_fit_together():
     talk = conversation()
     talk.core.memory.line.capacity_bytes = {0: 2 * PEAK}
