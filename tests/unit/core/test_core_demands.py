@@ -106,6 +106,16 @@ def test_a_set_of_its_own_counts_whole_however_little_of_it_is_filled():
     assert counts(talk, 1) == (4 * GROUP_SMS, Source.SET)
 
 
+def test_so_does_one_that_a_plan_has_jobs_take_turns_on():
+    talk = talking(options=GREEN)
+    record(talk, 1, 2.0, on=4 * GROUP_SMS)
+
+    put_on_set(talk, 1, 4, asked=False)
+    talk.core.jobs[1].part = 1
+
+    assert counts(talk, 1) == (4 * GROUP_SMS, Source.SET)
+
+
 def test_of_what_is_left_for_several_each_counts_for_what_it_fills():
     talk = talking(options=GREEN)
     record(talk, 1, 2.0, on=4 * GROUP_SMS)

@@ -640,6 +640,18 @@ def test_a_process_that_leaves_is_no_progress_of_those_that_stay():
     assert measured["j-1"].progress == pytest.approx(20 / (talk.now_ns - since_ns))
 
 
+def test_of_who_has_answered_too_few_requests_nothing_is_measured_by_its_iterations():
+    talk = Talk(Options(sm_counts={0: 132}))
+    talk.attach(1)
+    job = talk.core.jobs[1]
+    tally = Tally.of([job], talk.now_ns)
+    talk.sample(1, after_ms=100, iterations=1000)
+
+    server = Worker(name="j-1", solo_ns=1, at=float, rate=10.0)
+
+    assert not tally.measured([job], {"j-1": server}, talk.now_ns)
+
+
 def missing(talk, job_id, *, by_ms):
     """A window's requests that take too long."""
     talk.serves(job_id, *[by_ms] * 30)

@@ -396,6 +396,17 @@ def test_best_fit_keeps_a_group_for_those_without_an_objective():
     assert of_candidates._fit({"a": GROUPS}, here, 0) is None
 
 
+def test_with_best_fit_too_parts_have_one_job_each_where_they_may_not_mix():
+    servers = [worker(f"s{i}", knee=1, slo_ns=40 * MS, rate=1.0) for i in range(7)]
+    here = scene(*servers, worker("t1"), worker("t2"), groups=16, can_mix=False)
+    assert not of_candidates.has_all(here)
+
+    divided = [plan for plan in candidates(here) if len(plan) > 1]
+
+    assert divided
+    assert all(len(part.members) == 1 for plan in divided for part in plan)
+
+
 def test_all_with_an_objective_share_what_is_left_over():
     jobs = [worker(f"s{i}", solo_ms=1, knee=1, slo_ns=40 * MS, rate=1.0) for i in range(8)]
 

@@ -213,6 +213,28 @@ def test_a_job_without_a_curve_is_probed_again_once_it_has_one_and_where_that_is
     assert wanted(jobs) == [3]
 
 
+def test_who_takes_turns_on_a_part_of_a_plan_is_not_probed():
+    jobs = by_id(make(1, curve(8)), make(2, curve(8)))
+    for job in jobs.values():
+        job.part, job.groups_wanted = 1, GROUPS
+
+    Probes().decide(jobs, OPTIONS, 0)
+
+    assert wanted(jobs) == [GROUPS, GROUPS]
+
+
+def test_of_probes_on_two_gpus_the_first_to_end_is_waited_for():
+    splits = {gpu: Split(GROUPS, GROUP_SMS) for gpu in (0, 1)}
+    first, other = make(1, curve(8)), make(2, curve(8))
+    other.processes[2].gpu, other.processes[2].gpus = 1, frozenset({1})
+    probes = Probes()
+    for number, jobs in enumerate((by_id(first), by_id(first, other))):
+        probes.decide(jobs, replace(OPTIONS, splits=splits), number * S)
+
+    assert wanted(jobs) == [5, 5]
+    assert probes.wake_at_ns == PATIENCE_NS
+
+
 def test_a_job_is_not_probed_on_a_set_that_a_plan_has_taken_from_it():
     """A third of it would be more than it is to have, and what others were promised."""
     jobs, probes = by_id(make(1, curve(8), groups=12)), Probes()

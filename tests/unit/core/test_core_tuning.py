@@ -401,3 +401,17 @@ def test_without_the_tuner_from_now_on_groups_are_shared_again():
 
     assert talk.core.jobs[SERVER].groups_wanted == 0
     assert sets(talk) == dict.fromkeys((1, 2, 3), Span(0, 8))
+
+
+def test_without_the_tuner_groups_that_a_person_has_asked_for_meanwhile_stay():
+    talk = green()
+    attach_all(talk)
+    served(talk, SERVER, *[78] * 30)
+    talk.update(SERVER, slo_p99_ns=SLO_MS * MS, sm_count=32)
+    assert sets(talk)[SERVER].count == 2
+
+    options = replace(talk.core.options, tuner=False)
+    talk.core.change_options(options, now_ns=talk.now_ns)
+    talk.tick()
+
+    assert sets(talk)[SERVER].count == 2
