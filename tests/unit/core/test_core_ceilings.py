@@ -243,8 +243,10 @@ def test_a_minimum_above_what_the_user_may_have_is_told_so_whatever_its_limit(us
 
 
 def test_lanes_promise_no_job_more_than_its_user_may_have(users):
-    users.policy("lanes")
     spec = JobSpec(persistent_bytes=40 * GIB, ephemeral_bytes=GIB)
+    assert users.core.objection_for_user(spec, ANN) is None
+
+    users.policy("lanes")
 
     assert users.core.objection_for_user(spec, BOB) is users.core.objection_to(spec) is None
     assert users.core.objection_for_user(spec, ANN) == (

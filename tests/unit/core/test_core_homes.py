@@ -100,6 +100,17 @@ def test_files_are_made_up_to_their_limit():
     assert talk.story(3)[-1].endswith("and 99 MiB of what swap_dir_limit allows in files, 99 MiB")
 
 
+@pytest.mark.parametrize(("limit_bytes", "copied"), [(2 * SIZE, [1, 2]), (2 * SIZE - 1, [1])])
+def test_files_that_are_made_at_the_same_time_keep_to_their_limit_together(limit_bytes, copied):
+    talk = Hosts(file_limit_bytes=limit_bytes)
+    talk.start(1, 2)
+    talk.goes(1)
+    talk.goes(2)
+    talk.start(3, size=2 * SIZE)
+
+    assert [copy.process_id for copy in only(talk.pause(3), CopyPool)] == copied
+
+
 def test_no_more_goes_to_files_than_is_needed():
     talk = Hosts(host_limit_bytes=300 * MIB)
     talk.start(1, 2, 3, 4)

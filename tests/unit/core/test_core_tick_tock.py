@@ -253,6 +253,15 @@ def test_the_first_time_it_takes_longer_as_filling_the_hosts_memory_did_before()
     assert "to fill memory" not in talk.lines(1)
 
 
+def test_copies_that_took_no_time_tell_no_rate():
+    talk = both(Tock())
+    second_turn(talk)
+    talk.sample(1, swap_out_bytes=64 * MIB, swap_out_ns=0)
+
+    group = talk.core.group_of(talk.core.job(2))
+    assert group.stall_ns == int(40 * GIB / RATE * 1e9)
+
+
 def test_who_is_idle_keeps_its_turn_no_longer_than_who_works():
     talk = both(Tock(max_hold_ns=1_000 * MS))
     second_turn(talk)
@@ -549,6 +558,17 @@ def test_nobody_waits_for_the_host_that_has_room_for_all():
 
     groups = [talk.core.group_of(talk.core.job(number)) for number in (1, 2)]
     assert not any(map(crowd.waits_for_the_host, groups))
+
+
+def test_nobody_waits_for_others_memory_where_its_own_limit_is_in_the_way():
+    talk = Tock()
+    talk.start(1, 10, memory_bytes=20 * GIB)
+    size_bytes = 15 * GIB
+
+    wait = MemoryWait(ticket=1, size_bytes=size_bytes, is_quota=True, is_alone=True, tried_round=0)
+    talk.sample(1, memory_wait=wait)
+
+    assert talk.places[1].is_refused
 
 
 def test_no_room_on_the_host_is_set_aside_for_memory_that_goes_for_nobody():
