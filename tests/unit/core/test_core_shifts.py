@@ -116,11 +116,13 @@ def test_who_holds_more_than_its_curve_says_counts_with_that():
     assert lease(talk, 1) < NO_LIMIT
 
 
-@pytest.mark.parametrize(("one", "other"), [(NORMAL, BATCH), (LATENCY, LATENCY)])
-def test_only_best_effort_jobs_of_one_class_share_a_turn(one, other):
+@pytest.mark.parametrize(
+    ("one", "other", "uid"), [(NORMAL, BATCH, 1000), (LATENCY, LATENCY, 1000), (BATCH, BATCH, 1001)]
+)
+def test_only_best_effort_jobs_of_one_class_and_user_share_a_turn(one, other, uid):
     talk = Talk(Options(policy="curves", **MPS))
     talk.attach(1, one)
-    talk.attach(2, other)
+    talk.attach(2, other, uid=uid)
 
     talk.works(1)
     talk.waits(2)
