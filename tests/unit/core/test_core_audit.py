@@ -97,6 +97,16 @@ def test_who_always_says_that_it_is_asking_hides_nothing(talk):
     assert any("not seen" in line for line in story(talk))
 
 
+def test_who_gives_back_more_than_the_driver_saw_holds_nothing_and_no_less(talk):
+    for _ in range(3):
+        talk.audit(p1=(1 * GIB,))
+    assert held_bytes(talk.core.processes[1]) == 1 * GIB
+
+    talk.sample(1, device_bytes=2 * GIB)
+
+    assert held_bytes(talk.core.processes[1]) == 0
+
+
 def test_it_is_told_anew_after_it_was_gone(talk):
     for size in (6, 6, 4, 7, 7):
         talk.audit(p1=(size * GIB,))

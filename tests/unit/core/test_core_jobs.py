@@ -421,6 +421,17 @@ def test_explain_counts_the_threads_that_wait_now():
     assert "threads waiting now: 1" in explained.lines
 
 
+@pytest.mark.parametrize("ends", ["steps", "iterations"])
+def test_iterations_that_ended_stay_ended_whatever_a_process_says_later(ends):
+    talk = Talk(Options(find_iterations=True))
+    talk.attach(1)
+
+    for count in (5, 3):
+        talk.sample(1, **{ends: count})
+
+    assert talk.core.processes[1].ends == 5
+
+
 def test_explain_tells_of_a_claim_that_was_lost():
     talk = Talk()
     talk.attach(1, BATCH)

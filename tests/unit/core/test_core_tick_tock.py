@@ -262,6 +262,21 @@ def test_copies_that_took_no_time_tell_no_rate():
     assert group.stall_ns == int(40 * GIB / RATE * 1e9)
 
 
+def test_who_waits_for_its_memory_keeps_its_turn_however_long_that_takes():
+    talk = both(Tock())
+    second_turn(talk)
+    talk.waits(1)
+    talk.runs(2, 10_000)
+    talk.ends_turn(2, after_ms=1)
+    talk.moves(2)
+    assert talk.open_processes() == {1}
+
+    for _ in range(30):
+        talk.waits(1, after_ms=100, reason=WaitReason.MEMORY)
+
+    assert talk.open_processes() == {1}
+
+
 def test_who_is_idle_keeps_its_turn_no_longer_than_who_works():
     talk = both(Tock(max_hold_ns=1_000 * MS))
     second_turn(talk)
