@@ -6,11 +6,13 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tandem.errors import (
     CapacityError,
     DeadlineError,
+    NotFoundError,
     StateError,
     UnavailableError,
     UsageError,
@@ -25,21 +27,27 @@ STATES = (ENDED, "running", "waiting", "paused", "swapped", "idle", "detached")
 
 
 def arrivals(
-    client: Client, names: Sequence[str], *, until: str = ENDED, deadline_s: float | None = None
+    client: Client,
+    jobs: Sequence[str | Job],
+    *,
+    until: str = ENDED,
+    deadline_s: float | None = None,
 ) -> Iterator[Job]:
-    """Each of the jobs once, as it gets there; raises as `Client.wait`."""
+    """Each of the jobs, some of them names, once as it gets there; raises as `Client.wait`."""
     if until not in STATES:
         raise UsageError(f"until {until!r} is none of {', '.join(STATES)}")
     end_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
-    waiting, has_begun = list(names), False
+    known = {job.name: job for job in jobs if not isinstance(job, str)}
+    waiting, has_begun = [job if isinstance(job, str) else job.name for job in jobs], False
     try:
         while waiting:
             left_s = None if deadline_s is None else max(0.001, end_s - time.monotonic())
             with closing(client.watch(deadline_s=left_s)) as events:
                 # Behind the begin of the watch: whatever happens from here on is told.
-                jobs = {job.name: job for job in map(client.job, waiting)}
-                waiting, has_begun = list(jobs), True
-                for job in _told(jobs, EXITED if until == ENDED else until, events):
+                now = {job.name: job for job in (_now(client, name, known) for name in waiting)}
+                known |= now
+                waiting, has_begun = list(now), True
+                for job in _told(now, EXITED if until == ENDED else until, events):
                     waiting.remove(job.name)
                     yield job
     except DeadlineError as exc:
@@ -51,6 +59,16 @@ def arrivals(
         if not has_begun:
             raise
         raise UnavailableError(f"{' and '.join(waiting)} may go on, but {exc}") from exc
+
+
+def _now(client: Client, name: str, known: dict[str, Job]) -> Job:
+    """A job as it is; of many that end at once the daemon forgets some before we ask for them."""
+    try:
+        return client.job(name)
+    except NotFoundError:
+        if name not in known:
+            raise
+        return replace(known[name], state=EXITED)
 
 
 def _told(jobs: dict[str, Job], state: str, events: Iterator[JobEvent]) -> Iterator[Job]:

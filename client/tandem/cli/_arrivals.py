@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_arrivals(
     client: Client,
-    names: Sequence[str],
+    jobs: Sequence[str | Job],
     *,
     until: str,
     deadline_s: float | None,
@@ -27,10 +27,11 @@ def show_arrivals(
 ) -> None:
     """Wait for jobs; a line for each as it gets there, or all of those at the end as JSON."""
     arrived: list[Job] = []
+    names = [job if isinstance(job, str) else job.name for job in jobs]
     try:
         with progress(is_long=True) as shown:
             shown.now(f"{doing}: {', '.join(names)}")
-            for job in arrivals(client, names, until=until, deadline_s=deadline_s):
+            for job in arrivals(client, jobs, until=until, deadline_s=deadline_s):
                 arrived.append(job)
                 shown.now("")
                 if not as_json:

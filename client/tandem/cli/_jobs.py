@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
 from tandem.cli import _completing
 from tandem.errors import NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from tandem._client import Client
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -40,11 +37,6 @@ def check_named(jobs: tuple[str, ...], group: str | None) -> None:
         raise UsageError(f"give either jobs ({' '.join(jobs)}) or the group '{group}', not both")
     if not jobs and group is None:
         raise UsageError("name a job, or a group with -G; `tandem ps` lists them")
-
-
-def names_of(client: Client, jobs: tuple[str, ...], group: str | None) -> list[str]:
-    """What a command that waits for them calls them."""
-    return list(jobs) if group is None else [job.name for job in client.group(group)]
 
 
 def require_user(user: str) -> None:

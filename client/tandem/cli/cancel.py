@@ -95,8 +95,7 @@ def cancel(
             if as_json and not (wait and is_done):
                 print_json(cancelled)
         if wait:
-            names = [job.name for job in cancelled]
-            _await(client, names, grace_s=grace_ns / 1e9, as_json=as_json)
+            _await(client, cancelled, grace_s=grace_ns / 1e9, as_json=as_json)
 
 
 def _cancelled(
@@ -115,10 +114,10 @@ def _tell(job: Job, *, as_json: bool) -> None:
         click.echo(f"{job.name} {job.reason}")
 
 
-def _await(client: Client, names: list[str], *, grace_s: float, as_json: bool) -> None:
+def _await(client: Client, jobs: list[Job], *, grace_s: float, as_json: bool) -> None:
     deadline_s = grace_s + KILLED_S
     try:
-        show_arrivals(client, names, until=ENDED, deadline_s=deadline_s, as_json=as_json)
+        show_arrivals(client, jobs, until=ENDED, deadline_s=deadline_s, as_json=as_json)
     except UnavailableError as exc:
         raise _unwatched(exc) from exc
     except DeadlineError as exc:

@@ -4,7 +4,7 @@ import click
 
 from tandem._waits import ENDED, STATES
 from tandem.cli._arrivals import show_arrivals
-from tandem.cli._jobs import check_named, jobs_argument, names_of
+from tandem.cli._jobs import check_named, jobs_argument
 from tandem.cli._output import json_option, open_client
 from tandem.cli._parsed import Parsed
 from tandem.units import parse_duration
@@ -56,5 +56,5 @@ def wait(
     check_named(jobs, group)
     deadline_s = None if timeout_ns is None else timeout_ns / 1e9
     with open_client() as client:
-        names = names_of(client, jobs, group)
-        show_arrivals(client, names, until=until, deadline_s=deadline_s, as_json=as_json)
+        whom = jobs if group is None else client.group(group)
+        show_arrivals(client, whom, until=until, deadline_s=deadline_s, as_json=as_json)
