@@ -216,15 +216,26 @@ def past_message(job: PastJob) -> pb.PastJob:
 
 
 def past_query(request: pb.ListHistoryRequest, *, before_id: int, most: int) -> PastQuery:
-    """Which jobs that have ended are asked for; `before_id`: of a page before, or 0."""
+    """Which jobs that have ended are asked for; `before_id`: of a page before, or 0.
+
+    Raises:
+        UsageError: a time that a Timestamp cannot be.
+    """
     return PastQuery(
         user=request.user,
         group=request.group,
-        since_ns=min(max(0, request.since.ToNanoseconds()), MOST),
-        until_ns=min(request.until.ToNanoseconds(), MOST) if request.HasField("until") else MOST,
+        since_ns=_moment_ns("since", request.since),
+        until_ns=_moment_ns("until", request.until) if request.HasField("until") else MOST,
         before_id=before_id or MOST,
         most=most,
     )
+
+
+def _moment_ns(name: str, moment: Timestamp) -> int:
+    try:
+        return min(max(0, moment.ToNanoseconds()), MOST)
+    except ValueError as exc:
+        raise UsageError(f"{name} is no time: {exc}") from exc
 
 
 def event_message(event: Event) -> pb.JobEvent:

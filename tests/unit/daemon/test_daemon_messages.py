@@ -3,13 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from past_job import PAST
 from structlog.testing import capture_logs
 
 from tandem import _convert
+from tandem._wire import tandem_pb2 as pb
+from tandem.errors import UsageError
 from tandemd.core.model import Job, JobClass, JobSpec, JobState, Process, Usage
 from tandemd.core.sums import MOST
-from tandemd.edges.messages import job_message, past_message
+from tandemd.edges.messages import job_message, past_message, past_query
 from tandemd.views import JobView
 
 VIEW = JobView(
@@ -101,3 +104,12 @@ def test_a_job_that_cannot_be_told_hides_no_other():
     assert names == ["j-7f3a", "j-7f3a"]
     assert (broken.uid, broken.user, len(broken.warnings)) == (1000, "ann", 1)
     assert [line["what"] for line in logs] == ["the message of a job"]
+
+
+@pytest.mark.parametrize("field", ["since", "until"])
+@pytest.mark.parametrize("moment", [Timestamp(seconds=2**62), Timestamp(seconds=1, nanos=-5)])
+def test_what_no_time_can_be_is_an_error_of_who_asks(field, moment):
+    request = pb.ListHistoryRequest(**{field: moment})
+
+    with pytest.raises(UsageError, match=f"{field} is no time: "):
+        past_query(request, before_id=0, most=1)
