@@ -493,6 +493,8 @@ class Client:
         if limit is not None and limit < 1:
             raise UsageError(f"limit is {limit}, not a number of jobs above 0; None is all")
         said = {"user": user, "group": group}
+        if empty := [what for what, text in said.items() if text == ""]:
+            raise UsageError(f"{empty[0]} is empty; leave it out for all jobs")
         texts = {what: None if text is None else _text(text, what) for what, text in said.items()}
         request = _convert.history_request(**texts, since_ns=since_ns, until_ns=until_ns)
         found: list[PastJob] = []

@@ -44,6 +44,13 @@ def parse_idle_release(text: str, *, what: str = "idle-release") -> int:
     return min(after_ns, NEVER_IDLE_NS)
 
 
+def parse_gpu(text: str, *, what: str = "gpu") -> str:
+    """A name that is not blank: the driver would show a job no GPU at all."""
+    if not text.strip():
+        raise UsageError(f"{what} is blank; name a gpu as `tandem gpus` does, or leave it out")
+    return text
+
+
 # As the shim reads them (shim/job/settings.cpp): HAMi has that of a device before that of all.
 _HAMI_MEMORY = ("CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_MEMORY_LIMIT")
 _HAMI_SM = ("CUDA_DEVICE_SM_LIMIT_0", "CUDA_DEVICE_SM_LIMIT")
@@ -180,7 +187,7 @@ _OPTIONS = (
     click.option(
         "-i",
         "--gpu",
-        metavar="GPU",
+        type=Parsed("GPU", parse_gpu),
         help="Index (in PCI order) or UUID of the GPU, or several: 0,1; of a MIG instance its "
         "UUID or GPU:INSTANCE.",
     ),

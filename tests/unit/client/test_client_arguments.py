@@ -87,6 +87,12 @@ def test_what_is_of_another_type_is_called_by_name(client, call, words):
         call(client)
 
 
+@pytest.mark.parametrize("what", ["user", "group"])
+def test_nobody_is_not_everybody(client, what):
+    with pytest.raises(UsageError, match=f"{what} is empty; leave it out for all jobs"):
+        client.history(**{what: ""})
+
+
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1, 0, 1e10])
 def test_a_deadline_is_a_time_to_come(client, seconds):
     with pytest.raises(UsageError, match=r"deadline_s is .*, not a number of seconds above 0"):

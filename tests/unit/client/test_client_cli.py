@@ -61,6 +61,7 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
             "--memory-min 20 MiB is more than --memory 10 MiB; lower the one, or raise the other",
         ),
         (["-p", "urgent"], "'urgent' is not one of 'latency', 'normal', 'batch'"),
+        (["--gpu", ""], "--gpu is blank; name a gpu as `tandem gpus` does, or leave it out"),
         (["--sm", "0"], "--sm '0' is not a number of SMs from 1 to 9999"),
         (
             ["--sm", "9" * 20],
