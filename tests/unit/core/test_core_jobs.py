@@ -215,6 +215,7 @@ def test_a_job_paused_before_it_used_the_gpu_is_detached_when_resumed():
     talk.resume(7)
 
     assert talk.core.jobs[7].state is JobState.DETACHED
+    assert said(talk, 7).summary == "has not used the gpu yet"
 
 
 @pytest.mark.parametrize("word", ["pause", "resume", "end", "update"])

@@ -90,10 +90,9 @@ def _now(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str:
     if job.paused or group.paused:
         return _paused(scheduler, job, group)
     if not job.processes or found is None:
-        started = job.state is not JobState.STARTING
         if job.turned_away:
             return job.turned_away
-        return "has left the gpu" if started else "has not used the gpu yet"
+        return "has left the gpu" if job.left_ns else "has not used the gpu yet"
     if waiting := _waits_for_memory(scheduler, job, group, now_ns):
         return waiting
     if not group.open and group.wants:
