@@ -34,7 +34,9 @@ bool ask(std::string* text) {
   query.header = {static_cast<uint16_t>(Type::kQuery), sizeof query, 0};
   query.what = 1;
   std::vector<char> packet(kMaxPacketBytes);
-  const ssize_t got = exchange(&query, sizeof query, packet.data(), packet.size());
+  ssize_t got = exchange(&query, sizeof query, packet.data(), packet.size());
+  // A device that was just about to end may have taken the question with it; the next has an answer.
+  if (got <= 0) got = exchange(&query, sizeof query, packet.data(), packet.size());
   QueryReply reply;
   if (got < static_cast<ssize_t>(sizeof reply)) return false;
   memcpy(&reply, packet.data(), sizeof reply);

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import struct
 
 import pytest
 
@@ -198,6 +200,23 @@ other = ok(cu.cuCtxCreate(None, 0, 1))
 ok(cu.cuMemAlloc(16))
 """
     )
+
+
+def test_what_a_device_that_ends_was_asked_the_next_one_answers(gpu):
+    place = gpu.folder / "softgpu.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        child = gpu.start(MONITOR + "print(nv.nvmlDeviceGetName(handle))")
+        ending, _ = listener.accept()
+        assert ending.recv(4096)  # its hello
+        # A welcome, for client 1; what it has of devices is nobody's business here.
+        ending.send(struct.pack("<HHIII", 2, 16, 0, 0, 1) + bytes(60_000))
+        assert ending.recv(4096)  # the question
+        place.unlink()
+    ending.close()
+
+    assert child.communicate(timeout=30) == ("Tandem Software GPU (tiny)\n", "")
 
 
 def test_who_waits_for_events_hears_of_the_end_of_the_device_process(gpu):
