@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,8 +117,7 @@ def register(
             _set_timeout(connection, timeout_s)
             connection.connect(str(path))
             _check_owner(path, _peer.uid_of(connection))
-            connection.send(encode_register(request, command=command, gpu=gpu))
-            answer = connection.recv(MAX_MESSAGE_BYTES)
+            answer = _exchange(connection, encode_register(request, command=command, gpu=gpu))
         except BlockingIOError as exc:
             raise SilentError(
                 f"no answer from the daemon on {path} within {timeout_s:g} s"
@@ -125,6 +125,16 @@ def register(
         except OSError as exc:
             raise UnavailableError(f"{path}: {exc.strerror or exc}") from exc
     return decode_answer(answer)
+
+
+def _exchange(connection: socket.socket, packet: bytes) -> bytes:
+    # A daemon that takes no more processes of a user says so and hangs up before it reads anything:
+    # what it said is there behind the error.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        connection.send(packet)
+    with suppress(ConnectionResetError):
+        return connection.recv(MAX_MESSAGE_BYTES)
+    return connection.recv(MAX_MESSAGE_BYTES)
 
 
 def _check_owner(path: Path, uid: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import struct
 from pathlib import Path
 
@@ -222,3 +223,36 @@ def test_in_a_directory_of_everybodys_only_ones_own_daemon_and_roots_are_trusted
 def test_a_path_too_long_for_a_socket_is_unavailable(tmp_path):
     with pytest.raises(UnavailableError, match="too long"):
         _attach.register(tmp_path / ("x" * 120), Request(), command="x")
+
+
+class Hasty:
+    """A connection whose other end says something and hangs up, before or behind our word."""
+
+    def __init__(self, ours, other, said, *, is_before):
+        self._ours, self._other = ours, other
+        self._said, self._is_before = said, is_before
+
+    def _hang_up(self):
+        if self._said:
+            self._other.send(self._said)
+        self._other.close()
+
+    def send(self, packet):
+        if self._is_before:
+            self._hang_up()
+        self._ours.send(packet)
+        if not self._is_before:
+            self._hang_up()  # without having read it
+
+    def recv(self, size):
+        return self._ours.recv(size)
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("said", [b"no room", b""])
+def test_who_hangs_up_before_it_has_read_anything_is_heard(said, is_before):
+    ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, other:
+        connection = Hasty(ours, other, said, is_before=is_before)
+
+        assert _attach._exchange(connection, b"REGISTER") == said
