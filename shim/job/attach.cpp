@@ -81,7 +81,10 @@ int receive(int socket, Packet* packet) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  constexpr int kFlags = MSG_DONTWAIT | MSG_CMSG_CLOEXEC;
+  ssize_t got = recvmsg(socket, &message, kFlags);
+  // Of a daemon that hung up without having read what we said: what it said itself is behind that error.
+  if (got < 0 && errno == ECONNRESET) got = recvmsg(socket, &message, kFlags);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? 0 : -1;
   take_descriptors(&message, packet);
   packet->lacks_fds = message.msg_flags & MSG_CTRUNC;

@@ -170,6 +170,15 @@ class FakeDaemon:
             with contextlib.suppress(ConnectionError):
                 return connection, hello, say(connection)
 
+    def refuse_unread(self, packet: bytes) -> None:
+        """Say this to the next connection that hears it and hang up, its HELLO unread."""
+        while True:
+            connection, _ = self._listener.accept()
+            with connection, contextlib.suppress(ConnectionError):
+                assert connection.recv(4096, socket.MSG_PEEK)
+                connection.send(packet)
+                return
+
     def welcome(
         self,
         connection: socket.socket,

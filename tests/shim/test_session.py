@@ -246,6 +246,19 @@ def test_who_is_refused_says_why_once_and_asks_less_and_less_often(
         assert job.end() == said
 
 
+def test_who_is_refused_before_its_hello_is_read_says_why(
+    preload: Preload, daemon: FakeDaemon
+) -> None:
+    refused = _native.encode_refused(code=4, reason="there are too many")
+    with Job(preload.environment()) as job:
+        job.start("launch()")
+        daemon.refuse_unread(refused)
+
+        assert job.result() == 0
+        said = "tandem: running unshared, the daemon refuses this process: there are too many\n"
+        assert job.end() == said
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
