@@ -59,7 +59,7 @@ class Login:
             received += part
             if not part or len(received) > _MAX_TOKEN_BYTES:
                 raise UnavailableError(
-                    "the daemon closed the login connection without a token: it stops, or is out "
-                    "of descriptors, which its log says"
+                    "the daemon closed the login connection without a token: it stops, is out of "
+                    "descriptors, or this user has too many clients; its log says which"
                 )
         return received.decode("ascii", errors="replace").strip()
