@@ -27,6 +27,7 @@ from tandemd.core.sums import MOST
 from tandemd.core.turns.interference import Trial
 
 APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
+_ID_AT, _ID_BYTES = 68, 4  # in the header of the file (sqlite.org/fileformat.html)
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 BUSY_S = 1.0  # for so long another daemon may be writing
 MOST_TRIALS = 1024  # of a kind of GPU; older ones count for less than a hundredth of the newest
@@ -432,9 +433,15 @@ def _make(path: Path) -> None:
                 f"it belongs to uid {facts.st_uid}, not to uid {os.geteuid()}; "
                 "name another in daemon.state"
             )
-        os.fchmod(fd, 0o600)  # SQLite makes the files beside it alike
+        if _is_ours(os.read(fd, _ID_AT + _ID_BYTES)):
+            os.fchmod(fd, 0o600)  # SQLite makes the files beside it alike
     finally:
         os.close(fd)
+
+
+def _is_ours(header: bytes) -> bool:
+    """That of a new file, or of one that a daemon has made: any other is left as it is."""
+    return not header or header[_ID_AT:] == APPLICATION_ID.to_bytes(_ID_BYTES)
 
 
 def _open(database: sqlite3.Connection) -> None:

@@ -220,6 +220,24 @@ def test_the_database_of_another_program_is_told_and_not_touched(path):
     assert theirs.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,)
 
 
+def test_a_file_that_is_no_database_stays_readable_to_whom_it_was(path):
+    path.parent.mkdir()
+    path.write_text("root:x:0:0:root:/root:/bin/sh\n")
+    path.chmod(0o644)
+
+    assert "not a database" in warned(path)
+    assert (stat.S_IMODE(path.stat().st_mode), path.read_text()[:5]) == (0o644, "root:")
+
+
+def test_a_copy_that_was_put_back_is_nobody_elses_business_either(path):
+    Journal(path).close()
+    path.chmod(0o644)
+
+    Journal(path).close()
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_a_place_where_nothing_can_be_made_is_told(path):
     path.parent.touch()
 
