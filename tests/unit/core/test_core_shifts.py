@@ -127,7 +127,7 @@ def test_only_best_effort_jobs_of_one_class_and_user_share_a_turn(one, other, ui
     talk.works(1)
     talk.waits(2)
 
-    assert all(turns.companion is None for turns in talk.core.turns.values())
+    assert all(turns.companion is None for turns in talk.core.rings.turns.values())
 
 
 def test_an_iteration_begins_when_the_other_has_done_its_shift():
