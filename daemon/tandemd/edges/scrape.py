@@ -6,6 +6,7 @@ reaches it sees every job's name and figures.
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,7 +34,7 @@ class ScrapeServer:
         self._path: Path | None = None
         if listen.startswith(UNIX):
             self._path = Path(listen.removeprefix(UNIX))
-            if self._path.is_socket():  # of a daemon that did not end well
+            if _is_left(self._path):
                 self._path.unlink()
             self._server: _UnixServer | ThreadingHTTPServer = _UnixServer(str(self._path), handler)
             self._path.chmod(SOCKET_MODE)
@@ -56,6 +57,15 @@ class ScrapeServer:
         self._server.server_close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+def _is_left(path: Path) -> bool:
+    """Whether it is the socket of a daemon that did not end well: nobody listens there."""
+    if not path.is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(0)  # who listens may be busy
+        return asking.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 class _UnixServer(ThreadingMixIn, UnixStreamServer):

@@ -455,6 +455,17 @@ def test_a_file_in_place_of_the_socket_is_left_alone_and_a_socket_is_not(serving
         assert answer_of(serving(f"unix:{path}").address.removeprefix("unix:"), "/metrics")
 
 
+def test_a_socket_where_somebody_listens_is_left_to_him(serving):
+    with tempfile.TemporaryDirectory() as folder:
+        listen = f"unix:{folder}/m"
+        serving(listen)
+
+        with pytest.raises(OSError, match="in use"):
+            ScrapeServer(listen, render=str)
+
+        assert answer_of(f"{folder}/m", "/metrics").endswith(b"figures 1\n")
+
+
 def test_no_socket_stays_behind():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.sock"
