@@ -93,8 +93,13 @@ def _own(folder: Path) -> None:
     about = folder.stat()
     if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
         raise PermissionError(errno.EPERM, "it is another user's, or others may write to it")
-    if about.st_uid == os.geteuid():
-        folder.chmod(stat.S_IMODE(about.st_mode) | 0o055)  # whatever the umask
+    if about.st_mode & 0o055 == 0o055 or about.st_uid != os.geteuid():
+        return
+    if others := sorted(e.name for e in folder.iterdir() if not _FILE.fullmatch(e.name)):
+        raise PermissionError(
+            errno.EPERM, f"others may not read it, and it holds more than such files: {others[0]}"
+        )
+    folder.chmod(stat.S_IMODE(about.st_mode) | 0o055)  # whatever the umask
 
 
 def _name(gpu: str) -> str:

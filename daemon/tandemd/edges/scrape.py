@@ -6,7 +6,6 @@ reaches it sees every job's name and figures.
 
 from __future__ import annotations
 
-import errno
 import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +13,7 @@ from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 
 from tandemd.config.listen import UNIX, loopback
+from tandemd.left_sockets import take_away_left
 
 PATH = "/metrics"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -34,8 +34,7 @@ class ScrapeServer:
         self._path: Path | None = None
         if listen.startswith(UNIX):
             self._path = Path(listen.removeprefix(UNIX))
-            if _is_left(self._path):
-                self._path.unlink()
+            take_away_left(self._path)
             self._server: _UnixServer | ThreadingHTTPServer = _UnixServer(str(self._path), handler)
             self._path.chmod(SOCKET_MODE)
         else:
@@ -57,15 +56,6 @@ class ScrapeServer:
         self._server.server_close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-
-
-def _is_left(path: Path) -> bool:
-    """Whether it is the socket of a daemon that did not end well: nobody listens there."""
-    if not path.is_socket():
-        return False
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(0)  # who listens may be busy
-        return asking.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 class _UnixServer(ThreadingMixIn, UnixStreamServer):

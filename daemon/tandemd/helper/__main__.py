@@ -31,6 +31,7 @@ from tandemd.helper import unit
 from tandemd.helper.root_mps import RootMps
 from tandemd.helper.service import Service
 from tandemd.helper.verbs import Verbs
+from tandemd.left_sockets import take_away_left
 from tandemd.log_lines import set_up_logging
 
 FIRST = 3  # SD_LISTEN_FDS_START
@@ -134,8 +135,7 @@ def own_listener(path: Path | None, uid: int) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mask = os.umask(0o177)
     try:
-        if path.is_socket():
-            path.unlink()  # of one that has ended
+        take_away_left(path, socket.SOCK_SEQPACKET)
         listener.bind(str(path))
         os.chown(path, uid, -1)
         listener.listen()

@@ -164,6 +164,9 @@ def test_by_hand_it_makes_a_socket_for_its_user_alone_and_doctor_hears_it(tmp_pa
     assert path.stat().st_mode & 0o777 == 0o600
     assert Helper(path).is_there
     assert (found.level, "answers on" in found.text) == (_doctor.OK, True), found
+    code, said = ended(by_hand("--user", str(os.geteuid()), "--socket", str(path)))
+    assert (code, "Address already in use" in said) == (2, True), said
+    assert Helper(path).is_there, "it keeps its socket"
     process.send_signal(signal.SIGTERM)
     assert ended(process)[0] == 0
     again = by_hand("--user", str(os.geteuid()), "--socket", str(path))  # over what was left

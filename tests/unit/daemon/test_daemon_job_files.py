@@ -91,6 +91,17 @@ def test_a_directory_to_which_others_may_write_is_not_taken(jobs, tmp_path):
         JobFiles(tmp_path / "jobs", jobs_on=lambda: jobs)
 
 
+def test_a_private_directory_of_other_things_is_not_opened(jobs, tmp_path):
+    (tmp_path / "home").mkdir(mode=0o700)
+    (tmp_path / "home" / ".bashrc").touch()
+
+    with pytest.raises(PermissionError, match=r"others may not read it, .* such files: .bashrc"):
+        JobFiles(tmp_path / "home", jobs_on=lambda: jobs)
+
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    assert [each.name for each in (tmp_path / "home").iterdir()] == [".bashrc"]
+
+
 def test_a_core_that_is_busy_at_the_start_is_asked_again(jobs, tmp_path):
     answers = iter([TimeoutError(), jobs])
 
