@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from tandemd.core.model import JobClass
 from tandemd.core.space.scaling import Curve
+from tandemd.core.words import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,8 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
         return Size(name=claim.name, parts=0, why=claim.doubt)
     efficient = curve.knee()
     has_use = efficient >= curve.sm_counts[-1]
-    why = "it has use for all SMs" if has_use else f"beyond {efficient} SMs each gains less"
+    beyond = f"beyond {counted(efficient, 'SM')} each gains less"
+    why = "it has use for all SMs" if has_use else beyond
     required = curve.smallest_for(claim.slo_ns, claim.rate) if claim.slo_ns else None
     if required is not None:
         why += f", and {required} keep its limit"
