@@ -331,3 +331,12 @@ def test_a_share_is_never_more_than_it_is_of_the_gpu(line):
     line.attach(1, job_id=7, memory_bytes=70 * GIB)
 
     assert line.of(SetMemoryLimit, 1)[0].limit_bytes == 20 * GIB
+
+
+def test_a_share_of_memory_is_that_of_the_gpu_it_came_to_first(line):
+    line.core.memory.line.capacity_bytes |= {1: 40 * GIB}
+    line.register(7, memory_percent=25)
+    line.attach(1, job_id=7, memory_bytes=20 * GIB)
+    line.attach(2, job_id=7, gpu=1, memory_bytes=10 * GIB)
+
+    assert line.core.job(7).spec.memory_bytes == 20 * GIB

@@ -237,6 +237,14 @@ def test_what_a_job_has_to_have_in_its_environment(spec, gpus, said):
     assert variables(JobSpec(**spec), frozenset(gpus), options) == said
 
 
+def test_a_number_of_sms_is_had_on_whichever_gpu_the_job_comes_to():
+    options = Options(sm_counts=SMS, mps_gpus=frozenset(SMS))
+
+    said = variables(JobSpec(sm_count=4), frozenset(), options)
+
+    assert said["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"  # of the smaller one
+
+
 @pytest.mark.parametrize("mode", ["time", "mps"])
 def test_two_jobs_that_claim_all_are_told_what_comes_of_it(mode):
     talk = talking(mps_gpus=frozenset({0} if mode == "mps" else ()))
