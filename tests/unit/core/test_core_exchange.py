@@ -52,4 +52,5 @@ def test_a_part_keeps_what_nobody_has_use_for():
     eases = EASES | {"t": Ease.SPARES}
 
     assert least(PLAN, OTHER, eases.get) == OTHER.groups
+    assert least(PLAN, TRAINED, EASES.get) == TRAINED.groups
     assert resized(PLAN, OTHER, 5, eases.get) == PLAN

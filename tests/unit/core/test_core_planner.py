@@ -232,6 +232,14 @@ def test_a_plan_that_usual_requests_fit_is_not_taken_where_large_ones_do_not():
     assert (real.value(by_usual.plan).missed, found.missed) == (1, 0)
 
 
+def test_of_those_who_have_one_request_at_a_time_each_waits_for_one_of_each_other_at_most():
+    servers = [worker(name, rate=45.0, is_serial=True) for name in ("a", "b")]
+
+    found = best(scene(*servers, groups=1)).forecasts
+
+    assert 10 * MS < found["a"].p99_ns <= 20 * MS
+
+
 def test_what_a_person_fixed_stays():
     jobs = (worker("a", knee=4, groups=6), worker("b", knee=4))
 
