@@ -39,8 +39,8 @@ def packet(kind, body=b"", *, version=1):
     return HEADER.pack(MAGIC, version, kind, HEADER.size + len(body), 0) + body
 
 
-def request(*, job_class=NORMAL, memory=0, swappable=0, name="", group=""):
-    asked = swappable << 8  # little-endian: the byte behind memory_percent
+def request(*, job_class=NORMAL, memory=0, memory_percent=0, swappable=0, name="", group=""):
+    asked = memory_percent | swappable << 8  # two bytes, little-endian
     return REQUEST.pack(job_class, 0, memory, 0, 0, 0, asked, name.encode(), group.encode())
 
 

@@ -288,6 +288,17 @@ def test_a_registered_job_lives_as_long_as_its_process(daemon):
         until(lambda: not rpc.jobs(), what="the job ends with its process")
 
 
+def test_a_process_that_registers_once_more_is_the_launch_of_that_job_alone(daemon):
+    daemon.start()
+    launchers = [daemon.connect() for _ in range(2)]
+    for launcher, name in zip(launchers, ("outer", "inner"), strict=True):
+        launcher.socket.send(register(name=name))
+        assert launcher.receive()[0] == REGISTERED
+
+    with daemon.rpc() as rpc:
+        assert [job.display_name for job in rpc.jobs()] == ["inner"]
+
+
 def test_a_process_joins_the_registered_job_it_names(daemon):
     launcher = daemon.start().connect()
     launcher.socket.send(register(job_class=BATCH))

@@ -59,6 +59,17 @@ def test_who_asks_for_more_gets_as_much_as_there_is_and_is_told(limited):
     assert (b"TANDEM_MEMORY=100MiB" in answer, b"TANDEM_MEMORY" in quiet) == (True, False)
 
 
+def test_who_asks_for_a_larger_share_is_told_the_one_that_it_gets(daemon):
+    config = daemon.base / "config.toml"
+    config.write_text('[limits.default]\nmax_memory = "40%"\n')
+    limited = daemon.start("--config", str(config))
+
+    _launcher, answer = registered(limited, memory_percent=60)
+
+    assert b"asked for 60% of memory and gets 40%" in answer
+    assert b"TANDEM_MEMORY=40%" in answer
+
+
 def test_nobody_sets_more_until_the_file_says_so(limited):
     with limited.rpc() as rpc:
         _launcher, _ = registered(limited, memory=50 * MIB, name="job")

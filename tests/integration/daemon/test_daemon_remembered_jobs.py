@@ -80,6 +80,13 @@ def test_a_paused_job_is_paused_again(daemon):
     assert the_job(daemon).status.state == pb.STATE_PAUSED
 
 
+def test_one_that_was_not_paused_goes_on(daemon, changed):
+    again = restarted(daemon).shim(job_id=changed.job_id)
+
+    assert not again.is_held
+    assert the_job(daemon).status.state != pb.STATE_PAUSED
+
+
 def test_its_command_line_is_known_however_often_the_daemon_is_started(daemon):
     launcher = daemon.start().connect()
     launcher.socket.send(fake_shim.register("train.py --fast"))
