@@ -110,6 +110,18 @@ def test_a_request_takes_the_gpu_from_an_iteration_at_once():
     assert talk.core.jobs[1].preemptions[Preemption.CLASS] == before + 1
 
 
+def test_so_does_one_of_another_job_with_an_objective():
+    talk = talk_of(j1=(NORMAL, 0), j2=(NORMAL, 1000))
+    learn_iterations(talk, 1, 40)
+    teach(talk, 2, 10)
+    talk.works(1)
+    talk.works(1, after_ms=10, ran_ms=10)
+
+    talk.waits(2)
+
+    assert not talk.is_open(1)
+
+
 def test_a_higher_class_lets_the_iteration_of_a_lower_one_end():
     talk = talk_of(j1=(BATCH, 0), j2=(NORMAL, 0))
     learn_iterations(talk, 1, 40)

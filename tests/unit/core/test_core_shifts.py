@@ -124,10 +124,9 @@ def test_only_best_effort_jobs_of_one_class_and_user_share_a_turn(one, other, ui
     talk.attach(1, one)
     talk.attach(2, other, uid=uid)
 
-    talk.works(1)
-    talk.waits(2)
+    groups = talk.core.groups.values()
 
-    assert all(turns.companion is None for turns in talk.core.rings.turns.values())
+    assert not talk.core.policy.companions.may_join(*groups, talk.core.options)
 
 
 def test_an_iteration_begins_when_the_other_has_done_its_shift():

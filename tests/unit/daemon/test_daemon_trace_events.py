@@ -8,6 +8,7 @@ from test_daemon_desk import asked, desk_of
 
 from tandem.trace.records import RECORD
 from tandemd.core.model import JobSpec, Options, WaitReason
+from tandemd.core.turns.rings import Rings
 from tandemd.observers.trace_events import MOST_OF_PROCESS, Author, TraceKind, of_records
 from tandemd.observers.turn_log import MOST, TurnLog
 
@@ -82,7 +83,7 @@ def scheduler_with(*holders):
     groups = {key: SimpleNamespace(jobs={key: None}) for key in holders}
     first, second, third = [*holders, None, None, None][:3]
     turns = SimpleNamespace(holder=first, companion=second, third=third)
-    return SimpleNamespace(groups=groups, turns={RING: turns})
+    return SimpleNamespace(groups=groups, rings=Rings(turns={RING: turns}))
 
 
 def test_turns_are_told_where_somebody_else_has_them():
@@ -102,7 +103,7 @@ def test_turns_are_told_where_somebody_else_has_them():
 def test_the_turn_of_those_who_share_no_gpu_any_more_is_over():
     log = TurnLog()
     log.look(scheduler_with(1), 1)
-    log.look(SimpleNamespace(groups={}, turns={}), 2)
+    log.look(SimpleNamespace(groups={}, rings=Rings()), 2)
 
     assert [(turn.ring, turn.job_ids) for turn in log.take()] == [(RING, (1,)), (RING, ())]
 
