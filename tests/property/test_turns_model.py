@@ -53,7 +53,7 @@ def facts(group: Group) -> tuple[object, ...]:
     """What a decision leaves in a group."""
     gate = (group.open, group.drained, group.hold_since_ns, group.closed_at_ns)
     waits = [job.gate_waits.counted() for job in group.jobs.values()]
-    drains = (group.undrainable, group.drain_failures, group.reopened_steps)
+    drains = (group.undrainable, group.drain_failures, group.reopened_steps, group.backlog)
     return (*gate, *waits, group.dozing, *drains)
 
 
@@ -67,7 +67,9 @@ GAPS_NS = {"brief": MS // 8, "long": 5 * MS}  # that others may expect
 CLAIMS = st.lists(
     st.tuples(
         st.integers(0, 7),  # which of the living
-        st.sampled_from(["busy", "busy", "waits", "rests", "steps", "wishes", "brief", "long"]),
+        st.sampled_from(
+            ["busy", "busy", "ends", "waits", "rests", "steps", "wishes", "brief", "long"]
+        ),
         st.sampled_from([1, 1, 3, 30]),  # milliseconds before
     ),
     min_size=4,
@@ -262,7 +264,9 @@ def claimed(old: Usage, what: str, after_ms: int, now_ns: int) -> Usage:
     """What the process says next."""
     return Usage(
         process_id=old.process_id,
-        busy=what in ("busy", "steps", "wishes"),
+        busy=what in ("busy", "ends", "steps", "wishes"),
+        launches=old.launches + (what == "busy"),
+        open_segments=max(1, old.open_segments + (1 if what == "busy" else -(what == "ends"))),
         waiting_threads=int(what == "waits"),
         wait_reason=WaitReason.GATE if what == "waits" else WaitReason.NONE,
         exclusive_ns=old.exclusive_ns + (after_ms * MS if old.busy else 0),

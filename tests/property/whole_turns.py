@@ -102,7 +102,8 @@ class WholeTurns:
             if group.is_closed and not group.busy:
                 group.drained = True
             if not group.drained and (not group.is_closed or _may_drain(group, options, now_ns)):
-                verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
+                due_ns = _drains_since_ns(group) + options.drain_ns
+                verdict.wake(max(due_ns, now_ns + LOOK_AGAIN_NS))
         self._plan_wake(claimants, policy, options, now_ns, verdict)
         return verdict
 
@@ -300,6 +301,8 @@ def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int)
         group.open = should_open
         group.drained = should_open or not group.busy
         group.closed_at_ns = now_ns
+        if not group.drained:
+            group.backlog.begin(now_ns)
     if group.open or group.is_closed or not group.wants:
         group.end_hold(now_ns)
     elif group.hold_since_ns is None:
@@ -326,12 +329,17 @@ def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
     return paused.is_closed and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
 
+def _drains_since_ns(group: Group) -> int:
+    return group.closed_at_ns if group.is_closed else group.backlog.went_on_ns
+
+
 def _held_ns(group: Group, now_ns: int) -> int:
     return 0 if group.hold_since_ns is None else now_ns - group.hold_since_ns
 
 
 def _check_drains(takers: Iterable[Group], options: Options, now_ns: int, verdict: Verdict) -> None:
     for group in takers:
+        _watch_backlog(group, options, now_ns)
         if group.reopened_steps is not None:
             passed = group.steps > group.reopened_steps or now_ns >= group.reopened_until_ns
             if passed or not group.busy:
@@ -340,8 +348,16 @@ def _check_drains(takers: Iterable[Group], options: Options, now_ns: int, verdic
             if not group.busy:
                 group.drained = True
                 group.drain_failures = 0
-            elif now_ns - group.closed_at_ns >= options.drain_ns:
+            elif now_ns - group.backlog.went_on_ns >= options.drain_ns:
                 _fail_drain(group, options, now_ns, verdict)
+
+
+def _watch_backlog(group: Group, options: Options, now_ns: int) -> None:
+    is_held = group.reopened_steps is None
+    if is_held and group.drained:
+        return
+    if group.backlog.goes_on(now_ns, held=is_held, at_most_ns=options.max_hold_ns):
+        group.drain_failures = 0
 
 
 def _fail_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:

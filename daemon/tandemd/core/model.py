@@ -23,6 +23,7 @@ from tandemd.core.story import Story
 from tandemd.core.sums import total, totals
 from tandemd.core.tuner.latency import Latency, Rhythm
 from tandemd.core.tuner.served import Served
+from tandemd.core.turns.backlog import Backlog
 from tandemd.core.turns.pieces import Piece
 
 NO_LIMIT = 2**64 - 1
@@ -612,6 +613,7 @@ class Group:
     step_served_ns: int = 0  # `served_ns` at the newest of them
     step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
     piece: Piece = field(default_factory=Piece)  # of its work: an iteration, a request
+    backlog: Backlog = field(default_factory=Backlog)  # of what it has on the GPU
     gap_p50_ns: int = 0  # the least of its processes: a gap ends with the first
     short_gaps: bool = False  # too short for others to use a whole window
     bound: Bound = Bound.UNKNOWN  # of all its processes alike

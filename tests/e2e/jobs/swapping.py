@@ -26,3 +26,11 @@ def kept(addresses, sizes):
         ok(cu.cuMemcpyDtoH(host, address, size))
         found.append(host == pattern(seed, size))
     return found
+
+
+def work_through(gpu, word, kernels, say):
+    """Submit that many kernels of 100 ms each before it waits for them; what is computed."""
+    for _ in range(kernels):
+        gpu.affine(word, 1, 1, slow=True)
+    say("submitted")
+    return gpu.read(word)

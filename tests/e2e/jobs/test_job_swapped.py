@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ SIZES = (10 * MIB, 33 * MIB, 3 * MIB)
 ALL = 50 * MIB  # in whole units of 2 MiB, and one for the word it computes with
 TOO_MUCH_BESIDE = 980 * MIB  # of the device's GiB
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+# Virtual time stands until it is told to come.
+COMES = """
+import ctypes, sys
+from cuda.bindings import driver as cu
+from gpu import Gpu
+clock = ctypes.CDLL("libcuda.so.1"); clock.softgpu_now_ns.restype = ctypes.c_uint64
+clock.softgpu_clock_is_virtual()
+print("'ready'", flush=True); sys.stdin.readline()
+gpu = Gpu()
+print((cu.cuMemAlloc({size})[0].name, clock.softgpu_now_ns()), flush=True)
+"""
 
 
 def swappable(place, *options):
@@ -102,6 +114,27 @@ def test_a_job_that_waits_for_more_memory_can_give_up_what_it_has(place):
     place.tandem("resume", "kept")
     assert other.do(f"free({taken})") == "CUDA_SUCCESS"
     assert job.result() != OUT_OF_MEMORY
+    assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
+
+
+@pytest.mark.parametrize("job_class", ["normal", "batch"])
+def test_work_that_was_submitted_before_ends_and_then_memory_goes(place, job_class):
+    """It takes longer than three holds may take to drain."""
+    job, addresses = swappable(place, "-p", job_class)
+    comes = (sys.executable, "-c", COMES.format(size=TOO_MUCH_BESIDE))
+    other = place.starting("other", "--swappable", "-p", job_class, program=comes).ready()
+    job.start("swapping.work_through(gpu, word, 60, say)")  # while no window is set: it is alone
+    assert job.result() == "submitted"
+    other.start("")
+    got, got_ns = other.result()
+
+    assert got == "CUDA_SUCCESS"
+    assert job.result() == [67]
+    kernels = [one for one in place.ran(job.pid) if one["kind"] == "kernel"]
+    assert kernels[-1]["t_end_ns"] - kernels[0]["t_start_ns"] > 5e9
+    assert got_ns > kernels[-1]["t_end_ns"]
+    assert "undrainable" not in place.explain("kept")
+    assert other.end() == 0
     assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
 
 

@@ -254,6 +254,71 @@ def test_after_three_failed_drains_a_group_takes_no_more_turns():
     assert any("undrainable" in line for _, line in talk.core.jobs[1].story)
 
 
+def closed_on_a_queue(pieces):
+    """The first had submitted that many pieces of work before its turn ended."""
+    talk = two_at_work()
+    talk.sample(1, launches=pieces, open_segments=pieces)
+    talk.works(1, after_ms=10, ran_ms=10)
+    assert talk.open_processes() == set()
+    return talk
+
+
+def test_a_queue_of_which_some_ends_is_waited_for():
+    talk = closed_on_a_queue(pieces=20)
+
+    for left in range(19, 0, -1):
+        talk.sample(1, open_segments=left, after_ms=249)
+        assert talk.open_processes() == set()
+    talk.waits(1, after_ms=249)
+
+    assert talk.open_processes() == {2}
+
+
+def test_a_queue_of_which_nothing_ends_any_more_reopens_the_gate():
+    talk = closed_on_a_queue(pieces=20)
+    talk.sample(1, open_segments=19, after_ms=249)
+
+    talk.tick(after_ms=249)
+    assert talk.open_processes() == set()
+    talk.tick(after_ms=1)
+
+    assert talk.open_processes() == {1}
+
+
+def test_pieces_that_take_longer_than_a_drain_may_are_no_failures():
+    talk = closed_on_a_queue(pieces=20)
+
+    for left in range(19, 0, -1):
+        for _ in range(7):
+            talk.tick(after_ms=100)
+        talk.sample(1, open_segments=left)
+    talk.waits(1, after_ms=700)
+
+    assert not talk.core.groups[1000, "j:1"].undrainable
+    assert talk.open_processes() == {2}
+
+
+def test_what_ends_once_the_job_could_go_on_proves_nothing():
+    talk = closed_on_a_queue(pieces=20)
+
+    for more in range(1, 4):
+        talk.tick(after_ms=251)
+        talk.sample(1, launches=20 + more, open_segments=20 - more)
+        talk.tick(after_ms=1001)
+
+    assert talk.core.groups[1000, "j:1"].undrainable
+
+
+def test_a_queue_is_waited_for_no_longer_than_max_hold():
+    talk = closed_on_a_queue(pieces=200)
+
+    for left in range(199, 60, -1):
+        talk.sample(1, open_segments=left, after_ms=200)
+
+    assert talk.core.groups[1000, "j:1"].undrainable
+    assert talk.open_processes() == {1, 2}
+
+
 def test_a_successful_drain_forgives_earlier_failures():
     talk = two_at_work()
     talk.works(1, after_ms=10, ran_ms=10)

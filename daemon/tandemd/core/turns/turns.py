@@ -6,8 +6,10 @@ Rules
    undrainable) are open.
 2. A hand-over is quiescent: the old holder's gate closes, and the new one's opens only when
    nothing of the others is left on the GPU.
-3. A group that is not drained within `drain_ns` reopens until a step, a quiet moment or a second,
-   then is closed again; after `drain_tries` failures it is undrainable and takes no more turns.
+3. A group of whose work nothing ends for `drain_ns` reopens until a step, a quiet moment or a
+   second, then is closed again; after `drain_tries` failures it is undrainable and takes no more
+   turns. What it had submitted before and becomes less is no failure, for `max_hold_ns` in all
+   (backlog.py).
 4. A group with work is held no longer than `max_hold_ns` at a stretch: then it gets a quantum, in
    any policy.
 5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
@@ -505,6 +507,8 @@ class Turns:
                 group.drained = should_open or not group.busy
                 group.closed_at_ns = now_ns
                 group.unused_since_ns = None
+                if not group.drained:
+                    group.backlog.begin(now_ns)
             _watch_hold(group, now_ns, verdict)
             roster.place(group)
             if policy.by_pieces:
@@ -513,7 +517,7 @@ class Turns:
         for group in roster.draining:
             if group.is_closed and not _may_drain(group, options, now_ns):
                 continue  # nobody waits for it any longer
-            verdict.wake(max(group.closed_at_ns + options.drain_ns, now_ns + LOOK_AGAIN_NS))
+            verdict.wake(max(_drains_since_ns(group) + options.drain_ns, now_ns + LOOK_AGAIN_NS))
 
     def _should_open(self, group: Group, rivals: list[Group]) -> bool:
         if group.misfit_bytes and self._roster.may_claim(group):
@@ -623,11 +627,18 @@ def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
     return paused.is_closed and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
 
+def _drains_since_ns(group: Group) -> int:
+    return group.closed_at_ns if group.is_closed else group.backlog.went_on_ns
+
+
 def _held_ns(group: Group, now_ns: int) -> int:
     return 0 if group.hold_since_ns is None else now_ns - group.hold_since_ns
 
 
 def _check_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:
+    is_held = group.reopened_steps is None
+    if group.backlog.goes_on(now_ns, held=is_held, at_most_ns=options.max_hold_ns):
+        group.drain_failures = 0
     if group.reopened_steps is not None:
         passed = group.steps > group.reopened_steps or now_ns >= group.reopened_until_ns
         if passed or not group.busy:
@@ -636,7 +647,7 @@ def _check_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) 
         if not group.busy:
             group.drained = True
             group.drain_failures = 0
-        elif now_ns - group.closed_at_ns >= options.drain_ns:
+        elif now_ns - group.backlog.went_on_ns >= options.drain_ns:
             _fail_drain(group, options, now_ns, verdict)
 
 

@@ -1,0 +1,50 @@
+"""Whether what a group has on the GPU ends by itself while the group is held.
+
+Work behind a closed gate may wait for what its job has yet to submit, so a hold that does not drain
+is given up. But what becomes less while nothing is added waits for nothing of the kind. It only
+takes long, as a queue does that a program filled before it waits for the GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Backlog:
+    """What was submitted, and what of it has not ended: the processes' own claims."""
+
+    submitted: int = 0  # kernels and graphs, so far
+    left: int = 0  # segments
+    went_on_ns: int = 0  # when something of it ended last, since the gate closed
+    _seen: tuple[int, int] = (0, 0)  # the same when it last became less, or more was submitted
+    _since_ns: int | None = None  # since when it was to end; None: it has
+
+    def take(self, submitted: int, left: int, *, busy: bool) -> None:
+        """As it is now."""
+        self.submitted, self.left = submitted, left
+        if not busy:
+            self._since_ns = None
+
+    def begin(self, now_ns: int) -> None:
+        """It is to end: the gate closed."""
+        self._seen, self.went_on_ns = (self.submitted, self.left), now_ns
+        if self._since_ns is None:
+            self._since_ns = now_ns
+
+    def goes_on(self, now_ns: int, *, held: bool, at_most_ns: int) -> bool:
+        """Whether it became less since the last look, with nothing that came after it was held.
+
+        Never for longer than `at_most_ns` in all: others wait for it, and it may be a lie.
+        """
+        submitted, left = self._seen
+        if held and self.submitted != submitted:  # a thread was past the gate as that closed
+            self._seen = (self.submitted, self.left)
+            return False
+        if self.submitted != submitted or self.left >= left or self._since_ns is None:
+            return False
+        self._seen = (submitted, self.left)
+        if now_ns - self._since_ns >= at_most_ns:
+            return False
+        self.went_on_ns = now_ns
+        return True
