@@ -102,8 +102,7 @@ class WholeTurns:
             if group.is_closed and not group.busy:
                 group.drained = True
             if not group.drained and (not group.is_closed or _may_drain(group, options, now_ns)):
-                due_ns = _drains_since_ns(group) + options.drain_ns
-                verdict.wake(max(due_ns, now_ns + LOOK_AGAIN_NS))
+                verdict.wake(max(_drain_due_ns(group, options), now_ns + LOOK_AGAIN_NS))
         self._plan_wake(claimants, policy, options, now_ns, verdict)
         return verdict
 
@@ -329,8 +328,10 @@ def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
     return paused.is_closed and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
 
-def _drains_since_ns(group: Group) -> int:
-    return group.closed_at_ns if group.is_closed else group.backlog.went_on_ns
+def _drain_due_ns(group: Group, options: Options) -> int:
+    if group.is_closed:
+        return group.closed_at_ns + options.drain_ns
+    return group.backlog.due_ns(options.drain_ns, at_most_ns=options.max_hold_ns)
 
 
 def _held_ns(group: Group, now_ns: int) -> int:
@@ -348,7 +349,7 @@ def _check_drains(takers: Iterable[Group], options: Options, now_ns: int, verdic
             if not group.busy:
                 group.drained = True
                 group.drain_failures = 0
-            elif now_ns - group.backlog.went_on_ns >= options.drain_ns:
+            elif now_ns >= _drain_due_ns(group, options):
                 _fail_drain(group, options, now_ns, verdict)
 
 

@@ -100,8 +100,8 @@ class SchedulerTable(Table):
         default=250,
         gt=0,
         le=10_000,
-        description="a held group of whose work on the GPU nothing ends for so long is reopened; "
-        "after 3 times it takes no turns",
+        description="a held group of whose work on the GPU nothing ends for so long, or for twice "
+        "as long as the last piece took, is reopened; after 3 times it takes no turns",
     )
     max_hold_s: float = Field(
         default=20,

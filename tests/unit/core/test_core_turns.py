@@ -278,7 +278,7 @@ def test_a_queue_of_which_nothing_ends_any_more_reopens_the_gate():
     talk = closed_on_a_queue(pieces=20)
     talk.sample(1, open_segments=19, after_ms=249)
 
-    talk.tick(after_ms=249)
+    talk.tick(after_ms=2 * 249 - 1)
     assert talk.open_processes() == set()
     talk.tick(after_ms=1)
 
@@ -296,6 +296,21 @@ def test_pieces_that_take_longer_than_a_drain_may_are_no_failures():
 
     assert not talk.core.groups[1000, "j:1"].undrainable
     assert talk.open_processes() == {2}
+
+
+def test_pieces_that_are_known_to_take_long_are_waited_for_without_another_try():
+    talk = closed_on_a_queue(pieces=3)
+    talk.tick(after_ms=251)
+    talk.sample(1, open_segments=2, after_ms=449)  # 700 ms
+    talk.tick(after_ms=1001)
+    assert talk.open_processes() == set()
+
+    talk.sample(1, open_segments=1, after_ms=300)
+    talk.tick(after_ms=599)
+    assert talk.open_processes() == set()
+    talk.tick(after_ms=1)
+
+    assert talk.open_processes() == {1}
 
 
 def test_what_ends_once_the_job_could_go_on_proves_nothing():

@@ -17,6 +17,7 @@ class Backlog:
     submitted: int = 0  # kernels and graphs, so far
     left: int = 0  # segments
     went_on_ns: int = 0  # when something of it ended last, since the gate closed
+    pace_ns: int = 0  # how long that had taken: what a piece takes, where that is long
     _seen: tuple[int, int] = (0, 0)  # the same when it last became less, or more was submitted
     _since_ns: int | None = None  # since when it was to end; None: it has
 
@@ -46,5 +47,10 @@ class Backlog:
         self._seen = (submitted, self.left)
         if now_ns - self._since_ns >= at_most_ns:
             return False
-        self.went_on_ns = now_ns
+        self.pace_ns, self.went_on_ns = now_ns - self.went_on_ns, now_ns
         return True
+
+    def due_ns(self, drain_ns: int, *, at_most_ns: int) -> int:
+        """When more of it has to have ended: at its pace, twice as long as the last took."""
+        until_ns = (self._since_ns or 0) + at_most_ns
+        return max(self.went_on_ns + drain_ns, min(self.went_on_ns + 2 * self.pace_ns, until_ns))

@@ -6,10 +6,10 @@ Rules
    undrainable) are open.
 2. A hand-over is quiescent: the old holder's gate closes, and the new one's opens only when
    nothing of the others is left on the GPU.
-3. A group of whose work nothing ends for `drain_ns` reopens until a step, a quiet moment or a
-   second, then is closed again; after `drain_tries` failures it is undrainable and takes no more
-   turns. What it had submitted before and becomes less is no failure, for `max_hold_ns` in all
-   (backlog.py).
+3. A group of whose work nothing ends for `drain_ns`, or twice as long as a piece of it took last,
+   reopens until a step, a quiet moment or a second, then is closed again; after `drain_tries`
+   failures it is undrainable and takes no more turns. What it had submitted before and becomes less
+   is no failure, for `max_hold_ns` in all (backlog.py).
 4. A group with work is held no longer than `max_hold_ns` at a stretch: then it gets a quantum, in
    any policy.
 5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
@@ -517,7 +517,7 @@ class Turns:
         for group in roster.draining:
             if group.is_closed and not _may_drain(group, options, now_ns):
                 continue  # nobody waits for it any longer
-            verdict.wake(max(_drains_since_ns(group) + options.drain_ns, now_ns + LOOK_AGAIN_NS))
+            verdict.wake(max(_drain_due_ns(group, options), now_ns + LOOK_AGAIN_NS))
 
     def _should_open(self, group: Group, rivals: list[Group]) -> bool:
         if group.misfit_bytes and self._roster.may_claim(group):
@@ -627,8 +627,10 @@ def _may_drain(paused: Group, options: Options, now_ns: int) -> bool:
     return paused.is_closed and (paused.open or now_ns < paused.closed_at_ns + options.drain_ns)
 
 
-def _drains_since_ns(group: Group) -> int:
-    return group.closed_at_ns if group.is_closed else group.backlog.went_on_ns
+def _drain_due_ns(group: Group, options: Options) -> int:
+    if group.is_closed:
+        return group.closed_at_ns + options.drain_ns
+    return group.backlog.due_ns(options.drain_ns, at_most_ns=options.max_hold_ns)
 
 
 def _held_ns(group: Group, now_ns: int) -> int:
@@ -647,7 +649,7 @@ def _check_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) 
         if not group.busy:
             group.drained = True
             group.drain_failures = 0
-        elif now_ns - group.backlog.went_on_ns >= options.drain_ns:
+        elif now_ns >= _drain_due_ns(group, options):
             _fail_drain(group, options, now_ns, verdict)
 
 
