@@ -299,9 +299,9 @@ def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int)
         (verdict.opened if should_open else verdict.closed).append(group)
         group.open = should_open
         group.drained = should_open or not group.busy
-        group.closed_at_ns = now_ns
+        open_ns, group.closed_at_ns = now_ns - group.closed_at_ns, now_ns
         if not group.drained:
-            group.backlog.begin(now_ns)
+            group.backlog.begin(now_ns, open_ns=open_ns)
     if group.open or group.is_closed or not group.wants:
         group.end_hold(now_ns)
     elif group.hold_since_ns is None:

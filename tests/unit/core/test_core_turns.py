@@ -334,6 +334,22 @@ def test_a_queue_is_waited_for_no_longer_than_max_hold():
     assert talk.open_processes() == {1, 2}
 
 
+def test_how_long_a_queue_was_waited_for_is_forgotten_once_nobody_waits():
+    talk = closed_on_a_queue(pieces=20)
+    talk.rests(2)  # who waited goes elsewhere,
+    for _ in range(30):  # and comes back after more than max_hold
+        talk.works(1, after_ms=1000, ran_ms=1000)
+    assert talk.open_processes() == {1}
+    talk.sample(1, launches=60, open_segments=40)
+    talk.waits(2)
+    talk.works(1, after_ms=10, ran_ms=10)
+    assert talk.open_processes() == set()
+
+    for left in range(39, 19, -1):
+        talk.sample(1, open_segments=left, after_ms=249)
+        assert talk.open_processes() == set()
+
+
 def test_a_successful_drain_forgives_earlier_failures():
     talk = two_at_work()
     talk.works(1, after_ms=10, ran_ms=10)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+APART_NS = 2_000_000_000  # twice what a try lasts (turns.py)
+
 
 @dataclass(slots=True)
 class Backlog:
@@ -27,11 +29,14 @@ class Backlog:
         if not busy:
             self._since_ns = None
 
-    def begin(self, now_ns: int) -> None:
-        """It is to end: the gate closed."""
+    def begin(self, now_ns: int, *, open_ns: int) -> None:
+        """It is to end: the gate closed, which was open for so long before.
+
+        After longer than between two tries this is another time: nobody waited for it meanwhile.
+        """
         self._seen, self.went_on_ns = (self.submitted, self.left), now_ns
-        if self._since_ns is None:
-            self._since_ns = now_ns
+        if self._since_ns is None or open_ns > APART_NS:
+            self._since_ns, self.pace_ns = now_ns, 0
 
     def goes_on(self, now_ns: int, *, held: bool, at_most_ns: int) -> bool:
         """Whether it became less since the last look, with nothing that came after it was held.

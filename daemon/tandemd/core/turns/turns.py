@@ -505,10 +505,10 @@ class Turns:
                 (verdict.opened if should_open else verdict.closed).append(group)
                 group.open = should_open
                 group.drained = should_open or not group.busy
-                group.closed_at_ns = now_ns
+                open_ns, group.closed_at_ns = now_ns - group.closed_at_ns, now_ns
                 group.unused_since_ns = None
                 if not group.drained:
-                    group.backlog.begin(now_ns)
+                    group.backlog.begin(now_ns, open_ns=open_ns)
             _watch_hold(group, now_ns, verdict)
             roster.place(group)
             if policy.by_pieces:
