@@ -301,7 +301,7 @@ def _set_gate(group: Group, *, should_open: bool, verdict: Verdict, now_ns: int)
         group.drained = should_open or not group.busy
         open_ns, group.closed_at_ns = now_ns - group.closed_at_ns, now_ns
         if not group.drained:
-            group.backlog.begin(now_ns, open_ns=open_ns)
+            group.backlog.begin(now_ns, group.stands, open_ns=open_ns)
     if group.open or group.is_closed or not group.wants:
         group.end_hold(now_ns)
     elif group.hold_since_ns is None:
@@ -357,7 +357,7 @@ def _watch_backlog(group: Group, options: Options, now_ns: int) -> None:
     is_held = group.reopened_steps is None
     if is_held and group.drained:
         return
-    if group.backlog.goes_on(now_ns, held=is_held, at_most_ns=options.max_hold_ns):
+    if group.backlog.goes_on(now_ns, group.stands, held=is_held, at_most_ns=options.max_hold_ns):
         group.drain_failures = 0
 
 

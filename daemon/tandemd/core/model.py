@@ -23,7 +23,7 @@ from tandemd.core.story import Story
 from tandemd.core.sums import total, totals
 from tandemd.core.tuner.latency import Latency, Rhythm
 from tandemd.core.tuner.served import Served
-from tandemd.core.turns.backlog import Backlog
+from tandemd.core.turns.backlog import Backlog, Standing
 from tandemd.core.turns.pieces import Piece
 
 NO_LIMIT = 2**64 - 1
@@ -640,6 +640,12 @@ class Group:
     turns: int = 0  # times its gate opened for it after it was held
     unused_since_ns: int | None = None  # since when its gate is open and it only waits
     dozing: bool = False  # it did so for too long: no claim until it submits something
+
+    @property
+    def stands(self) -> Standing:
+        """What its processes submitted so far, and what of it has not ended."""
+        usages = [process.usage for process in self.processes.values()]
+        return sum(one.launches for one in usages), sum(one.open_segments for one in usages)
 
     def end_hold(self, now_ns: int) -> None:
         """It is no longer held, or has no work any more: so long each of its jobs waited."""

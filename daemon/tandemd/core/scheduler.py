@@ -900,8 +900,7 @@ class Scheduler:
         if self._structure_changed:
             return  # everybody will be looked at
         self._note(group)
-        turns = self.rings.turns_of(group)
-        has_turn = turns is not None and turns.holder == group.key
+        has_turn = self.rings.holds(group)
         stepped &= group.reopened_steps is not None or has_turn
         wishes_otherwise = has_turn and wished_until_ns != group.critical_until_ns
         if (wanted, was_busy) != (group.wants, group.busy) or stepped or wishes_otherwise:
@@ -1221,7 +1220,7 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
     """Take the group's facts from its processes."""
     wanted = group.wants
     busy = asks = calls = False
-    steps, gap_ns, critical_until_ns, submitted, left = 0, 0, 0, 0, 0
+    steps, gap_ns, critical_until_ns = 0, 0, 0
     for process in group.processes.values():
         usage = process.usage
         critical_until_ns = max(critical_until_ns, usage.critical_until_ns)
@@ -1229,13 +1228,12 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
         asks = asks or usage.wants_gpu
         calls = calls or usage.waits_for_memory
         steps += process.ends
-        submitted += usage.launches
-        left += usage.open_segments
         if usage.gap_p50_ns and (not gap_ns or usage.gap_p50_ns < gap_ns):
             gap_ns = usage.gap_p50_ns
     group.busy, group.steps, group.gap_p50_ns = busy, steps, gap_ns
     group.critical_until_ns = critical_until_ns
-    group.backlog.take(submitted, left, busy=busy)
+    if not busy:
+        group.backlog.has_ended()
     group.calls = asks or calls or group.needs_memory
     asks = asks and not group.is_kept and not group.misfit_bytes
     group.wants = busy or asks or group.needs_memory

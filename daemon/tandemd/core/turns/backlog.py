@@ -9,47 +9,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+Standing = tuple[int, int]  # kernels and graphs submitted so far, and segments that have not ended
 APART_NS = 2_000_000_000  # twice what a try lasts (turns.py)
 
 
 @dataclass(slots=True)
 class Backlog:
-    """What was submitted, and what of it has not ended: the processes' own claims."""
+    """How what was submitted before a gate closed becomes less."""
 
-    submitted: int = 0  # kernels and graphs, so far
-    left: int = 0  # segments
     went_on_ns: int = 0  # when something of it ended last, since the gate closed
     pace_ns: int = 0  # how long that had taken: what a piece takes, where that is long
-    _seen: tuple[int, int] = (0, 0)  # the same when it last became less, or more was submitted
+    _seen: Standing = (0, 0)  # when it last became less, or more was submitted
     _since_ns: int | None = None  # since when it was to end; None: it has
 
-    def take(self, submitted: int, left: int, *, busy: bool) -> None:
-        """As it is now."""
-        self.submitted, self.left = submitted, left
-        if not busy:
-            self._since_ns = None
+    def has_ended(self) -> None:
+        """Nothing is left."""
+        self._since_ns = None
 
-    def begin(self, now_ns: int, *, open_ns: int) -> None:
+    def begin(self, now_ns: int, stands: Standing, *, open_ns: int) -> None:
         """It is to end: the gate closed, which was open for so long before.
 
         After longer than between two tries this is another time: nobody waited for it meanwhile.
         """
-        self._seen, self.went_on_ns = (self.submitted, self.left), now_ns
+        self._seen, self.went_on_ns = stands, now_ns
         if self._since_ns is None or open_ns > APART_NS:
             self._since_ns, self.pace_ns = now_ns, 0
 
-    def goes_on(self, now_ns: int, *, held: bool, at_most_ns: int) -> bool:
+    def goes_on(self, now_ns: int, stands: Standing, *, held: bool, at_most_ns: int) -> bool:
         """Whether it became less since the last look, with nothing that came after it was held.
 
         Never for longer than `at_most_ns` in all: others wait for it, and it may be a lie.
         """
-        submitted, left = self._seen
-        if held and self.submitted != submitted:  # a thread was past the gate as that closed
-            self._seen = (self.submitted, self.left)
+        (submitted, left), (seen_submitted, seen_left) = stands, self._seen
+        if held and submitted != seen_submitted:  # a thread was past the gate as that closed
+            self._seen = stands
             return False
-        if self.submitted != submitted or self.left >= left or self._since_ns is None:
+        if submitted != seen_submitted or left >= seen_left or self._since_ns is None:
             return False
-        self._seen = (submitted, self.left)
+        self._seen = stands
         if now_ns - self._since_ns >= at_most_ns:
             return False
         self.pace_ns, self.went_on_ns = now_ns - self.went_on_ns, now_ns

@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandemd.core.model import Group, GroupKey, Options
@@ -47,9 +47,9 @@ class Rings:
         return None if ring is None else self.turns.get(ring)
 
     @property
-    def wakes_ns(self) -> Iterator[int]:
+    def wakes_ns(self) -> list[int]:
         """When rings want to decide again."""
-        return (at_ns for at_ns in self._wakes.values() if at_ns is not None)
+        return [at_ns for at_ns in self._wakes.values() if at_ns is not None]
 
     def seat(
         self, islands: _Islands, groups: Mapping[GroupKey, Group], policy: Policy, options: Options
@@ -64,6 +64,10 @@ class Rings:
     def begin_anew(self) -> None:
         """Another policy: whose turn it was counts no more."""
         self.turns.clear()
+
+    def holds(self, group: Group) -> bool:
+        """It has the turn of its ring."""
+        return self.turns[self._home[group.key]].holder == group.key
 
     def note(self, group: Group) -> None:
         """Its turns will look at it when they decide."""

@@ -508,7 +508,7 @@ class Turns:
                 open_ns, group.closed_at_ns = now_ns - group.closed_at_ns, now_ns
                 group.unused_since_ns = None
                 if not group.drained:
-                    group.backlog.begin(now_ns, open_ns=open_ns)
+                    group.backlog.begin(now_ns, group.stands, open_ns=open_ns)
             _watch_hold(group, now_ns, verdict)
             roster.place(group)
             if policy.by_pieces:
@@ -639,7 +639,7 @@ def _held_ns(group: Group, now_ns: int) -> int:
 
 def _check_drain(group: Group, options: Options, now_ns: int, verdict: Verdict) -> None:
     is_held = group.reopened_steps is None
-    if group.backlog.goes_on(now_ns, held=is_held, at_most_ns=options.max_hold_ns):
+    if group.backlog.goes_on(now_ns, group.stands, held=is_held, at_most_ns=options.max_hold_ns):
         group.drain_failures = 0
     if group.reopened_steps is not None:
         passed = group.steps > group.reopened_steps or now_ns >= group.reopened_until_ns
