@@ -134,12 +134,16 @@ def _shim_flags() -> str:
     return f"-Icsrc/core {_folders('shim')} -Ibuild/generated {cuda}"
 
 
+# CUDA versions of drivers that are older than the header: tests run the software driver as one.
+OLD_DRIVERS = ("12.0", "12.2", "12.4", "12.5", "12.8")
+
 # Generator -> what it writes of cuda.h and of the tables, into build/generated.
 GENERATED = {
     "csrc/softgpu/generate_table.py": (
         "cu_versions.inc",
         "softgpu_names.inc",
         "softgpu_per_thread.inc",
+        *(f"softgpu_{version}.map" for version in OLD_DRIVERS),
     ),
     "shim/generate_coverage.py": ("coverage.inc",),
     "shim/generate_entries.py": (
@@ -152,6 +156,7 @@ GENERATED = {
 }
 
 EXPORTS = "csrc/exports.map"
+OF_A_VERSION = "csrc/softgpu/cuda_version.cpp"
 OURS_ALONE = f"-Wl,--version-script={EXPORTS}"
 DEVICE_FLAGS = "-Icsrc/softgpu"
 CORE_FLAGS = "-Icsrc/core"
@@ -193,6 +198,7 @@ def targets() -> dict[str, Target]:
             output="libcuda.so.1",
             sources=("csrc/softgpu/driver/**/*.cpp", "csrc/softgpu/ptx/*.cpp"),
             flags=_driver_flags(),
+            others=((OF_A_VERSION, _driver_flags()),),
             link=f"$runtime {OURS_ALONE} -Wl,-Bsymbolic -Wl,-z,defs -Wl,-soname,libcuda.so.1 -ldl",
             inputs=(EXPORTS,),
         ),
@@ -200,6 +206,7 @@ def targets() -> dict[str, Target]:
             output="libnvidia-ml.so.1",
             sources=("csrc/softgpu/nvml/*.cpp",),
             flags=f"-Icsrc/softgpu -Ibuild/generated {cuda}",
+            others=((OF_A_VERSION, _driver_flags()),),
             link=f"$runtime {OURS_ALONE} -Wl,-Bsymbolic -Wl,-z,defs "
             "-Wl,-soname,libnvidia-ml.so.1 -ldl",
             inputs=(EXPORTS,),
@@ -229,6 +236,30 @@ def faulty_targets() -> dict[str, Target]:
     return {
         "shim-faults": replace(shim, output="faults/libtandem.so", others=(*shim.others, *plants))
     }
+
+
+def old_targets() -> dict[str, Target]:
+    """The software driver and its NVML as they are of older CUDA versions: for tests alone."""
+    return {
+        f"{name}-{version}": _of_version(targets()[name], version, exports)
+        for version in OLD_DRIVERS
+        for name, exports in (
+            ("softgpu-cuda", f"build/generated/softgpu_{version}.map"),
+            ("softgpu-nvml", EXPORTS),
+        )
+    }
+
+
+def _of_version(target: Target, version: str, exports: str) -> Target:
+    major, minor = map(int, version.split("."))
+    flags = f"{_driver_flags()} -DSOFTGPU_CUDA_VERSION={1000 * major + 10 * minor}"
+    return replace(
+        target,
+        output=f"cuda-{version}/{target.output}",
+        others=(*target.others, (OF_A_VERSION, flags)),
+        link=target.link.replace(EXPORTS, exports),
+        inputs=(exports,),
+    )
 
 
 def _may_have_faults(source: Path) -> bool:
@@ -263,7 +294,11 @@ def test_targets() -> dict[str, Target]:
             "csrc/softgpu/driver/image/*.cpp": driver,
             "tests/cpp/softgpu/simulation.cpp": f"{DEVICE_FLAGS} -Icsrc/softgpu/device",
         },
-        "driver": {"csrc/softgpu/driver/**/*.cpp": driver, "csrc/softgpu/ptx/*.cpp": driver},
+        "driver": {
+            OF_A_VERSION: driver,
+            "csrc/softgpu/driver/**/*.cpp": driver,
+            "csrc/softgpu/ptx/*.cpp": driver,
+        },
         "ptx": {"csrc/softgpu/ptx/*.cpp": driver},
         "shim": {
             "csrc/core/*.cpp": CORE_FLAGS,
@@ -364,7 +399,7 @@ def write_ninja(variant: str) -> Path:
     tests = test_targets()
     places: dict[str, str] = {}  # flags -> folder
     rules: dict[str, str] = {}
-    for name, target in {**targets(), **faulty_targets(), **tests}.items():
+    for name, target in {**targets(), **faulty_targets(), **old_targets(), **tests}.items():
         is_test = name in tests
         objects = []
         for source, flags in _batches(_expand(target, is_test=is_test)):
@@ -421,7 +456,7 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
         if not (sys.stdout.isatty() and _has_work(command)):
             command.append("--quiet")
         subprocess.run(command, check=True, cwd=ROOT)
-    known = {**targets(), **faulty_targets(), **test_targets()}
+    known = {**targets(), **faulty_targets(), **old_targets(), **test_targets()}
     return {n: out / known[n].output for n in names if n in known}
 
 

@@ -11,6 +11,7 @@ Into the --out folder (a file is only touched when its text changed):
   makes one weak stub each, which an implementation of that name replaces at link time.
 - softgpu_per_thread.inc: the bodies of the _ptsz and _ptds names, which only switch the meaning of
   the default stream and call the plain name.
+- softgpu_VERSION.map: what a driver of that CUDA version exports (ninja_build.OLD_DRIVERS).
 
 How names meet versions: cuda.h exports cuCtxCreate, _v2, _v3, _v4; cudaTypedefs.h has
 PFN_cuCtxCreate_v2000, _v3020, _v11040, _v12050. Both lists sorted give the pairs.
@@ -26,6 +27,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 # Exported by every driver, declared in cudaProfiler.h, which the runtime package does not carry.
 PROFILER = ("cuProfilerStart", "cuProfilerStop")
@@ -65,17 +67,24 @@ def main() -> None:
 
 
 def _installed_include() -> Path:
+    return _ninja_build().cuda_include()
+
+
+def _ninja_build() -> ModuleType:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     import ninja_build
 
-    return ninja_build.cuda_include()
+    return ninja_build
 
 
 def _generate(include: Path, out: Path) -> None:
     """Write the three tables."""
     names = exported_names(include)
     typedefs = (include / "cudaTypedefs.h").read_text()
-    _write(out / "cu_versions.inc", _versions(names, typedefs))
+    rows = _versions(names, typedefs)
+    _write(out / "cu_versions.inc", _answers(rows))
+    for version in _ninja_build().OLD_DRIVERS:
+        _write(out / f"softgpu_{version}.map", _exports(rows, version))
     _write(out / "softgpu_names.inc", "".join(f"SOFTGPU_NAME({n.symbol})\n" for n in names))
     _write(out / "softgpu_per_thread.inc", "".join(map(_per_thread_body, names)))
 
@@ -103,7 +112,7 @@ def _name(symbol: str, parameters: str) -> Name:
     )
 
 
-def _versions(names: list[Name], typedefs: str) -> str:
+def _versions(names: list[Name], typedefs: str) -> list[tuple[Name, int]]:
     """Pair the revisions of each base name with the versions its typedefs carry."""
     versions: dict[tuple[str, str], set[int]] = {(n, ""): {PROFILER_VERSION} for n in PROFILER}
     for base, version, per_thread in TYPEDEF.findall(typedefs):
@@ -118,10 +127,19 @@ def _versions(names: list[Name], typedefs: str) -> str:
             listed = ", ".join(n.symbol for n in members)
             sys.exit(f"error: {listed} do not match the versions {since} of cudaTypedefs.h")
         rows += [(n, v) for n, v in zip(members, since, strict=True)]
-    rows.sort(key=lambda row: (row[0].base, row[1], row[0].per_thread))
+    return sorted(rows, key=lambda row: (row[0].base, row[1], row[0].per_thread))
+
+
+def _answers(rows: list[tuple[Name, int]]) -> str:
     return "".join(
         f"CU_VERSION({n.base}, {n.symbol}, {v}, {int(bool(n.per_thread))})\n" for n, v in rows
     )
+
+
+def _exports(rows: list[tuple[Name, int]], version: str) -> str:
+    major, minor = map(int, version.split("."))
+    names = [n.symbol for n, since in rows if since <= 1000 * major + 10 * minor]
+    return "{ global: " + " ".join(f"{name};" for name in [*names, "softgpu_*"]) + " local: *; };\n"
 
 
 def _per_thread_body(name: Name) -> str:

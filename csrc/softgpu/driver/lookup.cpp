@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api.h"
+#include "cuda_version.h"
 #include "names.h"
 
 namespace {
@@ -16,9 +17,11 @@ struct Found {
 
 bool before(const NameRow& row, const char* base) { return strcmp(row.base, base) < 0; }
 
+bool is_there(const NameRow& row) { return row.since <= softgpu::cuda_version(); }
+
 bool has_per_thread(const NameRow* row, const NameRow* end, const char* base) {
   return std::any_of(row, end, [&](const NameRow& other) {
-    return other.per_thread && strcmp(other.base, base) == 0;
+    return other.per_thread && is_there(other) && strcmp(other.base, base) == 0;
   });
 }
 
@@ -32,7 +35,7 @@ Found look_up(const char* base, int version, bool per_thread) {
   const bool wants_per_thread = per_thread && has_per_thread(first, end, base);
   Found found{nullptr, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
   for (const NameRow* row = first; row != end; ++row) {  // by version
-    if (row->per_thread != wants_per_thread) continue;
+    if (row->per_thread != wants_per_thread || !is_there(*row)) continue;
     if (row->since <= version) found = {row->function, CU_GET_PROC_ADDRESS_SUCCESS};
     else if (!found.function) found.status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
   }

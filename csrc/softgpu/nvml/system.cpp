@@ -1,9 +1,8 @@
 // Start and end, the system, and what errors are called.
-#include <cuda.h>
-
 #include <atomic>
 #include <cstdio>
 
+#include "cuda_version.h"
 #include "nvml.h"
 
 namespace nvml {
@@ -112,7 +111,7 @@ NVML_API nvmlSystemGetNVMLVersion(char* out, unsigned length) {
 NVML_API nvmlSystemGetCudaDriverVersion_v2(int* version) {
   if (!initialised()) return kUninitialized;
   if (!version) return kInvalidArgument;
-  *version = CUDA_VERSION;
+  *version = softgpu::cuda_version();
   return kSuccess;
 }
 NVML_API nvmlSystemGetCudaDriverVersion(int* version) {

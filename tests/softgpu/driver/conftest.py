@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import old_drivers
 import pytest
 
 from tandem import softgpu
@@ -38,12 +39,14 @@ class SoftwareGpu:
     folder: Path
     image: Path
     options: dict[str, str] = field(default_factory=dict)
+    version: str = ""  # of CUDA, of an older driver
 
     def env(self, **more: str) -> dict[str, str]:
         base = {**os.environ, "TEST_IMAGE": str(self.image), "PYTHONPATH": str(CONFORMANCE), **more}
         timeline = self.folder / "timeline.jsonl"
         options = {"profile": "tiny", "clock": "virtual", **self.options}
-        return softgpu.environment(base, folder=self.folder, timeline=timeline, **options)
+        env = softgpu.environment(base, folder=self.folder, timeline=timeline, **options)
+        return old_drivers.of_version(self.version, env) if self.version else env
 
     def start(self, program: str, **more: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", PREAMBLE + program]

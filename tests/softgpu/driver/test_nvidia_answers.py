@@ -40,6 +40,17 @@ def test_names_are_found_from_the_same_versions_on(gpu, recorded):
     assert of_the_same_version == recorded["lookups"]
 
 
+def test_an_older_driver_has_the_names_that_nvidias_of_its_version_has(gpu, recorded):
+    gpu.version = f"{recorded['cuda'] // 1000}.{recorded['cuda'] % 1000 // 10}"
+
+    program = "print(json.dumps([library.version(), library.lookups(), [*library.exported]]))"
+    of_cuda, lookups, exported = json.loads(gpu.run(ASK + program))
+
+    assert of_cuda == recorded["cuda"]
+    assert lookups == recorded["lookups"]
+    assert sorted(exported) == sorted(recorded["refusals"])
+
+
 def test_arguments_of_zero_are_refused_alike(gpu, recorded):
     told = {
         name: code

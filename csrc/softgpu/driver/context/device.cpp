@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api.h"
+#include "cuda_version.h"
 #include "device_attributes.h"
 
 namespace {
@@ -24,7 +25,7 @@ SOFTGPU_API cuInit(unsigned int flags) {
 
 SOFTGPU_API cuDriverGetVersion(int* version) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
-  *version = CUDA_VERSION;
+  *version = softgpu::cuda_version();
   return CUDA_SUCCESS;
 }
 
