@@ -23,3 +23,10 @@ def test_what_python_leaves_beside_sources_changes_no_command(
     (tmp_path / "shim/__pycache__/entries.pyc").touch()
 
     assert ninja_build._folders("shim") == before == "-iquote shim -iquote shim/job"
+
+
+@pytest.mark.parametrize(("said", "is_error"), [("1", True), ("", False)])
+def test_a_warning_is_an_error_where_that_is_asked_for(monkeypatch, said, is_error):
+    monkeypatch.setenv(ninja_build.STRICT, said)
+
+    assert any("-Werror" in line for line in ninja_build._compilers("release")) is is_error
