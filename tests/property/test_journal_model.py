@@ -2,6 +2,7 @@
 
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
@@ -67,6 +68,7 @@ class JournalBesideModel(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "state.db"
         self.trials = {}
         self.jobs = {}
+        self.killed_ones = []
         self.limit = patch.object(journal, "MOST_TRIALS", MOST)
         self.limit.start()
 
@@ -96,7 +98,8 @@ class JournalBesideModel(RuleBasedStateMachine):
 
     @rule()
     def killed(self):
-        self.journal = Journal(self.path, "boot")  # and nobody has closed it before
+        self.killed_ones.append(self.journal)  # which nobody has closed before
+        self.journal = Journal(self.path, "boot")
 
     @rule()
     def reboot(self):
@@ -113,8 +116,8 @@ class JournalBesideModel(RuleBasedStateMachine):
             assert self.journal.jobs() == self.jobs
 
     def teardown(self):
-        if hasattr(self, "journal"):
-            self.journal.close()
+        for one in (*self.killed_ones, *([self.journal] if hasattr(self, "journal") else [])):
+            one.close()
         self.limit.stop()
         self.folder.cleanup()
 
@@ -126,9 +129,9 @@ TestJournalBesideModel.settings = settings(max_examples=25, stateful_step_count=
 @given(st.integers(0, len(MIGRATIONS)))
 def test_a_file_has_the_same_schema_whatever_it_was_made_by(version):
     def schema(path):
-        file = sqlite3.connect(path)
-        rows = file.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
-        return rows, file.execute("PRAGMA user_version").fetchone()
+        with closing(sqlite3.connect(path)) as file:
+            rows = file.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name")
+            return rows.fetchall(), file.execute("PRAGMA user_version").fetchone()
 
     with tempfile.TemporaryDirectory() as folder:
         old, new = Path(folder) / "old", Path(folder) / "new"

@@ -27,6 +27,8 @@ LONGEST_STALE_NS = 10**10  # that a shim believes; of more it makes its own two 
 LONGEST_ROUND_NS = 4 * 10**9  # below RecordBuffer::kInterestNs
 SLOTS_OFFSET = 4096
 MONOTONIC, VIRTUAL = 0, 1  # wire::ClockKind
+# From Python 3.12 on it warns of a fork beside other threads, and the shim's helper is one.
+FORKS = "ignore:This process:DeprecationWarning"
 LOOP = """
 import ctypes, os, sys, threading
 LOOP = sys.orig_argv[-1]
@@ -65,7 +67,7 @@ class Job:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-c", LOOP],
+            [sys.executable, "-S", "-W", FORKS, "-c", LOOP],
             env={"FAKE_CONTEXT": "1"} | dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from tandem._attach import Request
 from tandem._client import Client
 from tandem.errors import (
     AccessError,
+    CapacityError,
     DeadlineError,
     NotFoundError,
     StateError,
@@ -375,8 +377,16 @@ def test_a_trace_follows_one_that_was_closed_and_a_short_one_is_no_silence(clien
     held, closed = [client.trace(seconds=600) for _ in range(2)]  # no user may have more
     closed.close()
 
-    assert list(client.trace(seconds=1e-6)) == []
+    while not _is_silent(client):  # the daemon hears a moment later that one was closed
+        time.sleep(0.002)
     held.close()
+
+
+def _is_silent(client):
+    try:
+        return list(client.trace(seconds=1e-6)) == []
+    except CapacityError:
+        return False
 
 
 def test_a_trace_is_as_long_as_the_daemon_lets_it_be(client):
