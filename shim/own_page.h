@@ -6,18 +6,25 @@
 #include <atomic>
 #include <cstdint>
 
+#include "shm_layout.h"
+
 namespace tandem::shim {
 
 struct Channel;
 enum class Way : uint8_t;
 
-struct alignas(4096) OwnPage {
+#if defined(__aarch64__)
+inline constexpr size_t kOwnPageBytes = shm::kLargestPage;
+#else
+inline constexpr size_t kOwnPageBytes = 4096;
+#endif
+struct alignas(kOwnPageBytes) OwnPage {
   std::atomic<Channel*> channel;  // g_channel
   std::atomic<Way> way;           // g_way
 };
 extern OwnPage g_own_page;
 
-// From now on. Where the kernel cannot (before 4.14, or with larger pages), fork handlers have to do.
+// From now on. Where the kernel cannot (before 4.14), fork handlers have to do.
 void keep_page_from_children();
 // This process has done that, or, before it was made, its parent.
 [[nodiscard]] bool is_page_kept();

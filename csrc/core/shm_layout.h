@@ -51,6 +51,9 @@ inline constexpr uint32_t kRingCount = kThreadRingCount + 1;  // the last is sha
 inline constexpr uint32_t kRingBytes = 64 * 1024;
 inline constexpr uint32_t kPresenceMax = 64;
 inline constexpr uint64_t kNoLimit = UINT64_MAX;
+// The largest pages of a kernel, as much of aarch64 has them (RHEL 8, what NVIDIA recommends for Grace).
+// What is mapped over something else, or from the middle of a file, lies at multiples of it.
+inline constexpr size_t kLargestPage = 64 * 1024;
 inline constexpr uint64_t kSwapUnit = 2 << 20;  // host pools and the pieces in them come in these
 
 // Values are ABI; 0 means "not said".

@@ -43,7 +43,7 @@
 namespace tandem::trace {
 
 inline constexpr uint32_t kTraceMagic = 0x544d4454;  // "TDMT"
-inline constexpr uint32_t kTraceVersion = 1;
+inline constexpr uint32_t kTraceVersion = 2;
 inline constexpr uint32_t kTraceRings = 1024;  // threads traced at once
 inline constexpr uint32_t kTraceRingBytes = 512 * 1024;
 inline constexpr uint32_t kTraceRingRecords = kTraceRingBytes / sizeof(shm::Record);
@@ -90,11 +90,13 @@ struct TraceRing {
   uint64_t reserved[8];
 };
 
-inline constexpr size_t kTraceDataOffset = sizeof(TraceHeader) + kTraceRings * sizeof(TraceRing);
+inline constexpr size_t kTraceDataOffset =
+    (sizeof(TraceHeader) + kTraceRings * sizeof(TraceRing) + shm::kLargestPage - 1) /
+    shm::kLargestPage * shm::kLargestPage;
 inline constexpr size_t kTraceBytes = kTraceDataOffset + size_t{kTraceRings} * kTraceRingBytes;
 
 static_assert(sizeof(TraceHeader) == 4096 && sizeof(TraceRing) == 256);
-static_assert(kTraceDataOffset % 4096 == 0 && kTraceRingBytes % 4096 == 0);
+static_assert(kTraceRingBytes % shm::kLargestPage == 0);
 static_assert(offsetof(shm::Record, stream) == 16);
 static_assert(16 + 8 * kWordsARecord == sizeof(shm::Record));
 

@@ -15,9 +15,10 @@ std::atomic<Channel*> g_channels[kBerths];
 namespace {
 
 constexpr size_t kCommandAt = 0;
-constexpr size_t kPresenceAt = kCommandAt + shm::kCommandBytes;
-constexpr size_t kStateAt = kPresenceAt + shm::kPresenceBytes;  // last: some daemons' pages end earlier
+constexpr size_t kPresenceAt = kCommandAt + shm::kLargestPage;
+constexpr size_t kStateAt = kPresenceAt + shm::kLargestPage;  // last: some daemons' pages end earlier
 constexpr size_t kBytes = kStateAt + shm::kStateBytes;
+static_assert(shm::kCommandBytes <= shm::kLargestPage && shm::kPresenceBytes <= shm::kLargestPage);
 constexpr int kWrite = PROT_READ | PROT_WRITE;
 
 // By whoever attaches.

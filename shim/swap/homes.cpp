@@ -31,7 +31,7 @@ struct Pool {
   uint64_t pinned_bytes;  // from its beginning on
   File file;
 };
-constexpr uint64_t kGuardBytes = 4096;
+constexpr uint64_t kGuardBytes = shm::kLargestPage;
 
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 Runs g_runs;

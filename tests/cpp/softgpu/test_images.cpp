@@ -284,8 +284,8 @@ TEST(no_flipped_byte_of_an_image_is_believed) {
     std::string image = whole[random() % whole.size()];
     for (uint32_t flips = 1 + random() % 4; flips > 0; --flips) {
       // Values at the edges break more than others do.
-      const char values[] = {0, 1, 127, -1, -128, static_cast<char>(random())};
-      image[random() % image.size()] = values[random() % sizeof values];
+      const uint8_t values[] = {0, 1, 127, 128, 255, static_cast<uint8_t>(random())};
+      image[random() % image.size()] = static_cast<char>(values[random() % sizeof values]);
     }
     look_at(Exact(image).view());
   }
