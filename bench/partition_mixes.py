@@ -231,9 +231,9 @@ def features_of(name: str, batch: int) -> Features:
     return Features(sm=1.0, memory=needs_of(name, batch, GROUPS)[1])
 
 
-def taught(grain_ms: float = GRAINS_MS[-1]) -> Interference:
+def taught() -> Interference:
     """What the daemon has learnt once every pair ran side by side, each on half of the GPU."""
-    model, half, limits = Interference(), GROUPS // 2, limits_of(grain_ms)
+    model, half, limits = Interference(), GROUPS // 2, limits_of(GRAINS_MS[-1])
     for one, other in permutations(NAMED, 2):
         busy = [(Room(half, (n,)), Batch(n, [0.0] * limits[n])) for n in (one, other)]
         own, beside = (
@@ -272,12 +272,12 @@ def planned(model: Interference) -> Callable[[Mapping[str, float], float], Plan]
 
 
 def play(
-    plan: Plan, rates: Mapping[str, float], grain_ms: float, seed: int = 1, span_s: float = SPAN_S
+    plan: Plan, rates: Mapping[str, float], grain_ms: float, span_s: float = SPAN_S
 ) -> Machine:
     """Requests for some time under one plan."""
     machine = Machine(limits_of(grain_ms))
     machine.divide(plan)
-    for at_s, name in arrivals(rates, span_s, seed):
+    for at_s, name in arrivals(rates, span_s, seed=1):
         machine.run_until(at_s)
         machine.come(name)
     machine.run_until(span_s)

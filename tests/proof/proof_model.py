@@ -77,7 +77,6 @@ class Lane:
     arrays: list[Array] = field(default_factory=list)
     hosts: list[int] = field(default_factory=list)
     capture: Capture | None = None
-    was_captured: bool = False
     notes: int = 0
 
     @property
@@ -209,7 +208,7 @@ class Model:
             lane.capture.buffers.extend(buffers)
 
     def joins(self, lane: Lane, capture: Capture) -> None:
-        lane.capture, lane.was_captured = capture, True
+        lane.capture = capture
         self._captured.add(lane.stream)
 
     def finished(self) -> Program:

@@ -132,7 +132,8 @@ class InLanes(World):
         if not self.plans[job].is_known and key not in self._learnt:
             self._learnt.add(key)
             self._learn(self.lanes.learn(key, self.plans[job].need))
-        self._learn(self.lanes.end(key, spent_ns=1))
+        self.lanes.charge(key, 1)
+        self._learn(self.lanes.end(key))
         return True
 
     def _may_leave(self, job, key):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-PER_THREAD = 2  # CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-
 
 def unlisted(asked: Iterable[str], table: str) -> list[str]:
     """Those of `asked` that name no revision of the table, sorted.

@@ -9,7 +9,6 @@ from typing import Any
 SEGMENT_US = 100.0  # a marker is put behind about as much work (shim/stream/segments.h)
 LIMIT_PCT = 3.0  # of a segment; above it, events instead
 NONE = "none"
-EVERY = (1, 4, 16, 64)
 # What the verdict looks at: with 64 of 256 launches marked, a run's noise counts for little.
 JUDGED = "every_4"
 

@@ -25,15 +25,14 @@ def program(bench: Bench, name: str, iterations: int) -> list[str]:
     return [python, "-m", "bench.gpu.programs", name, bench.device, str(iterations)]
 
 
-def record(bench: Bench, name: str, iterations: int, *, device_times: bool = False) -> Path:
+def record(bench: Bench, name: str, iterations: int) -> Path:
     """The recording of a program from beginning to end, in the folder of the part.
 
     Raises:
         WorkerError: the program failed, or was not done in time.
     """
     output = bench.folder / f"{name}.trace"
-    options = ["-o", str(output), *(["--device-times"] if device_times else [])]
-    command = [sys.executable, "-m", "tandem.cli", "trace", "calls", *options, "--"]
+    command = [sys.executable, "-m", "tandem.cli", "trace", "calls", "-o", str(output), "--"]
     env = environment(bench, bench.folder / f"{name}-gpu")
     children.run([*command, *program(bench, name, iterations)], env, deadline_s=DEADLINE_S)
     return output

@@ -23,14 +23,13 @@ def show_arrivals(
     until: str,
     deadline_s: float | None,
     as_json: bool,
-    doing: str = "waiting",
 ) -> None:
     """Wait for jobs; a line for each as it gets there, or all of those at the end as JSON."""
     arrived: list[Job] = []
     names = [job if isinstance(job, str) else job.name for job in jobs]
     try:
         with progress(is_long=True) as shown:
-            shown.now(f"{doing}: {', '.join(names)}")
+            shown.now(f"waiting: {', '.join(names)}")
             for job in arrivals(client, jobs, until=until, deadline_s=deadline_s):
                 arrived.append(job)
                 shown.now("")
@@ -38,7 +37,7 @@ def show_arrivals(
                     click.echo(
                         f"{job.name} has ended" if until == ENDED else f"{job.name} is {until}"
                     )
-                shown.now(f"{doing}: {len(arrived)} of {len(names)} done")
+                shown.now(f"waiting: {len(arrived)} of {len(names)} done")
     finally:
         if as_json:
             print_json(arrived)

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-NOT_SUPPORTED = 801
-
 Word = ctypes.c_uint64
 
 

@@ -103,7 +103,6 @@ class Player:
 
     def __init__(self, plan: Values, process: Values) -> None:
         self._driver = Driver()
-        self._plan = plan
         self._process = process
         self._handles = Handles(self._driver, plan, process)
         self._has_gaps = plan["speed"] == "recorded"

@@ -2,7 +2,6 @@
 
 CoreError
 +-- UnknownJobError         no such job (any more)
-+-- UnknownProcessError     no such process (any more)
 +-- UnknownPolicyError      no policy of that name
 +-- NeverFitsError          asks for more memory than the GPU has
 +-- IllegalTransitionError  a bug: the event cannot happen in this state
@@ -15,10 +14,6 @@ class CoreError(Exception):
 
 class UnknownJobError(CoreError):
     """The job does not exist, or was forgotten."""
-
-
-class UnknownProcessError(CoreError):
-    """The process does not exist, or is gone. Usage of a gone process is ignored, not an error."""
 
 
 class UnknownPolicyError(CoreError):

@@ -23,7 +23,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-HUGE_PAGE = 2 << 20
 STEP = 16 << 20  # that is filled at once
 MOST_THREADS = 8  # for that: with more the memory is what is slow
 KEPT_FREE_RATIO = 1 / 16  # of the machine's memory, for everybody else

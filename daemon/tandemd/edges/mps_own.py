@@ -17,8 +17,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import structlog
-
 from tandem._mps import MOST_DIGITS, PIPES, PROGRAM, Control, is_running
 from tandemd.edges.children import unblocked
 
@@ -32,8 +30,6 @@ MOST_PATH_BYTES = 87  # its longest socket's name still fits; with more it ends 
 SERVERS = "/usr/sbin"  # where Debian has their program, which users' shells do not look into
 ENDS_S = 5.0  # what it has time for
 POLL_S = 0.02
-
-log = structlog.get_logger(__name__)
 
 
 class OwnMps:

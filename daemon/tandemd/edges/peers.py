@@ -20,7 +20,6 @@ class Peer:
 
     pid: int
     uid: int
-    gid: int
 
     @property
     def is_seen(self) -> bool:
@@ -31,10 +30,10 @@ class Peer:
 def peer_of(connection: socket.socket) -> Peer:
     """SO_PEERCRED of a connected unix socket."""
     size = struct.calcsize("3i")
-    pid, uid, gid = struct.unpack(
+    pid, uid, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     )
-    return Peer(pid=pid, uid=uid, gid=gid)
+    return Peer(pid=pid, uid=uid)
 
 
 class Pidfd:

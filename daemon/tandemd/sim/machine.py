@@ -40,19 +40,12 @@ class Engine:
         self._pieces.setdefault(context, deque()).append(work_ns)
         self._pass_on()
 
-    def forget(self, context: int) -> None:
-        """It is gone, with all that has not ended."""
-        self._pieces.pop(context, None)
-        self._pass_on()
-
     @property
     def next_ns(self) -> int | None:
         """When something ends or changes by itself; None: nothing does."""
-        if not self._pieces:
-            return None
         pieces = self._active_pieces
-        if not pieces:  # it left while the engine was about to be its own
-            return self._ready_ns
+        if not pieces:
+            return None
         end_ns = max(self.now_ns, self._ready_ns) + pieces[0]
         if len(self._pieces) == 1:
             return end_ns

@@ -79,7 +79,8 @@ def test_members_of_a_lane_take_turns_in_the_order(order, turns):
     seen, running = [], A
     for _ in turns:
         lanes.want(running)
-        (running,) = lanes.end(running, spent_ns=15).begun
+        lanes.charge(running, 15)
+        (running,) = lanes.end(running).begun
         seen.append(running)
 
     assert seen == turns

@@ -34,15 +34,15 @@ def test_a_job_gets_what_it_has_use_for_and_best_effort_what_is_left():
         [claim("l", curve=curve(4), job_class=LATENCY), claim("b", curve=curve(16))], PARTS, SMS
     )
 
-    assert (latency.parts, latency.efficient_sms) == (4, 32)
-    assert batch.parts == 12
+    assert (latency.parts, batch.parts) == (4, 12)
     assert "beyond 32 SMs each gains less" in latency.why
 
 
 def test_less_than_the_knee_will_do_where_a_limit_is_kept_with_less():
     (size,) = sizes([claim(curve=curve(8), slo_ns=180_180, job_class=LATENCY)], PARTS, SMS)
 
-    assert (size.parts, size.required_sms, size.efficient_sms) == (4, 32, 64)
+    assert (size.parts, size.required_sms) == (4, 32)
+    assert size.why == "beyond 64 SMs each gains less, and 32 keep its limit"
 
 
 def test_a_limit_beyond_the_knee_is_kept_with_what_is_left():
@@ -91,7 +91,7 @@ def test_what_is_left_over_is_told_where_it_makes_more_of_a_size_than_its_knee()
 
     (only,) = sizes([claim("a", curve=slow)], 16, 8)
 
-    assert (only.efficient_sms, only.parts) == (64, 16)
+    assert only.parts == 16
     assert only.why == "beyond 64 SMs each gains less; 64 more are left over"
 
 

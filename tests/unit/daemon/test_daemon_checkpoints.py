@@ -289,7 +289,7 @@ def test_a_connection_knows_for_good_whether_its_process_lives(by_pidfd):
     ) as process:
         pid = process.pid
         known = {"pidfd": open_pidfd(pid)} if by_pidfd else {"started": start_time(pid)}
-        peer = Peer(pid=pid, uid=0, gid=0)
+        peer = Peer(pid=pid, uid=0)
         connection = Connection(number=1, peer=peer, socket=ours, **known)
         assert connection.is_there()
     ours.close()

@@ -67,17 +67,6 @@ def test_contexts_come_in_order_of_their_numbers(engine):
     assert [context for _, context in run_out(engine)] == [2, 3, 1]
 
 
-def test_one_that_leaves_while_the_engine_is_about_to_be_its_own_holds_nobody_up(engine):
-    engine.submit(1, 100)
-    engine.submit(2, 100)
-    engine.submit(3, 100)
-    engine.advance(100)
-
-    engine.forget(2)
-
-    assert run_out(engine) == [(100 + 2 * SWITCH_NS + 100, 3)]
-
-
 def test_memory_is_full_to_the_byte():
     memory = Memory(10)
 

@@ -164,7 +164,7 @@ class Shifts:
             standing.pop(0)
         _let_on(standing, crowd, options, now_ns)  # before who has begun takes what it would need
         for tenant in standing[1:]:
-            tenant.keep(now_ns, None, f"{standing[0].group.title} begins first")
+            tenant.keep(now_ns, f"{standing[0].group.title} begins first")
         for tenant in standing:
             until_ns = now_ns + options.max_hold_ns - tenant.kept_ns(now_ns)
             self._wake(max(until_ns, now_ns + LOOK_NS))
@@ -174,7 +174,7 @@ class Shifts:
         if shift_ns == 0:
             tenant.begin()
             return True
-        tenant.keep(now_ns, shift_ns, reason)
+        tenant.keep(now_ns, reason)
         if shift_ns is not None:
             self._wake(now_ns + max(shift_ns, LOOK_NS))
         return False

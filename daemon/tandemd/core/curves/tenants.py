@@ -35,7 +35,6 @@ class Tenant:
     kept_since_ns: int | None = None  # it stands at the beginning of an iteration
     grown_ns: int = 0  # when its peak was last higher than before
     peak_bytes: int = 0
-    shift_ns: int | None = None  # until it may begin, by the partner's progress; None: not known
     reason: str = ""  # why it does not begin, for people
 
     @property
@@ -76,9 +75,9 @@ class Tenant:
         curve = self.process.curve
         return not self.marks if curve is None else min(curve.held_bytes) < self.held_bytes
 
-    def keep(self, now_ns: int, shift_ns: int | None, reason: str) -> None:
-        """It does not begin, for this reason, until this shift has passed; None: not known."""
-        self.shift_ns, self.reason = shift_ns, reason
+    def keep(self, now_ns: int, reason: str) -> None:
+        """It does not begin, for this reason."""
+        self.reason = reason
         if self.kept_since_ns is None:
             self.kept_since_ns = now_ns
 
@@ -89,7 +88,7 @@ class Tenant:
     def begin(self) -> None:
         """It may do one more iteration."""
         self.ends_allowed = self.ends + 1
-        self.kept_since_ns, self.shift_ns, self.reason = None, None, ""
+        self.kept_since_ns, self.reason = None, ""
 
     def watch(self, now_ns: int, options: Options) -> None:
         """Take in how its memory grows, and which iterations have ended."""

@@ -310,7 +310,7 @@ class Lanes:
         member.served_ns += spent_ns
         member.remaining_ns = max(0, member.remaining_ns - spent_ns)
 
-    def end(self, key: GroupKey, *, spent_ns: int = 0) -> Outcome:
+    def end(self, key: GroupKey) -> Outcome:
         """The running member's iteration ended: it holds its persistent bytes alone again.
 
         Raises:
@@ -321,7 +321,6 @@ class Lanes:
         if lane.running is not member:
             raise ValueError(f"group {key} runs no iteration")
         self.changes += 1
-        self.charge(key, spent_ns)
         lane.running = None
         self._place_alone()
         return Outcome(admitted=self._admit(), begun=self._turns())

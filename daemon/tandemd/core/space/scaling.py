@@ -81,17 +81,17 @@ class Curve:
         (few, more), (few_ns, more_ns) = self.sm_counts[:2], self.iteration_ns[:2]
         return max(0.0, few_ns - (few_ns - more_ns) * more / (more - few))
 
-    def knee(self, gain: float = GAIN) -> int:
+    def knee(self) -> int:
         """Where more SMs stop paying: the end of the step that gains most throughput an SM.
 
-        Steps of less than `gain` times as much throughput count for nothing. Of several that gain
+        Steps of less than `GAIN` times as much throughput count for nothing. Of several that gain
         as much, to the factor `ALIKE`, the last counts: work that scales evenly wants all SMs. The
         first point, where no step pays. Steps are those of the upper hull: whole waves make of an
         even curve a staircase, whose single steps say little.
         """
         knee, most = self.sm_counts[0], 0.0
         for (left, left_ns), (right, right_ns) in pairwise(self._hull()):
-            if left_ns < gain * right_ns:
+            if left_ns < GAIN * right_ns:
                 continue
             marginal = _slope((left, left_ns), (right, right_ns))
             if marginal * ALIKE >= most:
@@ -110,17 +110,15 @@ class Curve:
             hull.append(point)
         return hull
 
-    def smallest_for(self, slo_ns: int, rate: float = 0.0, batch: int = 1) -> int | None:
+    def smallest_for(self, slo_ns: int, rate: float = 0.0) -> int | None:
         """The fewest SMs of its points on which it keeps a limit; None: it does not on any.
 
-        An iteration serves `batch` requests within `slo_ns`, of which `rate` a second come (0 = not
-        known): it is over before the next begins, and the first request of a batch also waits for
-        the last.
+        An iteration serves a request within `slo_ns`, and is over before the next one begins where
+        `rate` of them come a second (0 = not known).
         """
-        duty_ns = batch / rate * 1e9 if rate else 0.0
-        waits_ns = duty_ns if batch > 1 else 0.0
+        limit_ns = min(slo_ns, 1e9 / rate) if rate else slo_ns
         for sms, time_ns in zip(self.sm_counts, self.iteration_ns, strict=True):
-            if time_ns + waits_ns <= slo_ns and not (rate and time_ns > duty_ns):
+            if time_ns <= limit_ns:
                 return sms
         return None
 

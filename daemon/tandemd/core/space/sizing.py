@@ -39,7 +39,6 @@ class Size:
 
     name: str
     parts: int  # 0 = what nobody else has, together with others who have 0
-    efficient_sms: int = 0  # p_eff; 0 = not known
     required_sms: int = 0  # p_req; 0 = it has no limit, or there is none that keeps it
     why: str = ""  # for people
 
@@ -80,7 +79,6 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
     return Size(
         name=claim.name,
         parts=min(parts, -(-min(efficient, required or efficient) // part_sms)),
-        efficient_sms=efficient,
         required_sms=required or 0,
         why=why,
     )
