@@ -60,7 +60,6 @@ class Drawing:
     """Everything to draw."""
 
     lanes: tuple[str, ...]
-    streams: int  # so many of the lanes, the first ones, are streams; the others are threads
     boxes: tuple[Placed, ...]
     edges: tuple[Edge, ...]
     bands: tuple[Band, ...]
@@ -103,7 +102,6 @@ class _Layout:
         names = lane_names(self._graph)
         return Drawing(
             lanes=tuple(names[lane] for lane in shown),
-            streams=sum(kind == "stream" for kind, _ in shown),
             boxes=boxes,
             edges=self._edges(across, boxes),
             bands=tuple(self._bands()),

@@ -56,7 +56,6 @@ class Operation:
 class ThreadPlan:
     """The operations of one recorded thread."""
 
-    tid: int
     start_gap_ns: int  # from the first operation of all to the first of this thread
     operations: list[Operation] = field(default_factory=list)
 
@@ -226,7 +225,7 @@ class _Process:
         thread = self._threads.get(call.tid)
         if thread is None:
             gap = max(0, call.start_ns - first_ns)
-            thread = self._threads[call.tid] = ThreadPlan(tid=call.tid, start_gap_ns=gap)
+            thread = self._threads[call.tid] = ThreadPlan(start_gap_ns=gap)
             self.plan.threads.append(thread)
             self._ends[call.tid] = call.start_ns
         operation.gap_ns = max(0, call.start_ns - self._ends[call.tid])

@@ -18,7 +18,6 @@ _MAX_WORDS, _MAX_TEXT = 96, 4096
 _WORDS_OF = [struct.Struct("<" + "16x6Q" * n) for n in range(_MAX_WORDS // 6 + 1)]
 _TEXT_OF = [struct.Struct("<" + "16x48s" * n) for n in range(-(-_MAX_TEXT // 48) + 1)]
 _HOST_TIME, _UNFINISHED, _TIMED, _CUT, _CAPTURED, _NON_BLOCKING = 1, 2, 4, 8, 16, 32
-_VIRTUAL = 2
 _MOST_SMS = 2**32 - 1
 
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
@@ -57,9 +56,7 @@ class Process:
     """A traced process."""
 
     pid: int
-    parent_pid: int
     name: str
-    is_virtual: bool  # times are of the software GPU's virtual clock
     device: Device | None = None  # where a context of it is; None: this record does not say
 
 
@@ -265,9 +262,7 @@ class _Chunk:
     def _process(self, head: tuple[int, ...], words: tuple[int, ...], text: str) -> Process:
         return Process(
             pid=self._pid,
-            parent_pid=head[5],
             name=text,
-            is_virtual=head[7] == _VIRTUAL,
             device=_device(words),
         )
 
