@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Protocol, Self, TypeVar, Unpack
 
 import grpc
@@ -164,12 +164,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from tandem import _marks
@@ -77,12 +76,7 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
             warnings.warn(f"tandem.job changes nothing: {error}", stacklevel=2)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take it back, as far as nobody has changed it since, and call nothing any more.
 
         What the daemon does not take back any more is a warning: it must not hide how the block

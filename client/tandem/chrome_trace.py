@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, TextIO
 
 Event = dict[str, Any]
@@ -31,12 +30,7 @@ class TraceWriter:
         self._file.write('{"displayTimeUnit": "ms", "traceEvents": [')
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the file, also when the events ended early: a viewer then shows what there is."""
         self._file.write("\n]}\n")
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 __all__ = ["Wave", "Waves"]
@@ -127,12 +127,7 @@ class Wave:
         """The wave itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 
