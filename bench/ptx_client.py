@@ -12,6 +12,8 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
+from bench.curves_client import checked
+
 Handle = Any  # what cuda.bindings gives: it has no types
 BLOCKS, THREADS = 16, 256
 LANES = BLOCKS * THREADS
@@ -22,14 +24,6 @@ KERNELS: dict[str, tuple[int, ...]] = {
     "mandelbrot": (WIDTH, LIMIT),
     "smooth": (200,),
 }
-
-
-def checked(result: tuple[Any, ...]) -> Handle:
-    """The value of a call that has to succeed."""
-    status, *values = result
-    if status != cu.CUresult.CUDA_SUCCESS:
-        sys.exit(f"a driver call failed: {status.name}")
-    return values[0] if values else None
 
 
 def timed(module: Handle, kernel: str, pointer: int) -> float:

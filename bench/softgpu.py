@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from bench.bars import bar, progress, show, show_bars, smallest_median
-from bench.stage import NotMeasuredError, Stage, stage
+from bench.stage import NotMeasuredError, Stage, next_line, stage
 
 LAUNCH_LIMIT_NS = 1000
 KERNEL_LIMIT_US = 5.0  # 200,000 a second
@@ -99,7 +99,7 @@ def _memory_mib(place: Stage) -> dict[str, float]:
         for child in children:
             _say(child)
         for child in children:
-            if _line(child) != "pending":
+            if next_line(child) != "pending":
                 raise NotMeasuredError("a client could not launch")
         queued = device.memory_info().rss / 2**20
         return {"resident_without_work_mib": before, "resident_mib": queued}
@@ -122,7 +122,7 @@ def _clients(
         children = []
         for _ in range(count):
             child = running.enter_context(place.running(command, env))
-            if _line(child) != "ready":
+            if next_line(child) != "ready":
                 raise NotMeasuredError("a client could not start")
             children.append(child)
         yield children
@@ -142,10 +142,6 @@ def _device_pid(path: Path) -> int:
         probe.connect(str(path))
         credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int(struct.unpack("iII", credentials)[0])
-
-
-def _line(child: subprocess.Popen[str]) -> str:
-    return child.stdout.readline().strip() if child.stdout else ""
 
 
 def _say(child: subprocess.Popen[str]) -> None:

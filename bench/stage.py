@@ -127,7 +127,7 @@ class Stage:
         """A device process that lives as long as the block."""
         command = [self.compile("keeper.c"), self.kernels()]
         with self.running(command, self.env) as child:
-            if _first_line(child) != "ready":
+            if next_line(child) != "ready":
                 raise NotMeasuredError("the software GPU did not start")
             yield
 
@@ -168,7 +168,8 @@ def read_round(child: subprocess.Popen[str], rounds: dict[str, list[list[float]]
         rounds[name].append(one)
 
 
-def _first_line(child: subprocess.Popen[str]) -> str:
+def next_line(child: subprocess.Popen[str]) -> str:
+    """That it prints; empty when it has ended."""
     return child.stdout.readline().strip() if child.stdout else ""
 
 

@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 
 
 def hue(place: int) -> int:
-    """Of the job in that place: far from those before it, and never red, which is a limit's."""
+    """Of what has that place: far from those before it, and from red, which means something."""
     return round(30 + (place * 0.618 + 0.6) % 1 * 290)
 
 

@@ -20,6 +20,7 @@ import torch
 
 from bench.gpu.programs.models import SCALES, make_server_model, make_trainer_step
 from tandem.demo.arrivals import poisson_ns
+from tandem.demo.lines import say
 
 SEED = 20
 WARM_UP = 5
@@ -45,7 +46,7 @@ def main() -> None:
     torch.backends.cudnn.benchmark = False
     if orders.device == "cpu":
         torch.set_num_threads(1)
-    _say("up")
+    say("up")
     sys.stdin.readline()
     play = _serve if orders.role == "server" else _train
     if orders.stream_priority:
@@ -78,7 +79,7 @@ def _serve(orders: Orders) -> None:
                 "correct": correct,
             }
         )
-    _say("result", start_ns=start_ns, items=items, digest=_digest([], expected))
+    say("result", start_ns=start_ns, items=items, digest=_digest([], expected))
 
 
 def _train(orders: Orders) -> None:
@@ -97,7 +98,7 @@ def _train(orders: Orders) -> None:
         items.append({"begin_ns": begin_ns, "end_ns": end_ns, "correct": correct})
         begin_ns = end_ns
     digest = _digest(losses, parameters()) if orders.iterations else ""
-    _say("result", start_ns=start_ns, items=items, digest=digest)
+    say("result", start_ns=start_ns, items=items, digest=digest)
 
 
 def _more(orders: Orders, done: int, now_ns: int) -> bool:
@@ -116,14 +117,9 @@ def _digest(losses: list[float], tensors: list[torch.Tensor]) -> str:
 def _begin(orders: Orders) -> int:
     if orders.device == "cuda":
         torch.cuda.synchronize()
-    _say("ready")
+    say("ready")
     sys.stdin.readline()
     return time.monotonic_ns()
-
-
-def _say(event: str, **fields: object) -> None:
-    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from tandem.cli._columns import Column, check_form, column, column_options, prin
 from tandem.cli._jobs import require_user
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.cli._parsed import Parsed
-from tandem.cli.ps import energy
+from tandem.cli.ps import energy, gpu_time
 from tandem.errors import UsageError
 from tandem.units import format_bytes, format_duration, format_moment, parse_moment
 
@@ -23,11 +23,6 @@ def _moment(text: str, *, what: str) -> int:
 
 def _elapsed(job: PastJob) -> str:
     return format_duration(max(0, job.end_time_ns - job.begin_time_ns))
-
-
-def _gpu_time(job: PastJob) -> str:
-    gpu_time = format_duration(job.gpu_time_ns)
-    return f"~{gpu_time}" if job.gpu_time_estimated else gpu_time
 
 
 def _gpus(job: PastJob) -> str:
@@ -55,7 +50,7 @@ COLUMNS: dict[str, Column[PastJob]] = {
     "end": column("END", lambda job: format_moment(job.end_time_ns), "end_time_ns"),
     "elapsed": column("ELAPSED", _elapsed, "begin_time_ns", "end_time_ns", is_figure=True),
     "outcome": column("OUTCOME", lambda job: job.outcome, "outcome"),
-    "gpu-time": column("GPU-TIME", _gpu_time, "gpu_time_ns", "gpu_time_estimated", is_figure=True),
+    "gpu-time": column("GPU-TIME", gpu_time, "gpu_time_ns", "gpu_time_estimated", is_figure=True),
     "energy": column("ENERGY", energy, "energy_mj", is_figure=True),
     "wait": column(
         "WAIT", lambda job: format_duration(job.wait_time_ns), "wait_time_ns", is_figure=True

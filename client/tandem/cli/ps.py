@@ -42,9 +42,10 @@ def _memory(job: Job) -> str:
     return f"{format_bytes(job.resident_bytes)} / {quota(job)}{waits}"
 
 
-def _gpu_time(job: Job) -> str:
-    gpu_time = format_duration(job.gpu_time_ns)
-    return f"~{gpu_time}" if job.gpu_time_estimated else gpu_time
+def gpu_time(job: Job | PastJob) -> str:
+    """With a ~ where it is an estimate."""
+    shown = format_duration(job.gpu_time_ns)
+    return f"~{shown}" if job.gpu_time_estimated else shown
 
 
 def energy(job: Job | PastJob) -> str:
@@ -83,7 +84,7 @@ COLUMNS: dict[str, Column[Job]] = {
     "wait": column(
         "WAIT", lambda job: format_duration(job.wait_time_ns), "wait_time_ns", is_figure=True
     ),
-    "gpu-time": column("GPU-TIME", _gpu_time, "gpu_time_ns", "gpu_time_estimated", is_figure=True),
+    "gpu-time": column("GPU-TIME", gpu_time, "gpu_time_ns", "gpu_time_estimated", is_figure=True),
     "energy": column("ENERGY", energy, "energy_mj", is_figure=True),
     "age": Column(header="AGE", text=_age, fields=fields("create_time_ns"), is_figure=True),
     "findings": Column(

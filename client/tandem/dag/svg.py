@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TextIO
 
+from tandem._page import hue
 from tandem._text import printable
 from tandem.dag.drawing import Drawing, Edge, Placed, draw
 from tandem.dag.graph import Graph
@@ -138,7 +139,7 @@ def _box(placed: Placed, drawing: Drawing, graph: Graph) -> str:
     thin = " thin" if width < _LEAST_TEXT else ""
     return (
         f'<g class="box {placed.look}{thin}" id="b{placed.number}" '
-        f'style="--hue:{_hue(placed.lane)}" '
+        f'style="--hue:{hue(placed.lane)}" '
         f'data-s="{placed.start_ns}" data-e="{placed.end_ns}" data-lane="{placed.lane}">'
         f"<title>{_escaped(describe(placed, drawing, graph))}</title>"
         f'<svg x="{left:.1f}" y="{lane_top(placed.lane)}" width="{width:.1f}" '
@@ -146,11 +147,6 @@ def _box(placed: Placed, drawing: Drawing, graph: Graph) -> str:
         f'<text x="6" y="16">{_escaped(placed.box.label)}</text>'
         f"{hot if placed.is_critical else ''}</svg></g>\n"
     )
-
-
-def _hue(lane: int) -> int:
-    # Far from the hues before it, and from red, which is the critical path's.
-    return round(30 + (lane * 0.618 + 0.6) % 1 * 290)
 
 
 def _edge(edge: Edge, drawing: Drawing) -> str:

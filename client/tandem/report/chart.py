@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from tandem._page import hue, plain, time_text
-from tandem._results import MemoryCurve
+from tandem._results import JobPart, MemoryCurve
 from tandem.report.series import Moment, Swap, swaps_of, work_of
 from tandem.units import format_bytes
 
@@ -45,9 +45,9 @@ class Axis:
             )
 
 
-def name_of(curve: MemoryCurve) -> str:
-    """What people call the job."""
-    return plain(f"{curve.job} {curve.display_name}".strip())
+def name_of(job: MemoryCurve | JobPart) -> str:
+    """What people call it."""
+    return plain(f"{job.job} {job.display_name}".strip())
 
 
 def areas(

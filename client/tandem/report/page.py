@@ -102,7 +102,7 @@ def _scaling(partition: Partition) -> str:
     gpu = partition.gpu
     title = f"gpu {gpu.name}, mode {gpu.mode}: speed of iterations by SMs, told from records"
     keys = "".join(
-        f'<span><i style="--hue:{hue(place)}"></i>{escape(scaling.name_of(job))}</span>'
+        f'<span><i style="--hue:{hue(place)}"></i>{escape(name_of(job))}</span>'
         for place, job in enumerate(jobs)
     )
     marks = "ring: the knee; square: recorded; cross: now"

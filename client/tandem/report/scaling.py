@@ -7,9 +7,9 @@ a job is escaped.
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from tandem._page import Cell, hue, plain, span, time_text
+from tandem._page import Cell, hue, span, time_text
 from tandem._results import JobPart, Partition, ScalingCurve
-from tandem.report.chart import LEFT, RIGHT, WIDTH
+from tandem.report.chart import LEFT, RIGHT, WIDTH, name_of
 
 HEADER = (
     *("job", "gpu", "SMs it has", "knee", "keeps its limit", "fits", "told"),
@@ -43,11 +43,6 @@ def chart(partition: Partition) -> str:
 def rows(partitions: Sequence[Partition]) -> list[tuple[Cell, ...]]:
     """A line of HEADER for each job with a curve."""
     return [_row(job, one) for one in partitions for job in drawn(one)]
-
-
-def name_of(job: JobPart) -> str:
-    """What people call the job."""
-    return plain(f"{job.job} {job.display_name}".strip())
 
 
 def _row(job: JobPart, partition: Partition) -> tuple[Cell, ...]:

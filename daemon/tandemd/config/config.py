@@ -240,7 +240,7 @@ def load_with_origins(path: Path | None) -> tuple[Config, dict[str, Path]]:
     merged: dict[str, Any] = {}
     origin: dict[str, Path] = {}
     for source in files_of(path):
-        table = _read(source)
+        table = read_toml(source)
         _merge(merged, table)
         origin |= dict.fromkeys(dict(keyed(table)), source)
     try:
@@ -288,7 +288,12 @@ def _drop_ins(directory: Path) -> list[Path]:
     return [directory / name for name in names if name.endswith(".toml")]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a file says.
+
+    Raises:
+        UsageError: it cannot be read, or is no TOML.
+    """
     try:
         return tomllib.loads(path.read_text())
     except OSError as error:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from tandem.errors import UsageError
 from tandem.units import Percent, parse_bytes, parse_duration, parse_slo, parse_sm
-from tandemd.config.config import Config
+from tandemd.config.config import Config, read_toml
 from tandemd.config.faults import faults_of
 from tandemd.config.schema import ClassName, ClassTable, SchedulerTable
 from tandemd.config.tables import Table, understood_by
@@ -229,7 +229,7 @@ def load(path: Path, settings: Iterable[str] = (), policy: str | None = None) ->
     Raises:
         UsageError: a key or a value is wrong, with the file, the key and what is allowed.
     """
-    said = _read(path)
+    said = read_toml(path)
     origin = {}
     if policy is not None:
         settings = (*settings, f'scheduler.policy="{policy}"')
@@ -251,15 +251,6 @@ def workload_of(said: Mapping[str, Any], path: Path, origin: Mapping[str, Path])
     config = Config.model_validate({"scheduler": table.scheduler, "class": table.classes})
     options = config.options(sm_counts={GPU: table.gpu.sms})
     return Workload(gpu=table.gpu, jobs=tuple(table.job), options=options)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def _put(said: dict[str, Any], setting: str) -> str:
