@@ -199,7 +199,6 @@ class Snapshot:
     exclusive_ns: int  # GPU time while no other group was busy, charged by the poller
     shared_ns: int  # its part of intervals in which several groups were busy: an estimate
     even_ns: int  # the same, had these been split evenly among the groups
-    last_busy_ns: int
 
 def split_phases(records: bytes) -> str:
     """The phase of each launch in the records of one iteration: F, B or U; "-" is none of them.
@@ -571,7 +570,6 @@ class Sample:
         an index into `functions`; each parameter begins a new word.
         """
 
-TRACE_VERSION: int
 TRACE_CALLS: str
 CALL_COVERAGE: str  # JSON; see tandem._coverage
 

@@ -336,8 +336,7 @@ void add_snapshot(py::module_& module) {
       .def_property_readonly("phases_marked", [](const Snapshot& s) { return s.phases.marked; })
       .def_readonly("exclusive_ns", &Snapshot::exclusive_ns)
       .def_readonly("shared_ns", &Snapshot::shared_ns)
-      .def_readonly("even_ns", &Snapshot::even_ns)
-      .def_readonly("last_busy_ns", &Snapshot::last_busy_ns);
+      .def_readonly("even_ns", &Snapshot::even_ns);
 }
 
 }  // namespace

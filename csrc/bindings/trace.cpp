@@ -34,7 +34,6 @@ class Tracer {
 
 void add_trace(py::module_& module) {
   using py::arg;
-  module.attr("TRACE_VERSION") = trace::kTraceVersion;
   module.attr("TRACE_CALLS") = kCalls;
   py::class_<Tracer>(module, "Tracer", py::is_final())
       .def(py::init<bool, uint32_t, uint64_t>(), py::kw_only(), arg("device_times"), arg("wait_ms"),

@@ -101,7 +101,6 @@ class Gate {
   }
 
   Peers& peers() { return peers_; }
-  [[nodiscard]] const shm::CommandPage& command() const { return *command_; }
 
   // Slots in use are below this index. Slot table: release; here: acquire.
   std::atomic<uint32_t> slot_end{0};

@@ -100,9 +100,7 @@ template <class Leave>
 void count_off(const holdings::Entry& entry, Leave leave) {
   if (entry.kind == holdings::Kind::kPooled) {
     pools::note_freed(static_cast<uint32_t>(entry.owner), entry.bytes);
-  } else if (entry.kind == holdings::Kind::kImported) {
-    memory::add_imported(-static_cast<int64_t>(entry.bytes));
-  } else if (entry.kind != holdings::Kind::kPacked) {
+  } else if (entry.kind != holdings::Kind::kImported && entry.kind != holdings::Kind::kPacked) {
     leave(entry);
   }
 }

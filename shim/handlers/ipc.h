@@ -17,47 +17,23 @@
 
 namespace tandem::shim::handlers {
 
-inline void remember_imported(CUdeviceptr address, uint64_t bytes) {
+inline void remember_imported(CUdeviceptr address) {
   const Place place = place_now();
   holdings::Entry entry;
   entry.kind = holdings::Kind::kImported;
   entry.key = address;
   entry.owner = place.context;
-  entry.bytes = bytes;
   entry.device = static_cast<uint8_t>(place.device);
-  {
-    // Opened once more, the same address comes back.
-    const holdings::Locked table;
-    if (holdings::Entry* known = table->find(holdings::Kind::kImported, address)) {
-      ++known->count;
-      return;
-    }
-    table->put(entry);
-  }
-  memory::add_imported(static_cast<int64_t>(bytes));
-}
-
-inline uint64_t bytes_at(CUdeviceptr address) {
-  size_t bytes = 0;
-  if (g_driver.cuMemGetAddressRange_v2)
-    g_driver.cuMemGetAddressRange_v2(nullptr, &bytes, address);
-  return bytes;
-}
-
-inline void remember_imported(CUdeviceptr address) {
-  remember_imported(address, bytes_at(address));
+  // Opened once more, the same address comes back.
+  const holdings::Locked table;
+  if (holdings::Entry* known = table->find(holdings::Kind::kImported, address)) ++known->count;
+  else table->put(entry);
 }
 
 inline void forget_imported(CUdeviceptr address) {
-  uint64_t bytes = 0;
-  {
-    const holdings::Locked table;
-    holdings::Entry* known = table->find(holdings::Kind::kImported, address);
-    if (!known || --known->count > 0) return;
-    bytes = known->bytes;
-    table->erase(known);
-  }
-  memory::add_imported(-static_cast<int64_t>(bytes));
+  const holdings::Locked table;
+  holdings::Entry* known = table->find(holdings::Kind::kImported, address);
+  if (known && --known->count == 0) table->erase(known);
 }
 
 // The driver shares no virtual memory in this way: we do (share.h).
@@ -118,7 +94,7 @@ CUresult open_memory(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags
     const CUresult result = swap::open_shared(&range, handle, flags);
     if (result != CUDA_SUCCESS) return result;
     *address = range.base;
-    remember_imported(range.base, range.bytes);
+    remember_imported(range.base);
     ties::share_handle(&handle, sizeof(handle));
     return result;
   }
@@ -132,32 +108,6 @@ CUresult close_memory(CUdeviceptr address) {
   CUresult result = swap::close_shared(address);
   if (result == CUDA_ERROR_NOT_FOUND) result = Call::real(address);
   if (result == CUDA_SUCCESS) forget_imported(address);
-  return result;
-}
-
-template <class Call>
-CUresult import_external(CUexternalMemory* out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* desc) {
-  const CUresult result = Call::real(out, desc);
-  if (result != CUDA_SUCCESS || !out || !desc) return result;
-  const Place place = place_now();
-  holdings::Entry entry;
-  entry.kind = holdings::Kind::kExternal;
-  entry.key = key_of(*out);
-  entry.owner = place.context;
-  entry.bytes = desc->size;
-  entry.device = static_cast<uint8_t>(place.device);
-  holdings::put(entry);
-  memory::add_imported(static_cast<int64_t>(entry.bytes));
-  return result;
-}
-
-template <class Call>
-CUresult destroy_external(CUexternalMemory external) {
-  const holdings::Entry entry = holdings::take_out(holdings::Kind::kExternal, key_of(external));
-  const CUresult result = Call::real(external);
-  if (entry.kind == holdings::Kind::kNone) return result;
-  if (result == CUDA_SUCCESS) memory::add_imported(-static_cast<int64_t>(entry.bytes));
-  else holdings::put(entry);
   return result;
 }
 

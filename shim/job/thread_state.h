@@ -23,7 +23,6 @@ struct ThreadState {
   uint32_t launches = 0;  // picks the rare timing samples
   uint32_t calls = 0;     // that added to a stream
   bool is_inside = false;  // is in one, see stream/inside.h
-  bool in_request = false;
   Pass pass;
   shm::Refusal refused_by = shm::Refusal::kDevice;  // of the attempt to take memory it makes
   Counted counted = Counted::kNotYet;

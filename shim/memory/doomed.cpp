@@ -21,12 +21,7 @@ std::atomic<uint64_t> g_newest{1};
 
 bool belongs_to_a_context(const Entry& entry) {
   return entry.kind == Kind::kLinear || entry.kind == Kind::kPacked ||
-         entry.kind == Kind::kArray || entry.kind == Kind::kMipmapped || entry.kind == Kind::kImported ||
-         entry.kind == Kind::kExternal;
-}
-
-bool is_foreign(const Entry& entry) {
-  return entry.kind == Kind::kImported || entry.kind == Kind::kExternal;
+         entry.kind == Kind::kArray || entry.kind == Kind::kMipmapped || entry.kind == Kind::kImported;
 }
 
 uint64_t key_of(CUcontext context) { return reinterpret_cast<uint64_t>(context); }
@@ -53,7 +48,6 @@ uint64_t doom_primary(CUdevice device) {
 }
 
 void finish(uint64_t number, CUcontext context, uint32_t device, bool destroyed) {
-  uint64_t imported = 0;
   {
     const Locked table;
     if (!destroyed) {
@@ -64,14 +58,13 @@ void finish(uint64_t number, CUcontext context, uint32_t device, bool destroyed)
     }
     table->erase_if([&](const Entry& entry) {
       if (!belongs_to_a_context(entry) || entry.owner != number) return false;
-      if (is_foreign(entry)) imported += entry.bytes;
-      else if (entry.kind != Kind::kPacked) memory::give_back(entry.device, entry.bytes);
+      if (entry.kind != Kind::kImported && entry.kind != Kind::kPacked)
+        memory::give_back(entry.device, entry.bytes);
       return true;
     });
     if (Entry* known = context ? table->find(Kind::kContext, key_of(context)) : nullptr)
       table->erase(known);
   }
-  memory::add_imported(-static_cast<int64_t>(imported));
   swap::release_forgotten();
   forget_places();
   pools::context_gone(device);

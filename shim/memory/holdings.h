@@ -24,7 +24,6 @@ enum class Kind : uint8_t {
   kHandle,    // of physical memory, see physical.h; owner: its number
   kArray,
   kMipmapped,
-  kExternal,   // cuImportExternalMemory
   kGraphExec,  // with memory nodes, see graph_memory.h
   kContext,    // made by the program, which a primary one is not
   // By a number of ours.

@@ -15,7 +15,6 @@ namespace {
 ShortLock g_lock;
 std::atomic<uint64_t> g_used_on[kMostDevices];
 std::atomic<uint32_t> g_devices{1};  // of these, so many may be other than 0
-std::atomic<uint64_t> g_imported{0};
 std::atomic<uint64_t> g_last_limit{shm::kNoLimit};
 std::atomic<bool> g_marked{false};  // an iteration has ended
 
@@ -159,15 +158,9 @@ void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes) {
   if (free_bytes) *free_bytes = std::min<size_t>(*free_bytes, left);
 }
 
-void add_imported(int64_t bytes) {
-  g_imported.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
-}
-uint64_t imported_bytes() { return g_imported.load(std::memory_order_relaxed); }
-
 void start_afresh() {
   g_lock.start_afresh();
   for (auto& used : g_used_on) used.store(0, std::memory_order_relaxed);
-  g_imported.store(0, std::memory_order_relaxed);
   g_marked.store(false, std::memory_order_relaxed);
 }
 

@@ -36,10 +36,6 @@ uint64_t bound_bytes();
 
 void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes);
 
-// Memory of other processes that this one has open. Not its own, so not counted above.
-void add_imported(int64_t bytes);
-uint64_t imported_bytes();
-
 // The program said that an iteration has ended: what it holds now is for good.
 void end_iteration();
 

@@ -143,7 +143,7 @@ void look_at_line(const shm::StateMemory& memory, Snapshot* snapshot) {
 
 }  // namespace
 
-void Looker::look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
+void Looker::look_at_slots(const Pages& pages, Snapshot* snapshot) {
   const bool full = looks_++ % kFullLookEvery == 0;
   snapshot->live_slots = 0;
   snapshot->open_segments = 0;
@@ -156,7 +156,6 @@ void Looker::look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapsh
         std::min(snapshot->open_segments + slot.open_segments, kMaxFigure);
   }
   snapshot->busy = snapshot->open_segments != 0;
-  if (snapshot->busy) snapshot->last_busy_ns = now_ns;
 }
 
 void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
@@ -164,7 +163,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   snapshot->process_id = pages.process_id();
   look_at_iterations(state.iterations, snapshot);
   look_at_sets(state.sets, snapshot);
-  look_at_slots(pages, now_ns, snapshot);
+  look_at_slots(pages, snapshot);
   look_at_memory(state.memory, snapshot);
   for (uint32_t i = 0; i < shm::kRefusalCount; ++i)
     grow(&snapshot->refused_by[i], state.refusals.count[i]);

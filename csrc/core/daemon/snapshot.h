@@ -65,7 +65,6 @@ struct Snapshot {
   uint64_t helper_tick_ns = 0;
   uint64_t presence_busy_until_ns = 0;
   uint32_t doorbell = 0;
-  uint64_t last_busy_ns = 0;
 
   // Of the poller, not of the page.
   uint64_t records = 0;
@@ -109,7 +108,7 @@ class Looker {
   void look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot);
 
  private:
-  void look_at_slots(const Pages& pages, uint64_t now_ns, Snapshot* snapshot);
+  void look_at_slots(const Pages& pages, Snapshot* snapshot);
 
   uint32_t looks_ = 0;
   uint32_t used_slots_ = 0;  // one past the last slot seen in use

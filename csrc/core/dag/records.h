@@ -34,9 +34,6 @@ class Records {
   // is no record. `is_resolved`: what a launch touches is known, and all, and will be added.
   NodeId take(const shm::Record& record, bool is_resolved = false);
 
-  // Records are missing between the last one and the next.
-  void lose() { order_.lose(); }
-
   struct Stream {
     uint64_t handle;   // 0: what events of the whole context are put into
     uint32_t context;  // as the record numbers it

@@ -100,7 +100,7 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
   } else if (beyond_limit(*client, gpus_[message.device], bytes)) {
     reply.status = kOutOfMemory;
   } else if (!gpus_[message.device].ledger().reserve(last_allocation_ + 1, client->connection,
-                                                     bytes, kind)) {
+                                                     bytes)) {
     reply.status = kOutOfMemory;
   } else {
     reply.allocation = ++last_allocation_;

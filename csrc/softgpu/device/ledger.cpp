@@ -4,9 +4,9 @@
 
 namespace tandem::softgpu {
 
-bool Ledger::reserve(uint64_t allocation, uint32_t connection, uint64_t bytes, MemKind kind) {
+bool Ledger::reserve(uint64_t allocation, uint32_t connection, uint64_t bytes) {
   if (bytes > free_bytes()) return false;
-  held_.emplace(allocation, Held{connection, bytes, kind});
+  held_.emplace(allocation, Held{connection, bytes});
   used_bytes_ += bytes;
   used_by_[connection] += bytes;
   return true;

@@ -13,7 +13,7 @@ class Ledger {
   explicit Ledger(uint64_t total_bytes) : total_bytes_(total_bytes) {}
 
   // False when it does not fit. `allocation` is the caller's number, never used before.
-  bool reserve(uint64_t allocation, uint32_t connection, uint64_t bytes, MemKind kind);
+  bool reserve(uint64_t allocation, uint32_t connection, uint64_t bytes);
 
   // One more holder, of another client's memory or once more of its own. It stays charged to the
   // first one until that one lets go, then to the next. False when there is no such allocation.
@@ -38,7 +38,6 @@ class Ledger {
   struct Held {
     uint32_t connection;  // charged
     uint64_t bytes;
-    MemKind kind;
     std::map<uint32_t, uint64_t> holders{};  // of those who retained it; most have none
     uint64_t own = 1;                        // how often the charged one holds it
   };

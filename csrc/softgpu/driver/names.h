@@ -14,7 +14,4 @@ struct NameRow {
 const NameRow* name_rows_begin();
 const NameRow* name_rows_end();
 
-// How often a function without an implementation was called in this process.
-uint64_t unimplemented_calls();
-
 }  // namespace softgpu

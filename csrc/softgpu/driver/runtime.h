@@ -186,7 +186,6 @@ class Runtime {
   void order_after_barriers(const Stream* stream, std::vector<uint64_t>* deps) const;
 
   void receive_loop(int fd);
-  void flush_loop(int fd);
   void handle_packet(const char* packet, size_t bytes);
   void handle(const proto::Header& header, const char* message);
   void on_start(const proto::Start& start);

@@ -1,6 +1,5 @@
 // Every name that cuda.h exports exists here as a weak stub; an implementation of the same name in
 // another file takes its place at link time. Deliberately without cuda.h: stubs have no signature.
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -9,10 +8,8 @@
 namespace {
 
 constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
-std::atomic<uint64_t> g_unimplemented{0};
 
 int unimplemented(const char* name) {
-  g_unimplemented.fetch_add(1, std::memory_order_relaxed);  // a figure, ordered with nothing
   static const bool trace = getenv("TANDEM_SOFTGPU_TRACE") != nullptr;
   if (trace) fprintf(stderr, "softgpu: %s is not implemented\n", name);
   return kNotSupported;
@@ -30,8 +27,6 @@ extern "C" {
 }
 
 namespace softgpu {
-
-uint64_t unimplemented_calls() { return g_unimplemented.load(std::memory_order_relaxed); }
 
 #define CU_VERSION(base, symbol, since, per_thread) \
   {#base, reinterpret_cast<void*>(&symbol), since, per_thread},

@@ -41,7 +41,6 @@ TEST(outstanding_markers_and_open_work_count_as_segments) {
   CHECK(f.snapshot.busy);
   CHECK_EQ(f.snapshot.live_slots, 3u);
   CHECK_EQ(f.snapshot.open_segments, 3u);
-  CHECK_EQ(f.snapshot.last_busy_ns, 500u);
 }
 
 TEST(what_a_job_says_of_its_sets_stays_within_bounds) {

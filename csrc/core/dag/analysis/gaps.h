@@ -20,7 +20,6 @@
 namespace tandem::dag::analysis {
 
 enum class GapCause : uint8_t { kHost, kSync, kPause, kHeld, kFunction, kOther };
-inline constexpr uint32_t kGapCauseCount = 6;
 
 struct Gap {
   uint64_t start_ns;

@@ -53,11 +53,6 @@ void PoolArena::take(FreeMap::const_iterator part, size_t bytes) {
   free_.emplace(offset + bytes, std::move(rest));
 }
 
-size_t PoolArena::size_of(size_t offset) const {
-  const auto found = used_.find(offset);
-  return found == used_.end() ? 0 : found->second;
-}
-
 size_t PoolArena::give_back(size_t offset, FreedIn freed) {
   const auto found = used_.find(offset);
   const size_t bytes = found->second;

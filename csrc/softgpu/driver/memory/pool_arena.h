@@ -51,9 +51,7 @@ class PoolArena {
   // Parts in use.
   void take(FreeMap::const_iterator part, size_t bytes);
   size_t give_back(size_t offset, FreedIn freed);  // how much it was
-  size_t size_of(size_t offset) const;
   size_t used_count() const { return used_.size(); }
-  const std::map<size_t, size_t>& used() const { return used_; }
 
   const FreeMap& free_parts() const { return free_; }
   // Forget the order of those for which `ended` holds.
