@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.stage import NotMeasuredError, Stage
+from bench.stage import NotMeasuredError, Stage, next_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ def crowd(place: Stage, count: int) -> Iterator[Crowd]:
     """Attach `count` processes at once and keep them."""
     command: list[str | Path] = [place.compile("attach.cpp"), place.attach_socket, str(count)]
     with place.running(command, place.env) as child:
-        words = child.stdout.readline().split() if child.stdout else []
+        words = next_line(child).split()
         if not words:
             raise NotMeasuredError("the crowd ended without a report")
         fields = dict(zip(words[::2], map(int, words[1::2]), strict=True))

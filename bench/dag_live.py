@@ -27,7 +27,7 @@ from bench.one_job_daemon import (
     listening,
     one_job,
 )
-from bench.stage import CORE, ROOT, NotMeasuredError, Stage, stage
+from bench.stage import CORE, ROOT, NotMeasuredError, Stage, expect, next_line, stage, tell
 from tandem import _native
 from tandemd.core.model import Usage
 from tandemd.observers.structure import Structures
@@ -114,8 +114,7 @@ def _stream(place: Stage, recording: str) -> Path:
 
 def _round(child: subprocess.Popen[str], job: OneJob) -> list[float]:
     """The poll thread's share of a core, if what the job wrote was as much as wanted and read."""
-    assert child.stdout
-    child.stdout.readline()  # ready
+    expect(child, "ready")
     _write(child, WARM_UP_MS)
     (before,) = job.poller.snapshots()
     if before.iteration_ns:  # as Structures does, there each ten seconds
@@ -132,11 +131,8 @@ def _round(child: subprocess.Popen[str], job: OneJob) -> list[float]:
 
 def _write(child: subprocess.Popen[str], duration_ms: int) -> tuple[int, int]:
     """Let the job write for that long; launches and records that it wrote."""
-    assert child.stdin
-    assert child.stdout
-    child.stdin.write(f"{duration_ms}\n")
-    child.stdin.flush()
-    words = child.stdout.readline().split()
+    tell(child, str(duration_ms))
+    words = next_line(child).split()
     if len(words) != 2:
         raise NotMeasuredError("the job that writes telemetry ended")
     return int(words[0]), int(words[1])

@@ -9,7 +9,6 @@ alone.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 
 from bench.bars import progress, show, smallest_median
 from bench.one_job_daemon import LONG_SEGMENT_NS, OneJob, Treatment, listening, one_job
-from bench.stage import NotMeasuredError, Stage, read_round, stage
+from bench.stage import NotMeasuredError, Stage, expect, read_round, stage, tell
 
 ROUNDS = 4
 GROUPS = 160  # of 32 launches
@@ -55,26 +54,15 @@ def _round(place: Stage, cpu: int, rounds: dict[str, list[list[float]]]) -> None
         place.running([str(word) for word in command], place.shimmed()) as child,
         one_job(listener, treatment) as job,
     ):
-        _await_ready(child)
-        _answer(child)
-        _await_ready(child)
+        expect(child, "ready")
+        tell(child)
+        expect(child, "ready")
         number = job.poller.begin_sample(process_id=1, launches=SAMPLED, timeout_ns=60 * 10**9)
-        _answer(child)
-        _await_ready(child)
+        tell(child)
+        expect(child, "ready")
         _check(job, number)
-        _answer(child)
+        tell(child)
         read_round(child, rounds)
-
-
-def _await_ready(child: subprocess.Popen[str]) -> None:
-    if not child.stdout or child.stdout.readline().strip() != "ready":
-        raise NotMeasuredError("the measuring program ended early")
-
-
-def _answer(child: subprocess.Popen[str]) -> None:
-    assert child.stdin
-    child.stdin.write("\n")
-    child.stdin.flush()
 
 
 def _check(job: OneJob, number: int) -> None:

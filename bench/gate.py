@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.bars import bar, progress, show, show_bars
 from bench.one_job_daemon import OneJob, Treatment, listening, one_job
-from bench.stage import NotMeasuredError, stage
+from bench.stage import NotMeasuredError, next_line, stage, tell
 
 ROUNDS = 5
 TRIALS = 40
@@ -122,15 +122,12 @@ def _yields_ns(
     job: OneJob, child: subprocess.Popen[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """From busy to the last launch before the pause, and from its end to the first one after."""
-    if child.stdin is None or child.stdout is None:
-        raise NotMeasuredError("the job has no pipes")
     path = f"/proc/{os.getpid()}/fd/{job.peer_presence_fd}"
-    child.stdin.write(f"{path} {ROUNDS * TRIALS}\n")
-    child.stdin.flush()
+    tell(child, f"{path} {ROUNDS * TRIALS}")
     lasts, firsts = [], []
     for number in range(1, ROUNDS + 1):
         progress(f"busy server, round {number} of {ROUNDS}")
-        pairs = [child.stdout.readline().split() for _ in range(TRIALS)]
+        pairs = [next_line(child).split() for _ in range(TRIALS)]
         if [] in pairs:
             raise NotMeasuredError("the job ended")
         lasts.append([int(last) for last, _ in pairs])

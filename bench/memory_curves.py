@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.bars import Bar, bar, progress
-from bench.stage import NotMeasuredError, Stage, stage
+from bench.stage import NotMeasuredError, Stage, next_line, stage, tell
 
 ITERATIONS = 30
 RUN_S = 25.0
@@ -69,12 +69,10 @@ def _train(policy: str, *, together: bool) -> list[Ended]:
             for number in range(count)
         ]
         for number, child in enumerate(children):
-            if child.stdout is None or child.stdout.readline() != "ready\n":
+            if next_line(child) != "ready":
                 raise NotMeasuredError(f"a trainer did not start: {_end_of(_log(place, number))}")
         for child in children:
-            if child.stdin is not None:
-                child.stdin.write("go\n")
-                child.stdin.flush()
+            tell(child, "go")
         return [
             _result(child.communicate(timeout=RUN_S)[0], child.returncode, _log(place, number))
             for number, child in enumerate(children)

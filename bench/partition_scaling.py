@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.bars import Bar, bar, progress
 from bench.scaling_client import WORKLOADS
-from bench.stage import HERE, NotMeasuredError, Stage, stage
+from bench.stage import HERE, NotMeasuredError, Stage, next_line, stage, tell
 from tandem import Client, _results, softgpu
 from tandemd.core.space.scaling import Curve
 from tandemd.observers.window_scaling import Recorded, tell_scaling
@@ -124,7 +124,7 @@ def _recorded(place: Stage, image: Path, workload: str) -> Recorded:
         client.status()  # connects while the daemon has nothing else to do
         for _ in range(ROUNDS_FIRST):
             _round(child)
-        _tell(child, "train")
+        tell(child, "train")
         for window in client.windows(workload, patience_s=PATIENCE_S):
             if window.iterations:
                 return _window(window)
@@ -148,21 +148,14 @@ def _trainer(
 ) -> Iterator[subprocess.Popen[str]]:
     log = place.folder / "trainer.log"
     with place.running(command, env, log) as child:
-        if child.stdout is None or child.stdout.readline() != "ready\n":
+        if next_line(child) != "ready":
             raise NotMeasuredError(f"a trainer did not start: {log.read_text()[-300:]}")
         yield child
 
 
-def _tell(child: subprocess.Popen[str], word: str) -> None:
-    if child.stdin is None:
-        raise NotMeasuredError("a trainer has no pipes")
-    child.stdin.write(f"{word}\n")
-    child.stdin.flush()
-
-
 def _round(child: subprocess.Popen[str]) -> dict[str, float]:
-    _tell(child, "time")
-    line = child.stdout.readline() if child.stdout is not None else ""
+    tell(child, "time")
+    line = next_line(child)
     if not line:
         raise NotMeasuredError("a trainer ended")
     took: dict[str, float] = json.loads(line)

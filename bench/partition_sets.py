@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import random
 import statistics
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from bench.bars import bar, progress
 from bench.one_job_daemon import GROUP_SMS, LONG_SEGMENT_NS, Treatment, listening, one_job
-from bench.stage import HERE, NotMeasuredError, Stage, stage
+from bench.stage import HERE, NotMeasuredError, Stage, expect, stage, tell
 from tandem import softgpu
 
 CHANGES = 10_000
@@ -100,13 +99,13 @@ def _run(place: Stage, told: Sequence[Span]) -> tuple[int, list[Row]]:
         place.running(command, env) as child,
         one_job(listener, wanted) as job,
     ):
-        _expect(child, "ready")
+        expect(child, "ready")
         for number, (first, count) in enumerate(told):
             if number % (len(told) // 4) == 0:
                 progress(f"sets: change {number} of {len(told)}")
             job.process.set_sms(first=first, count=count, group_sms=GROUP_SMS)
-            _write(child, "\n")
-            _expect(child, "submitted")
+            tell(child)
+            expect(child, "submitted")
         output, _ = child.communicate(timeout=PATIENCE_S)
     if child.returncode != 0 or not output.startswith("right "):
         raise NotMeasuredError(f"the program ended with {child.returncode}: {output!r}")
@@ -120,15 +119,3 @@ def _kernels(rows: Sequence[Row], name: str) -> list[list[Row]]:
         if row["kind"] == "kernel" and row["name"] == name:
             parts.setdefault(row["op"], []).append(row)
     return sorted(parts.values(), key=lambda own: own[0]["t_start_ns"])
-
-
-def _write(child: subprocess.Popen[str], text: str) -> None:
-    assert child.stdin is not None
-    child.stdin.write(text)
-    child.stdin.flush()
-
-
-def _expect(child: subprocess.Popen[str], word: str) -> None:
-    assert child.stdout is not None
-    if (line := child.stdout.readline().strip()) != word:
-        raise NotMeasuredError(f"the program said {line!r}, not {word!r}")

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from bench.bars import bar, progress, show, show_bars, smallest_median
-from bench.stage import NotMeasuredError, Stage, next_line, stage
+from bench.stage import NotMeasuredError, Stage, expect, stage, tell
 
 LAUNCH_LIMIT_NS = 1000
 KERNEL_LIMIT_US = 5.0  # 200,000 a second
@@ -85,7 +85,7 @@ def _rate(place: Stage, clock: str, count: int) -> tuple[int, float]:
         with _clients(place, clock, count, "rate", each) as children:
             start = time.monotonic()
             for child in children:
-                _say(child)
+                tell(child)
             ended = sum(_output(child) != "" for child in children)
             best = min(best, (time.monotonic() - start) / (each * count) * 1e6)
             done = min(done, ended)
@@ -97,10 +97,9 @@ def _memory_mib(place: Stage) -> dict[str, float]:
         device = psutil.Process(_device_pid(place.folder / "gpu" / "softgpu.sock"))
         before = device.memory_info().rss / 2**20
         for child in children:
-            _say(child)
+            tell(child)
         for child in children:
-            if next_line(child) != "pending":
-                raise NotMeasuredError("a client could not launch")
+            expect(child, "pending")
         queued = device.memory_info().rss / 2**20
         return {"resident_without_work_mib": before, "resident_mib": queued}
 
@@ -122,8 +121,7 @@ def _clients(
         children = []
         for _ in range(count):
             child = running.enter_context(place.running(command, env))
-            if next_line(child) != "ready":
-                raise NotMeasuredError("a client could not start")
+            expect(child, "ready")
             children.append(child)
         yield children
 
@@ -144,12 +142,6 @@ def _device_pid(path: Path) -> int:
     return int(struct.unpack("iII", credentials)[0])
 
 
-def _say(child: subprocess.Popen[str]) -> None:
-    assert child.stdin is not None
-    child.stdin.write("\n")
-    child.stdin.flush()
-
-
 def _output(child: subprocess.Popen[str]) -> str:
     """What it prints until it ends; nothing when it failed."""
     output, _ = child.communicate(timeout=RUN_S)
@@ -157,5 +149,5 @@ def _output(child: subprocess.Popen[str]) -> str:
 
 
 def _go(child: subprocess.Popen[str]) -> str:
-    _say(child)
+    tell(child)
     return _output(child)

@@ -127,8 +127,7 @@ class Stage:
         """A device process that lives as long as the block."""
         command = [self.compile("keeper.c"), self.kernels()]
         with self.running(command, self.env) as child:
-            if next_line(child) != "ready":
-                raise NotMeasuredError("the software GPU did not start")
+            expect(child, "ready")
             yield
 
     @contextmanager
@@ -170,7 +169,21 @@ def read_round(child: subprocess.Popen[str], rounds: dict[str, list[list[float]]
 
 def next_line(child: subprocess.Popen[str]) -> str:
     """That it prints; empty when it has ended."""
-    return child.stdout.readline().strip() if child.stdout else ""
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+def expect(child: subprocess.Popen[str], word: str) -> None:
+    """Take its next line, which has to be this one."""
+    if (line := next_line(child)) != word:
+        raise NotMeasuredError(f"a program said {line!r}, not {word!r}")
+
+
+def tell(child: subprocess.Popen[str], line: str = "") -> None:
+    """Write it a line."""
+    assert child.stdin is not None
+    child.stdin.write(f"{line}\n")
+    child.stdin.flush()
 
 
 def _await_ready(ready: socket.socket, child: subprocess.Popen[str], log: Path) -> None:
