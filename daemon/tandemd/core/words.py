@@ -1,5 +1,7 @@
 """How figures and names are told to people."""
 
+from math import inf
+
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 _PHASES = ("forward", "backward", "update", "prefill", "decode")
 
@@ -30,8 +32,10 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def span_of(duration_ns: int) -> str:
-    """`5.0 ms`, `120 ms`, `2.1 s`, `59 s`, `11 min`."""
+def span_of(duration_ns: float) -> str:
+    """`5.0 ms`, `120 ms`, `2.1 s`, `59 s`, `11 min`, `without end`."""
+    if duration_ns == inf:
+        return "without end"
     if duration_ns < 1_000_000_000:
         return f"{duration_ns / 1e6:.{0 if duration_ns >= 10_000_000 else 1}f} ms"
     seconds = duration_ns / 1e9

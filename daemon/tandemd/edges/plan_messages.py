@@ -87,5 +87,5 @@ def _compared(seen: Outlook) -> Iterator[str]:
         return
     for name, measured_ns in seen.measured_p99_ns.items():
         foretold_ns = turns.forecasts[name].p99_ns
-        told = span_of(int(foretold_ns)) if isfinite(foretold_ns) else "without end"
-        yield f"{name}: taking turns its p99 is foretold as {told}, and is {span_of(measured_ns)}"
+        told, measured = span_of(foretold_ns), span_of(measured_ns)
+        yield f"{name}: taking turns its p99 is foretold as {told}, and is {measured}"

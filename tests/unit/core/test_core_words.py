@@ -1,5 +1,7 @@
 """How the core tells figures: as the client's units do, which it may not use."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +44,7 @@ def test_two_sizes_are_told_no_finer_than_it_takes():
         (2_147_000_000, "2.1 s"),
         (59_000_000_000, "59 s"),
         (660_000_000_000, "11 min"),
+        (inf, "without end"),
     ],
 )
 def test_a_time_is_told_in_two_figures_or_more(duration_ns, text):

@@ -82,7 +82,7 @@ def _compared(foretold: Forecast, measured: Mapping[str, Measured], name: str, s
     if scene.workers[name].rate:
         doubt = scene.workers[name].sizes.doubt
         within = f" (within {doubt:.0%})" if doubt and isfinite(foretold.p99_ns) else ""
-        figures.append(f"p99 {_span(foretold.p99_ns)}{within} is foretold")
+        figures.append(f"p99 {span_of(foretold.p99_ns)}{within} is foretold")
         figures[1] += f" and {span_of(found.p99_ns)} measured" if found and found.p99_ns else ""
     over = f", over {span_of(found.over_ns)}" if found else "; nothing is measured yet"
     return ", ".join(figures) + over
@@ -119,12 +119,10 @@ def _before(division: Division, job: Job) -> Iterator[str]:
         found, foretold = kept.measured.get(name), kept.valued.forecasts.get(name)
         if found is None or foretold is None:
             continue
-        p99 = f", p99 {_span(foretold.p99_ns)} and {span_of(found.p99_ns)}" if found.p99_ns else ""
+        p99 = (
+            f", p99 {span_of(foretold.p99_ns)} and {span_of(found.p99_ns)}" if found.p99_ns else ""
+        )
         yield (
             f"plan before: {kept.valued.kind}: progress {foretold.progress:.2f} was foretold and "
             f"{found.progress:.2f} measured{p99}, over {span_of(found.over_ns)}"
         )
-
-
-def _span(duration_ns: float) -> str:
-    return span_of(int(duration_ns)) if isfinite(duration_ns) else "without end"
