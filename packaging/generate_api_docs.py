@@ -7,9 +7,7 @@ The comments are in what protoc makes of the file, that of the stubs (generate_s
 
 from __future__ import annotations
 
-import argparse
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -44,14 +42,6 @@ MESSAGES, ENUMS, SERVICES = 4, 5, 6
 FIELDS, NESTED, NESTED_ENUMS = 2, 3, 4  # in a message
 VALUES = METHODS = 2  # in an enumeration, in a service
 Place = tuple[int, ...]
-
-
-def main() -> int:
-    """Write the file."""
-    parser = argparse.ArgumentParser(description="Write docs/api.md.")
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    generate(parser.parse_args().output)
-    return 0
 
 
 def generate(folder: Path) -> None:
@@ -191,4 +181,4 @@ def _table(head: str, rows: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    generate(OUTPUT)

@@ -5,10 +5,8 @@ python packaging/generate_cli_docs.py [--output FOLDER]
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,14 +68,6 @@ PLACE = """\
 `/run/tandem` and `/tmp/tandem-$UID` in which a daemon listens. `TANDEM_SOCKET` names the socket for
 jobs directly. All variables are in [environment.md](environment.md).
 """
-
-
-def main() -> int:
-    """Write the page."""
-    parser = argparse.ArgumentParser(description="Write docs/cli.md from the commands.")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the page")
-    generate(parser.parse_args().output)
-    return 0
 
 
 def generate(output: Path) -> None:
@@ -162,4 +152,4 @@ def _first_line(error: type[Exception]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    generate(OUTPUT)

@@ -5,10 +5,8 @@ python packaging/generate_config_docs.py [--output FOLDER]
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -38,14 +36,6 @@ top of the file `version = 1` may stand; there is no other.
 """
 UNITS = {"_ms": "ms", "_us": "us", "_s": "s", "_bytes": "bytes"}
 RATES = {"_per_s": "a second"}
-
-
-def main() -> int:
-    """Write the file."""
-    parser = argparse.ArgumentParser(description="Write docs/config.md.")
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    generate(parser.parse_args().output)
-    return 0
 
 
 def generate(folder: Path) -> None:
@@ -163,4 +153,4 @@ def _default(field: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    generate(OUTPUT)

@@ -7,7 +7,6 @@ The beliefs stand in the parts of bench/gpu, the answers in the results of `make
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,14 +30,6 @@ under `bench/results`; do not edit. [How to run a part](benchmarks.md#on-a-real-
 has answered, *believed* was read in documentation or in the sources of other projects.
 
 """
-
-
-def main() -> int:
-    """Write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the page")
-    generate(parser.parse_args().output)
-    return 0
 
 
 def generate(output: Path) -> None:
@@ -85,4 +76,4 @@ def _said(figures: Mapping[str, object], path: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    generate(OUTPUT)

@@ -1,6 +1,6 @@
 """Generate client/tandem/_wire from proto/ with pinned generators.
 
-    python packaging/generate_stubs.py [--output FOLDER]
+    python packaging/generate_stubs.py
 
 The generator is old on purpose: code made by protobuf 5.26 imports under every runtime from 4.25 to
 7, while newer code refuses older runtimes. It gets a virtual environment of its own in
@@ -10,7 +10,6 @@ no wheels of it for Python 3.13; set STUBS_PYTHON to an older Python there.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -28,16 +27,6 @@ GENERATORS = (
 )
 PROTOS = ("proto/tandem/v1/tandem.proto", "proto/kubelet/v1beta1/deviceplugin.proto")
 PACKAGE_DOCSTRING = '"""Generated from proto/ by `make stubs`; do not edit."""\n'
-
-
-def main() -> int:
-    """Write the stubs into `--output`, by default into the source tree."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the files")
-    generate(parser.parse_args().output)
-    return 0
 
 
 def generate(output: Path) -> None:
@@ -86,4 +75,4 @@ def _environ() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    generate(OUTPUT)
