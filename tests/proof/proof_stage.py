@@ -25,7 +25,7 @@ from proof_program import Program
 from proof_tandemd import Master
 
 from tandem import softgpu
-from tandem.demo.image import gpu_image, software_image
+from tandem.demo.image import gpu_image, software_image, whole
 from tandem.demo.place import probe
 
 WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
@@ -54,35 +54,26 @@ class Stage:
         on_gpu: bool = False,
         under_tandemd: bool = False,
         in_sets: bool = False,
+        made: Path | None = None,
     ) -> None:
         """With `on_gpu` on the machine's own driver, where no timeline says what ran.
 
         With `under_tandemd` managed runs have a daemon process each, which says less of them. With
         `in_sets` the software GPU is under MPS, and the set of SMs of a managed run changes at
-        random between its calls, in the same way whenever the program is the same.
+        random between its calls, in the same way whenever the program is the same. Stages may have
+        the folder of what they compile in common: `made`.
         """
         self.folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # short: sockets live in it
         self.shim = shim or ROOT / "client/tandem/libtandem.so"
         self.extra: dict[str, str] = {}
-        self._interpreter = self.folder / "interpreter"
-        compiler = [
-            *shlex.split(os.environ.get("CXX", "g++")),
-            "-std=c++17",
-            "-O1",
-            "-Wall",
-            "-Wextra",
-        ]
-        source = str(HERE / "interpreter.cpp")
-        subprocess.run(
-            [*compiler, source, "-o", str(self._interpreter), "-ldl", "-pthread"], check=True
-        )
         self._on_gpu, self._under_tandemd, self._in_sets = on_gpu, under_tandemd, in_sets
-        kernels = HERE / "kernels.cu"
+        made, kernels = made or self.folder, HERE / "kernels.cu"
+        self._interpreter = _interpreter(made)
         if on_gpu:
             capability = str(probe(os.environ)["capability"])
-            self._image = gpu_image(self.folder, kernels, capability=capability)
+            self._image = gpu_image(made, kernels, capability=capability)
         else:
-            self._image = software_image(self.folder, kernels)
+            self._image = software_image(made, kernels)
         self._runs = 0
 
     def close(self) -> None:
@@ -139,6 +130,18 @@ class Stage:
         outcome.end = end + (f": {said}" if said else "")
         outcome.watched = watched
         return outcome
+
+
+def _interpreter(folder: Path) -> Path:
+    """Compiled, unless it is in that folder already."""
+    output = folder / "interpreter"
+    if not output.exists():
+        compiler = shlex.split(os.environ.get("CXX", "g++"))
+        flags = ["-std=c++17", "-O1", "-Wall", "-Wextra"]
+        with whole(output) as half:
+            source = [str(HERE / "interpreter.cpp"), "-o", str(half), "-ldl", "-pthread"]
+            subprocess.run([*compiler, *flags, *source], check=True)
+    return output
 
 
 @contextmanager

@@ -43,10 +43,12 @@ class Faulty:
 
 
 @pytest.fixture(scope="module")
-def faulty_in():
+def faulty_in(made):
     """By whether sets of SMs change."""
     shim = ninja_build.build(["shim-faults"])["shim-faults"]
-    found = {in_sets: Faulty(Stage(shim=shim, in_sets=in_sets)) for in_sets in (False, True)}
+    found = {
+        in_sets: Faulty(Stage(shim=shim, in_sets=in_sets, made=made)) for in_sets in (False, True)
+    }
     yield found
     for one in found.values():
         one.close()

@@ -18,8 +18,8 @@ from proof_stage import Stage
 
 
 @pytest.fixture(scope="module")
-def stage():
-    found = Stage()
+def stage(made):
+    found = Stage(made=made)
     yield found
     found.close()
 
@@ -57,9 +57,9 @@ def test_programs_with_much_in_them_come_to_the_same_and_reach_every_subject(sta
     assert coverage.SUBJECTS.keys() == reached.keys()
 
 
-def test_random_programs_come_to_the_same_while_their_set_of_sms_changes():
+def test_random_programs_come_to_the_same_while_their_set_of_sms_changes(made):
     switches = 0
-    with closing(Stage(in_sets=True)) as stage:
+    with closing(Stage(in_sets=True, made=made)) as stage:
         for number in range(8):
             codes, tidily = random_codes(random.Random(f"sets-{number}"))
             program = build(codes, tidily=tidily)
@@ -78,10 +78,10 @@ def test_a_program_is_data(codes):
 
 
 @pytest.mark.slow
-def test_a_program_comes_to_the_same_under_tandemd_which_holds_it():
+def test_a_program_comes_to_the_same_under_tandemd_which_holds_it(made):
     launch = ("launch", bytes(10))
     program = build([launch, ("hold", b""), launch, ("hold", b""), launch])
-    with closing(Stage(under_tandemd=True)) as stage:
+    with closing(Stage(under_tandemd=True, made=made)) as stage:
         bare, managed = stage.bare(program), stage.managed(program)
 
     assert not differences(program, bare, managed)

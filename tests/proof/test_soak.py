@@ -63,7 +63,7 @@ def test_it_is_kept_before_it_is_made_shorter(drawn, tmp_path, monkeypatch):
     assert "step 9: 0 | 2" in path.with_suffix(".txt").read_text()
 
 
-def test_on_the_machines_own_driver_and_clock_nothing_differs(monkeypatch):
+def test_on_the_machines_own_driver_and_clock_nothing_differs(made, monkeypatch):
     """As on a GPU, whose time began long before the programs."""
     monkeypatch.setattr(proof_stage, "probe", lambda _env: {"capability": "90"})
     monkeypatch.setattr(
@@ -75,7 +75,7 @@ def test_on_the_machines_own_driver_and_clock_nothing_differs(monkeypatch):
         monkeypatch.setenv(
             "XDG_RUNTIME_DIR", folder
         )  # where the device is of a program without a daemon
-        with closing(Stage(on_gpu=True)) as stage:
+        with closing(Stage(on_gpu=True, made=made)) as stage:
             for number in range(3):
                 drawn, tidily = random_codes(random.Random(f"1-{number}"))
                 program = build(drawn, tidily=tidily, tame=True)
