@@ -15,7 +15,7 @@ import random
 import subprocess
 import sys
 import threading
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
@@ -69,6 +69,7 @@ sys.stdin.readline()
 """
 
 
+@cache  # what is written is compared later
 def pattern(seed: int, size: int) -> bytes:
     """So many bytes, none of whose neighbourhoods is like another's."""
     return random.Random(seed).randbytes(size)

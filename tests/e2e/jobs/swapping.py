@@ -1,11 +1,13 @@
 """What a job does in the tests of swapping: keeps bytes on the GPU and looks after them."""
 
 import random
+from functools import cache
 
 from cuda.bindings import driver as cu
 from gpu import ok
 
 
+@cache  # what is written is compared later
 def pattern(seed, size):
     return random.Random(seed).randbytes(size)
 
