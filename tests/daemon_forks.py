@@ -167,11 +167,28 @@ def become(order):
         as_user.become(uid)
 
 
+def leave():
+    """End here, and not by taking apart all that was imported.
+
+    A forked daemon would have to copy that first, which takes longer than all of its start.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
+    status = 1  # of an error that nobody has caught
+    atexit.register(leave)  # before all others: it is called when they have been
     # What a daemon imports only once it runs, too.
     import pynvml  # noqa: F401
 
     from tandemd.__main__ import main
 
     gc.freeze()  # else each daemon copies all that was imported when it looks through it
-    main(serve())
+    try:
+        main(serve())
+        status = 0
+    except SystemExit as end:
+        status = end.code
+        raise
