@@ -1,6 +1,7 @@
 """Settings for every test, and a daemon for programs that run under Tandem."""
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -29,6 +30,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # What whoever runs the tests asks for its own jobs is nothing for those of the tests.
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    # Nearly all that is made meanwhile stays: to look through it finds nothing.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items):
