@@ -15,6 +15,7 @@ pytest.importorskip("cuda.bindings")
 
 MIB = 1 << 20
 LARGE, SMALL = 34 * MIB, 5_000
+CONFORMANCE = Path(__file__).parents[1] / "conformance"
 OURS = b"TNDMIPC1".hex()
 
 
@@ -25,6 +26,7 @@ def case(tmp_path):
     def run(name: str):
         env = softgpu.environment(folder=tmp_path, clock="virtual", profile="tiny")
         env |= {"LD_PRELOAD": str(_paths.SHIM), "TANDEM_RUNTIME_DIR": str(tmp_path)}
+        env["PYTHONPATH"] = str(CONFORMANCE)
         script = Path(__file__).with_name("memory_sharing.py")
         child = subprocess.run(
             [sys.executable, str(script), str(tmp_path), name],

@@ -16,6 +16,7 @@ pytest.importorskip("cuda.bindings")
 
 MIB = 1 << 20
 ALL = 106 * MIB  # of three regions, in whole units
+CONFORMANCE = Path(__file__).parents[1] / "conformance"
 NS_A_BYTE = 2  # of a copy, as the profile's link has it
 TIMELINE = "timeline.jsonl"
 
@@ -35,6 +36,7 @@ def case(request, tmp_path):
         env |= {
             "LD_PRELOAD": str(_paths.SHIM),
             "TANDEM_RUNTIME_DIR": str(tmp_path),
+            "PYTHONPATH": str(CONFORMANCE),
         }
         child = subprocess.run(
             [sys.executable, str(Path(__file__).with_name("swap_moves.py")), str(tmp_path), name],

@@ -12,6 +12,7 @@ from pathlib import Path
 from tandem import softgpu
 
 HERE = Path(__file__).parent
+FOLDERS = os.pathsep.join([str(HERE), str(HERE.parents[1] / "conformance")])
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 PREAMBLE = """
 import ctypes
@@ -26,7 +27,7 @@ class Runner:
     folder: Path
 
     def run(self, program: str, **more: str) -> subprocess.CompletedProcess[str]:
-        base = {**os.environ, "PYTHONPATH": str(HERE), **more}
+        base = {**os.environ, "PYTHONPATH": FOLDERS, **more}
         env = softgpu.environment(
             base,
             folder=self.folder,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from runner import FOLDERS
 
 from tandem import softgpu
 
 pytest.importorskip("cuda.bindings")
 
-HERE = Path(__file__).parent
 PREAMBLE = """
 import ctypes
 from cuda.bindings import driver as cu
@@ -34,7 +33,7 @@ def add(text):
 @pytest.fixture
 def run(tmp_path):
     def run(program: str) -> None:
-        base = {**os.environ, "PYTHONPATH": str(HERE)}
+        base = {**os.environ, "PYTHONPATH": FOLDERS}
         env = softgpu.environment(base, folder=tmp_path, clock="virtual", profile="tiny")
         command = [sys.executable, "-c", PREAMBLE + program]
         child = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
