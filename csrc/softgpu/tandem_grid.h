@@ -81,12 +81,12 @@ struct Block {
 // One launch. Kept for the next one with its fibers; a body that faults leaves it behind.
 class Grid {
  public:
-  using Body = void (*)(const void*);
+  using Carrier = void (*)();
 
   // How it ended: 0 or one of the statuses above.
-  uint32_t run(const KernelLaunch* launch, Body body) {
+  uint32_t run(const KernelLaunch* launch, Carrier carrier) {
     launch_ = launch;
-    body_ = body;
+    carrier_ = carrier;
     next_ = parked_ = at_grid_ = status_ = 0;
     threads_ = blockDim.x * blockDim.y * blockDim.z;
     count_ = gridDim.x * gridDim.y * gridDim.z;
@@ -162,6 +162,26 @@ class Grid {
   static Grid*& current() {
     static Grid* grid;
     return grid;
+  }
+
+  // A carrier: runs threads until none is left to begin, or until one of them waits and goes on.
+  // One for each body: most are shorter than a call.
+  template <void (*kBody)(const KernelLaunch*)>
+  static void carry() {
+    Grid* grid = current();
+    Block* block = grid->block_;
+    Fiber* self = grid->running_;
+    while (block->begun < grid->threads_) {
+      const unsigned n = block->begun++;
+      threadIdx = {n % blockDim.x, n / blockDim.x % blockDim.y, n / (blockDim.x * blockDim.y)};
+      self->arrival = 0;
+      kBody(grid->launch_);
+      block = grid->block_;  // it may have been parked meanwhile, and moved
+      --block->live;
+      if (self->arrival > 0) grid->forget_arrival(*block, *self);
+    }
+    grid->finished_ = self;
+    switch_fiber(&self->context, &grid->scheduler_);  // for good
   }
 
  private:
@@ -379,7 +399,7 @@ class Grid {
       fiber = idle_.back();
       idle_.pop_back();
     }
-    prepare_fiber(&fiber->context, fiber->stack, kStackBytes, &Grid::carry);
+    prepare_fiber(&fiber->context, fiber->stack, kStackBytes, carrier_);
     return fiber;
   }
 
@@ -388,24 +408,6 @@ class Grid {
     free(fiber->stack);
     delete fiber;
     --fibers_;
-  }
-
-  // A carrier: runs threads until none is left to begin, or until one of them waits and goes on.
-  static void carry() {
-    Grid* grid = current();
-    Block* block = grid->block_;
-    Fiber* self = grid->running_;
-    while (block->begun < grid->threads_) {
-      const unsigned n = block->begun++;
-      threadIdx = {n % blockDim.x, n / blockDim.x % blockDim.y, n / (blockDim.x * blockDim.y)};
-      self->arrival = 0;
-      grid->body_(grid->launch_);
-      block = grid->block_;  // it may have been parked meanwhile, and moved
-      --block->live;
-      if (self->arrival > 0) grid->forget_arrival(*block, *self);
-    }
-    grid->finished_ = self;
-    switch_fiber(&self->context, &grid->scheduler_);  // for good
   }
 
   // Who has ended does not count at the barrier any more.
@@ -441,7 +443,7 @@ class Grid {
   }
 
   const KernelLaunch* launch_ = nullptr;
-  Body body_ = nullptr;
+  Carrier carrier_ = nullptr;
   unsigned threads_ = 0, count_ = 0, next_ = 0, parked_ = 0, at_grid_ = 0;
   uint32_t status_ = 0;
   Block first_{};           // runs where nobody is parked: then none has to be allocated

@@ -2,6 +2,8 @@
 //
 //   g++ -x c++ -std=c++17 -O2 -shared -fPIC -include tandem_kernel.h vadd.cu -o vadd.so
 //
+// (With -fno-semantic-interposition a kernel becomes part of the loop over its threads.)
+//
 // The same file compiles with nvcc or NVRTC; there it needs only
 //
 //   #ifndef TANDEM_KERNEL
@@ -148,15 +150,13 @@ inline void place(const KernelLaunch* launch) {
 template <auto kFunction>
 struct Kernel {
   using Sig = Signature<decltype(kFunction)>;
-  static void thread(const void* launch) {
-    Sig::call(kFunction, static_cast<const KernelLaunch*>(launch)->params);
-  }
+  static void thread(const KernelLaunch* launch) { Sig::call(kFunction, launch->params); }
   static void run(const KernelLaunch* launch) {
     place(launch);
     static Grid* spare;
     Grid* grid = spare ? spare : new Grid;
     spare = nullptr;
-    *launch->status = grid->run(launch, &thread);
+    *launch->status = grid->run(launch, &Grid::carry<&thread>);
     spare = grid;
   }
 };

@@ -115,7 +115,8 @@ def compile_kernels(source: str | Path, output: str | Path | None = None) -> byt
         raise FileNotFoundError(msg)
     with tempfile.TemporaryDirectory(prefix="tandem-kernels-") as folder:
         made = Path(output) if output is not None else Path(folder) / "kernels.so"
-        flags = ["-x", "c++", "-std=c++17", "-O2", "-shared", "-fPIC"]
+        flags = ["-x", "c++", "-std=c++17", "-O2", "-fno-semantic-interposition"]
+        flags += ["-shared", "-fPIC"]
         includes = ["-I", str(INCLUDE), "-include", str(INCLUDE / "tandem_kernel.h")]
         command = [*compiler, *flags, *includes, str(source), "-o", str(made)]
         # Not the shim of the job that compiles, nor the software driver.
