@@ -52,6 +52,11 @@ void futex_wake_all(const std::atomic<uint32_t>* word) {
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+bool can_wait_for_several() {
+  // Of nothing it is refused by a kernel that has it.
+  return syscall(kFutexWaitvCall, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
+}
+
 Wake futex_wait_any(const FutexWaiter* waiters, size_t count, uint64_t deadline_ns) {
   const timespec deadline = to_timespec(deadline_ns);
   if (count == 1) return wait_one(waiters[0], deadline);

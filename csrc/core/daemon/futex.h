@@ -22,7 +22,9 @@ uint64_t monotonic_ns();
 void futex_wake_all(const std::atomic<uint32_t>* word);
 
 // Waits until some word differs from its expected value, or is woken, or `deadline_ns` has passed.
-// Waiters beyond kMaxFutexWaiters are not looked at. On kernels before 5.16 only the first is.
+// Waiters beyond kMaxFutexWaiters are not looked at; only the first is where it cannot wait for several.
+// Whether the kernel can: from 5.16 on, where no sandbox forbids it.
+bool can_wait_for_several();
 Wake futex_wait_any(const FutexWaiter* waiters, size_t count, uint64_t deadline_ns);
 
 }  // namespace tandem::daemon

@@ -176,7 +176,8 @@ uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
 }
 
 uint64_t Poller::next_period(uint64_t cost_ns) {
-  const uint64_t longest_ns = std::max(period_ns_, idle_period_ns_);
+  const uint64_t longest_ns = std::max(
+      period_ns_, hears_doorbells_ ? idle_period_ns_ : std::min(idle_period_ns_, kDeafPeriodNs));
   if (quiet_rounds_ < kQuietRounds) return std::clamp(kRest * cost_ns, period_ns_, longest_ns);
   const uint32_t doublings = std::min(quiet_rounds_ - kQuietRounds + 1, kMaxDoublings);
   return std::clamp(period_ns_ << doublings, period_ns_, longest_ns);

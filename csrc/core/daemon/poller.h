@@ -32,6 +32,7 @@ class Poller {
  public:
   static constexpr uint64_t kPeriodNs = 1'000'000;
   static constexpr uint64_t kIdlePeriodNs = 100'000'000;
+  static constexpr uint64_t kDeafPeriodNs = 10'000'000;  // at most, where doorbells are not heard
   static constexpr uint64_t kHeartbeatNs = 100'000'000;
 
   Poller(uint64_t period_ns, uint64_t idle_period_ns, bool detects = true)
@@ -81,6 +82,7 @@ class Poller {
 
   const uint64_t period_ns_;
   const uint64_t idle_period_ns_;
+  const bool hears_doorbells_ = can_wait_for_several();
 
   mutable std::mutex mutex_;
   Watcher watcher_;

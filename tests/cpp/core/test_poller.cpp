@@ -1,10 +1,12 @@
 #include "daemon/poller.h"
 
+#include <cerrno>
 #include <random>
 #include <thread>
 
 #include "check.h"
 #include "fake_shim.h"
+#include "refusing.h"
 
 using namespace tandem::daemon;
 namespace shm = tandem::shm;
@@ -87,6 +89,25 @@ TEST(a_doorbell_ends_an_idle_period_that_never_would) {
     wait_for(poller, [&](const Snapshot& s) { return s.steps == ring; });
   }
   poller.stop();
+}
+
+TEST(without_that_system_call_it_looks_more_often) {
+  std::thread([] {
+    constexpr uint32_t kFutexWaitv = 449;
+    CHECK(can_wait_for_several());
+    CHECK(refuse_call(kFutexWaitv, ENOSYS));
+    CHECK(!can_wait_for_several());
+    const auto channel = make_channel();
+    FakeShim job(*channel);
+    Poller poller(1'000'000, kMinuteNs);
+    poller.add(channel->pages(), 1, 0);
+    poller.start();
+
+    for (uint32_t look = 1; look <= 40; ++look) {  // enough of them for the period to be the longest
+      job.state().marks.steps.store(look);
+      wait_for(poller, [&](const Snapshot& s) { return s.steps == look; });
+    }
+  }).join();
 }
 
 TEST(the_heartbeat_goes_on_while_the_core_waits) {

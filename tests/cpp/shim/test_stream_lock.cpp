@@ -1,14 +1,9 @@
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <thread>
@@ -17,6 +12,7 @@
 #include "bias.h"
 #include "check.h"
 #include "heavy_barrier.h"
+#include "refusing.h"
 #include "stream_lock.h"
 #include "streams.h"
 #include "wait.h"
@@ -67,18 +63,8 @@ struct Pair {
   }
 };
 
-// This thread is not to ask for barriers any more; seccomp filters are those of a thread.
-bool refuse_barriers() {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{sizeof(code) / sizeof(code[0]), code};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
+// This thread is not to ask for barriers any more.
+bool refuse_barriers() { return refuse_call(SYS_membarrier, EPERM); }
 
 }  // namespace
 
