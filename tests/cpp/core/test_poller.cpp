@@ -94,8 +94,7 @@ TEST(a_doorbell_ends_an_idle_period_that_never_would) {
 TEST(without_that_system_call_it_looks_more_often) {
   std::thread([] {
     constexpr uint32_t kFutexWaitv = 449;
-    CHECK(can_wait_for_several());
-    CHECK(refuse_call(kFutexWaitv, ENOSYS));
+    if (can_wait_for_several()) CHECK(refuse_call(kFutexWaitv, ENOSYS));
     CHECK(!can_wait_for_several());
     const auto channel = make_channel();
     FakeShim job(*channel);
