@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
 # In the environment: a warning is an error. CI sets it; who only builds may have a compiler that
 # warns of more than ours do.
-STRICT = "TANDEM_WERROR"
+STRICT = "WERROR"
 COMMON = "-std=c++17 -fPIC -fvisibility=hidden -pthread"
 # In other people's processes: no exceptions, no RTTI, no libstdc++ at run time.
 PRELOADED = "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer"

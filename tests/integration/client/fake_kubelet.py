@@ -35,7 +35,7 @@ class Kubelet(services.RegistrationServicer):
         self._server.start()
 
     def stop(self):
-        self._server.stop(None).wait()
+        self._server.stop(DEADLINE_S).wait()  # who has registered hears so
 
     def close(self):
         self.stop()
