@@ -1,6 +1,6 @@
 """Write docs/api.md from the comments of proto/tandem/v1/tandem.proto.
 
-    python packaging/generate_api_docs.py [--output FOLDER]
+    python packaging/generate_api_docs.py
 
 The comments are in what protoc makes of the file, that of the stubs (generate_stubs.py).
 """

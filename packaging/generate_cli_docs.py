@@ -1,6 +1,6 @@
 """Write docs/cli.md from the commands themselves.
 
-python packaging/generate_cli_docs.py [--output FOLDER]
+python packaging/generate_cli_docs.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write docs/config.md from the tables that the daemon reads its configuration by.
 
-python packaging/generate_config_docs.py [--output FOLDER]
+python packaging/generate_config_docs.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write docs/driver-facts.md: what we believe of NVIDIA's driver, and what a GPU said to it.
 
-    python packaging/generate_driver_facts.py [--output FOLDER]
+    python packaging/generate_driver_facts.py
 
 The beliefs stand in the parts of bench/gpu, the answers in the results of `make gpu`.
 """

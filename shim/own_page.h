@@ -13,6 +13,8 @@ namespace tandem::shim {
 struct Channel;
 enum class Way : uint8_t;
 
+// A whole page. Where that is always a small one a larger alignment costs the loader of every process
+// system calls.
 #if defined(__aarch64__)
 inline constexpr size_t kOwnPageBytes = shm::kLargestPage;
 #else

@@ -32,7 +32,11 @@ class Daemon:
 
     def __init__(self, server, pid):
         self._server = server
-        self._fd = os.pidfd_open(pid)
+        try:
+            self._fd = os.pidfd_open(pid)
+        except OSError:  # a kernel without pidfds: nobody else would end it
+            os.kill(pid, signal.SIGKILL)
+            raise
         self.pid = pid
         self.returncode = None
 

@@ -68,7 +68,7 @@ class JournalBesideModel(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "state.db"
         self.trials = {}
         self.jobs = {}
-        self.killed_ones = []
+        self.opened = []
         self.limit = patch.object(journal, "MOST_TRIALS", MOST)
         self.limit.start()
 
@@ -77,7 +77,11 @@ class JournalBesideModel(RuleBasedStateMachine):
         file_of(self.path, version, found)
         for one in found if version else ():
             self.trials[one.kind] = [*self.trials.get(one.kind, []), one.trial]
+        self.open()
+
+    def open(self):
         self.journal = Journal(self.path, "boot")
+        self.opened.append(self.journal)
 
     @rule(batch=st.lists(notes, max_size=8))
     def write(self, batch):
@@ -94,12 +98,11 @@ class JournalBesideModel(RuleBasedStateMachine):
     @rule()
     def restart(self):
         self.journal.close()
-        self.journal = Journal(self.path, "boot")
+        self.open()
 
     @rule()
     def killed(self):
-        self.killed_ones.append(self.journal)  # which nobody has closed before
-        self.journal = Journal(self.path, "boot")
+        self.open()  # and nobody has closed it before
 
     @rule()
     def reboot(self):
@@ -116,7 +119,7 @@ class JournalBesideModel(RuleBasedStateMachine):
             assert self.journal.jobs() == self.jobs
 
     def teardown(self):
-        for one in (*self.killed_ones, *([self.journal] if hasattr(self, "journal") else [])):
+        for one in self.opened:
             one.close()
         self.limit.stop()
         self.folder.cleanup()

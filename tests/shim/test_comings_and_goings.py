@@ -62,7 +62,7 @@ def test_a_lost_daemon_leaves_no_events(preload: Preload, daemon: FakeDaemon) ->
             attached = next_daemon(daemon, attached)
             job.do("launch()")
 
-        # One may be under way, or not, and one more be measured by; one with each daemon is beyond.
+        # Another marker may be under way, or not; with one more of each daemon it were four.
         assert min(left[8:]) <= max(left[2:5]) + 1
 
 

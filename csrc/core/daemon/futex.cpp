@@ -65,9 +65,7 @@ Wake futex_wait_any(const FutexWaiter* waiters, size_t count, uint64_t deadline_
   for (size_t i = 0; i < count; ++i) {
     entries[i] = {waiters[i].expected, reinterpret_cast<uint64_t>(waiters[i].word), kFutex32, 0};
   }
-  const long result = syscall(kFutexWaitvCall, entries, count, 0, &deadline, CLOCK_MONOTONIC);
-  if (result < 0 && (errno == ENOSYS || errno == EPERM)) return wait_one(waiters[0], deadline);
-  return outcome(result);
+  return outcome(syscall(kFutexWaitvCall, entries, count, 0, &deadline, CLOCK_MONOTONIC));
 }
 
 }  // namespace tandem::daemon

@@ -21,10 +21,11 @@ uint64_t monotonic_ns();
 // Wakes every waiter of `word`, in any process that maps it.
 void futex_wake_all(const std::atomic<uint32_t>* word);
 
-// Waits until some word differs from its expected value, or is woken, or `deadline_ns` has passed.
-// Waiters beyond kMaxFutexWaiters are not looked at; only the first is where it cannot wait for several.
-// Whether the kernel can: from 5.16 on, where no sandbox forbids it.
+// Whether the kernel lets anybody wait for more than one word: from 5.16 on, if no sandbox forbids it.
 bool can_wait_for_several();
+
+// Waits until some word differs from its expected value, or is woken, or `deadline_ns` has passed.
+// Waiters beyond kMaxFutexWaiters are not looked at. Several only where one can wait for them.
 Wake futex_wait_any(const FutexWaiter* waiters, size_t count, uint64_t deadline_ns);
 
 }  // namespace tandem::daemon

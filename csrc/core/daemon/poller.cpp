@@ -171,7 +171,7 @@ uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
   const uint64_t begin_ns = monotonic_ns();
   if (watcher_.round(begin_ns)) wake();
   quiet_rounds_ = watcher_.active() ? 0 : std::min(quiet_rounds_ + 1, kQuietRounds + kMaxDoublings);
-  watcher_.doorbells(waiters, held);
+  if (hears_doorbells_) watcher_.doorbells(waiters, held);
   return monotonic_ns() - begin_ns;
 }
 
