@@ -81,7 +81,9 @@ class Twins(RuleBasedStateMachine):
     """Two schedulers hear the same, whatever processes claim, and must say the same."""
 
     @initialize(
-        policy=st.sampled_from([*sorted(POLICIES), "pair", "pair", "token", "exclusive"]),
+        policy=st.sampled_from(
+            [*sorted(POLICIES), "pair", "pair", "token", "exclusive", "throttle"]
+        ),
         alike=st.booleans(),
         min_share=st.sampled_from([0, 0.05]),
         max_hold_ms=st.sampled_from([150, 20_000]),

@@ -98,6 +98,7 @@ class Config(Table):
             critical_ns=int(table.critical_ms * 1e6),
             nonpreemptible_ns=int(table.nonpreemptible_ms * 1e6),
             min_share=table.min_share,
+            throttle_loss=table.throttle_loss,
             presence_across_users=table.presence_across_users,
             find_iterations=table.find_iterations,
             forecast_gaps=table.forecast_gaps,

@@ -131,6 +131,13 @@ class SchedulerTable(Table):
         le=0.5,
         description="of the last second, for a class that waits for higher ones",
     )
+    throttle_loss: float = Field(
+        default=0.03,
+        ge=0.005,
+        le=0.5,
+        description="by so much longer iterations of a normal job may take under `throttle` for "
+        "batch work beside them, as a part",
+    )
     presence_across_users: bool = Field(
         default=True, description="whether jobs see when those of other users are busy"
     )

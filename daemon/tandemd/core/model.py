@@ -721,6 +721,7 @@ class Options:
     lane_order: str = "fifo"  # of lanes.ORDERS: who comes next under the policy `lanes`
     min_share: float = 0.05  # of a waiting tier, over `share_period_ns`
     share_period_ns: int = 1_000_000_000
+    throttle_loss: float = 0.03  # by so much longer iterations may take beside lower classes
     presence_across_users: bool = True
     find_iterations: bool = True  # else only those that jobs mark themselves count
     forecast_gaps: bool = True  # else every window is the configured one

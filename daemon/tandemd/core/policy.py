@@ -16,6 +16,7 @@ from tandemd.core.policies.pair import Pair
 from tandemd.core.policies.phases import phases
 from tandemd.core.policies.policy import Policy
 from tandemd.core.policies.priority import Priority
+from tandemd.core.policies.throttle import Throttle
 from tandemd.core.policies.token import Token
 
 POLICIES: dict[str, Policy] = {
@@ -27,6 +28,7 @@ POLICIES: dict[str, Policy] = {
     "pair": Pair(),
     "phases": phases(),
     "priority": Priority(),
+    "throttle": Throttle(),
     "token": Token(),
 }
 

@@ -1037,7 +1037,8 @@ class Scheduler:
         """Who goes on beside others; before, whom the policy does not hold any more is let go."""
         pace = self._pace_of_policy
         are_left = self.lanes.is_used and not self.policy.by_lanes
-        if pace is Pace.FREE and not (are_left or self.shifts.is_used or self.phases.is_used):
+        by_turns = pace in (Pace.FREE, Pace.RATED)
+        if by_turns and not (are_left or self.shifts.is_used or self.phases.is_used):
             return []  # as in most decisions
         actions: list[Action] = []
         if are_left:

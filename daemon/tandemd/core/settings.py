@@ -60,8 +60,8 @@ class Settings:
 class Views:
     """Whom the processes of an island look at; alike for all of a class on a GPU.
 
-    A policy's `yields_to` depends on the two classes only, and a group has one class: nobody looks
-    at the own group.
+    A policy's `yields_to` depends on the two classes and the GPUs only, and a group has one class:
+    nobody looks at the own group.
     """
 
     def __init__(
@@ -93,9 +93,10 @@ class Views:
         return NARROW if narrow else options.window_segments
 
     def _look(self, group: Group, gpus: frozenset[int], uid: int) -> Iterator[int]:
+        overlap = self._options.overlaps(gpus)
         for job_class in sorted(self._by_class):
             others = self._by_class[job_class]
-            if not self._policy.yields_to(group, others[0]):
+            if not self._policy.yields_to(group, others[0], overlap=overlap):
                 continue
             yield from sorted(
                 process.process_id

@@ -7,13 +7,13 @@ from waiting import CLOCK, NON_BLOCKING
 import tandem
 
 BLOCKS, THREADS, KERNELS = 32, 256, 10  # of each kernel; in an iteration
-BUFFERS = {"smooth": 2, "crunch": 1}
+BUFFERS = {"smooth": 2, "crunch": 1, "long_smooth": 2, "long_crunch": 1}
 
 
 def iterate(gpu, kernel: str, blocks: int = BLOCKS) -> None:
     """One iteration, of which nobody is told."""
     if not hasattr(gpu, "buffers"):
-        size = 4 * THREADS * (blocks if kernel == "smooth" else 1)
+        size = 4 * THREADS * (blocks if "smooth" in kernel else 1)
         gpu.buffers = tuple(ok(cu.cuMemAlloc(size)) for _ in range(BUFFERS[kernel]))
         gpu.stream = ok(cu.cuStreamCreate(NON_BLOCKING))
     types = (None,) * len(gpu.buffers)

@@ -396,7 +396,7 @@ def said(talk, job_id=1):
     [
         ({"mps_gpus": frozenset(), "splits": {}}, "in mode time a plan in space needs mode mps"),
         ({"splits": {}}, "in mode mps a plan in space needs jobs to be started anew"),
-        ({"policy": "lanes"}, "under lanes memory or phases decide"),
+        ({"policy": "lanes"}, "under lanes something else decides"),
         ({"swappable_classes": frozenset({NORMAL})}, "memory of j-1 may be moved to the host"),
     ],
 )

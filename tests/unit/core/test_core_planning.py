@@ -225,8 +225,9 @@ def test_percentages_that_jobs_have_already_are_not_asked_for():
     assert needs(seen(talk), *parts) == "is how jobs share it"
     assert needs(seen(talk), *others) == how_to("space", "mps")
 
-    talk.core.change_options(replace(talk.core.options, policy="priority"), now_ns=talk.now_ns)
-    assert needs(seen(talk), *parts) == "needs policy pair, for jobs to overlap"
+    for policy in ("priority", "throttle"):  # under this one only batch overlaps, with normal work
+        talk.core.change_options(replace(talk.core.options, policy=policy), now_ns=talk.now_ns)
+        assert needs(seen(talk), *parts) == "needs policy pair, for jobs to overlap"
 
 
 def test_what_a_plan_takes_is_not_told_as_possible_where_its_mode_is_not():

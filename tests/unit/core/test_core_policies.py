@@ -244,7 +244,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones():
     talk = Talk()
 
     with pytest.raises(
-        UnknownPolicyError, match="fair, fifo, lanes, pair, phases, priority, token"
+        UnknownPolicyError, match="fair, fifo, lanes, pair, phases, priority, throttle, token"
     ):
         talk.policy("lottery")
 

@@ -138,7 +138,9 @@ def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], tur
     if usages and all(u.ungated for u in usages):
         return "runs ungated: its shim lost sight of the daemon, or was told to only watch"
     waits = {u.wait_reason for u in usages if u.waiting_threads}
-    ahead = ", ".join(g.title for g in island if g.wants and scheduler.policy.yields_to(group, g))
+    yields_to, overlap = scheduler.policy.yields_to, scheduler.options.overlaps(group.gpus)
+    busy = [one for one in island if one.wants and yields_to(group, one, overlap=overlap)]
+    ahead = ", ".join(one.title for one in busy)
     if WaitReason.PRESENCE in waits:
         period_ns, share = scheduler.options.share_period_ns, scheduler.options.min_share
         owed = f"owed {share:.0%} of the time after {_ms(period_ns)} of waiting"

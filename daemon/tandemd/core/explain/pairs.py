@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandemd.core.model import Bound, Group, Mix
+from tandemd.core.model import Bound, Group, Mix, Options
 from tandemd.core.scheduler import Scheduler
+from tandemd.core.turns.companions import Companions, Pace
 from tandemd.core.turns.turns import Turns
 
 
@@ -32,6 +33,7 @@ def pair_lines(
         tried = _tried(turns.trials.told((group, partner), now_ns))
         yield f"shares its turn with {partner.title}: {why}{tried}"
         yield from _foretold(group, partner, turns)
+    yield from _throttled(companions, group, turns, options, now_ns)
     if len(partners) > 1:
         yield from _foretold_of_three(group, partners, turns, now_ns)
     for other in island:
@@ -46,6 +48,13 @@ def pair_lines(
             verb, told = "takes", f"{endangered.title} is to miss its objective beside the other"
         yield f"{verb} turns with {other.title}: {judgement.why}{_tried(told)}"
         yield from _foretold(group, other, turns)
+
+
+def _throttled(
+    companions: Companions, group: Group, turns: Turns, options: Options, now_ns: int
+) -> Iterator[str]:
+    if companions.pace is Pace.RATED and (told := turns.throttle.told(group, options, now_ns)):
+        yield told
 
 
 def _foretold(group: Group, other: Group, turns: Turns) -> Iterator[str]:

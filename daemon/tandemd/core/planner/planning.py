@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from tandemd.core.model import Group, Job, Options, Process, StayReason
 from tandemd.core.planner.planner import alternatives
 from tandemd.core.planner.plans import Gpu, Part, Scene, Valued, Worker
+from tandemd.core.policies.policy import Policy
 from tandemd.core.policy import policy_named
 from tandemd.core.space.asked import said_share
 from tandemd.core.space.set_places import groups_asked
@@ -20,6 +21,7 @@ from tandemd.core.space.sm_counts import given_sms, holds_percentage, why_no_cur
 from tandemd.core.substrate import SUBSTRATES, divides_space
 from tandemd.core.tuner.pauses import serves_bursts, times_and_pause
 from tandemd.core.tuner.sizes import ALIKE, Sizes, sizes_of
+from tandemd.core.turns.companions import Pace
 from tandemd.core.turns.foresight import features
 from tandemd.core.turns.interference import Features, Interference
 from tandemd.core.words import span_of
@@ -103,8 +105,13 @@ def outlook(
         undivided=undivided,
         why_not=_why_not(groups, gpus, options),
         held=_held(jobs, gpu, options) if options.mode_of(gpus) == "mps" else {},
-        overlaps=policy_named(options.policy).companions is not None,
+        overlaps=_lets_equals_overlap(policy_named(options.policy)),
     )
+
+
+def _lets_equals_overlap(policy: Policy) -> bool:
+    companions = policy.companions
+    return companions is not None and companions.pace is not Pace.RATED
 
 
 def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict[str, int]:

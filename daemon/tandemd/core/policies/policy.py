@@ -57,7 +57,10 @@ class Policy:
         del group
         return True
 
-    def yields_to(self, group: Group, other: Group) -> bool:
-        """Before a launch its processes look whether the other's are busy; else turns decide."""
-        del group, other
+    def yields_to(self, group: Group, other: Group, *, overlap: bool) -> bool:
+        """Before a launch its processes look whether the other's are busy; else turns decide.
+
+        By the two classes alone, and by whether kernels of several processes `overlap` there.
+        """
+        del group, other, overlap
         return False

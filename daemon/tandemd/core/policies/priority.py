@@ -27,6 +27,7 @@ class Priority(Policy):
         """Everything but the latency class."""
         return group.job_class is not JobClass.LATENCY
 
-    def yields_to(self, group: Group, other: Group) -> bool:
+    def yields_to(self, group: Group, other: Group, *, overlap: bool) -> bool:
         """To every higher rank."""
+        del overlap
         return other.job_class < group.job_class

@@ -23,6 +23,7 @@ class Pace(Enum):
     FREE = 0
     CURVES = 1  # iterations begin when memory curves allow it (shifts.py)
     PHASES = 2  # phases begin when nobody else is in the same one (phase_gate.py)
+    RATED = 3  # a part of the time, as long as the holder loses little (throttle.py)
 
 
 class Companions(Protocol):

@@ -32,10 +32,11 @@ def narrowed_by(
     """The groups for whose gaps the group has a narrow window."""
     if not (options.forecast_gaps and options.window_segments > NARROW and policy.windowed(group)):
         return []
+    overlap = options.overlaps(group.gpus)
     return [
         other
         for other in island
         if other.short_gaps
-        and policy.yields_to(group, other)
+        and policy.yields_to(group, other, overlap=overlap)
         and (options.presence_across_users or other.key[0] == group.key[0])
     ]

@@ -28,7 +28,8 @@ Rules
 10. A holder that asks not to lose the GPU now, or whose iterations are not to be cut, keeps the
    turn a little longer than its equals would let it, but for who is of a more urgent tier or owed
    his share (reprieve.py).
-11. Where turns go by pieces of work (`Policy.by_pieces`), one ends with the iteration or request
+11. Where lower work is let beside a holder a part of the time, throttle.py says how much of it.
+12. Where turns go by pieces of work (`Policy.by_pieces`), one ends with the iteration or request
    of its holder and not with a quantum (quantum.py), at once if there is no next one. Whoever has
    waited long enough to come before others by that alone is looked at then.
 
@@ -51,6 +52,7 @@ from tandemd.core.turns.foresight import Foresight
 from tandemd.core.turns.quantum import is_over, is_piece_over, left_ns, left_of_piece_ns
 from tandemd.core.turns.reprieve import Reprieve
 from tandemd.core.turns.shares import Debt
+from tandemd.core.turns.throttle import Throttle
 from tandemd.core.turns.trials import Trials
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
@@ -94,6 +96,7 @@ class Turns:
         self.reorders = 0  # times that others have the turn, or come next, than before
         self.trials = Trials()
         self.foresight = Foresight()
+        self.throttle = Throttle()
         self._turn_served_ns = 0  # the holder's served time when its turn began
         self._reached_ns = 0.0  # virtual time of the newest holder
         self._breath = False  # a turn given by rule 4: whole, whatever the policy says
@@ -109,6 +112,7 @@ class Turns:
         self._roster.seat(members, policy)
         self._changed = dict(self._roster.members)
         self.trials.keep(self._roster.members)
+        self.throttle.keep(self._roster.members)
         self.foresight.forget()
         self._holder = self._roster.members.get(self.holder) if self.holder else None
         self._companion = self._roster.members.get(self.companion) if self.companion else None
@@ -193,8 +197,7 @@ class Turns:
             if member.key in roster.members:
                 changed[member.key] = member
         self._set_gates(changed.values(), policy, options, now_ns, verdict)
-        if policy.companions is not None and policy.companions.pace is Pace.FREE:
-            self._look_at_trials(now_ns)
+        self._note_companions(policy, now_ns)
         self._plan_wake(on_turn, policy, options, now_ns, verdict)
         return verdict
 
@@ -380,10 +383,15 @@ class Turns:
 
     def _accompany(self, policy: Policy, options: Options, now_ns: int, *, is_new: bool) -> None:
         """Let somebody hold the turn beside the holder, or nobody."""
-        found = None if is_new else self._companion
+        is_rated = _is_rated(policy)
+        if is_rated:
+            self.throttle.settle(options, now_ns)
+            is_new |= self.throttle.is_over(options, now_ns)
+        may_be_beside = not is_rated or self.throttle.lets_join(self._holder, now_ns)
+        found = None if is_new or not may_be_beside else self._companion
         if found is not None and not self._may_stay(found, policy, options, now_ns):
             found = None
-        if found is None:
+        if found is None and may_be_beside:
             found = self._first_beside(policy, options, now_ns)
         self._companion = found
         self.companion = None if found is None else found.key
@@ -464,6 +472,15 @@ class Turns:
             and self.foresight.adds(*three)
             and self.foresight.endangered(*three) is None
         )
+
+    def _note_companions(self, policy: Policy, now_ns: int) -> None:
+        """Who is on the GPU together from now on."""
+        if policy.companions is None:
+            return
+        if policy.companions.pace is Pace.FREE:
+            self._look_at_trials(now_ns)
+        elif policy.companions.pace is Pace.RATED:
+            self.throttle.note(self._holder, self._companion, now_ns)
 
     def _look_at_trials(self, now_ns: int) -> None:
         """What they have measured teaches what to expect of others."""
@@ -577,6 +594,9 @@ class Turns:
         verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
         if (at_ns := self._roster.next_rise_ns(but=holder)) is not None:
             verdict.wake(max(at_ns, now_ns + LOOK_AGAIN_NS))
+        at_ns = self.throttle.wake_ns(options, now_ns) if _is_rated(policy) else None
+        if at_ns is not None:
+            verdict.wake(max(at_ns, now_ns + LOOK_AGAIN_NS))
         if self.reprieve.until_ns is not None:
             verdict.wake(max(self.reprieve.until_ns, now_ns + LOOK_AGAIN_NS))
         starved = self._roster.held.first(but=holder)
@@ -594,6 +614,10 @@ def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
     elif group.hold_since_ns is None:
         group.hold_since_ns = now_ns
         verdict.held.append(group)
+
+
+def _is_rated(policy: Policy) -> bool:
+    return policy.companions is not None and policy.companions.pace is Pace.RATED
 
 
 def _quantum_ns(holder: Group, policy: Policy, options: Options) -> int | None:

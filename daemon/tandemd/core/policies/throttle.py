@@ -1,0 +1,56 @@
+"""As `priority`, but under mps batch work runs beside normal work, as fast as that loses little.
+
+What the lower class gets is what the other leaves of the GPU, and not only what it leaves of the
+time; how much that is nobody has to foretell (turns/throttle.py). AntMan (Xiao et al., OSDI 2020)
+and TGS (Wu et al., NSDI 2023) share GPUs between guaranteed and opportunistic jobs so.
+"""
+
+from __future__ import annotations
+
+from tandemd.core.model import Group, JobClass, Options
+from tandemd.core.policies.pair import Pair
+from tandemd.core.turns.companions import Judgement, Pace
+
+
+class Lower:
+    """Batch beside normal; how fast decides the throttle."""
+
+    pace = Pace.RATED
+
+    def wants_bound(self, group: Group, options: Options) -> bool:
+        """What bounds their work does not matter: what it does to the other is measured."""
+        return False
+
+    def may_join(self, group: Group, holder: Group, options: Options) -> bool:
+        """A lower class beside a higher one, never the other way round."""
+        return group.job_class > holder.job_class and self.judge(group, holder, options).fits
+
+    def judge(self, group: Group, other: Group, options: Options) -> Judgement:
+        """The most general reason against it."""
+        if not options.overlaps(group.gpus | other.gpus):
+            return Judgement(fits=False, why="kernels of two processes overlap only under mps")
+        if group.key[0] != other.key[0]:
+            return Judgement(fits=False, why="under mps only jobs of one user run side by side")
+        classes = {group.job_class, other.job_class}
+        if classes != {JobClass.NORMAL, JobClass.BATCH}:
+            return Judgement(fits=False, why="only batch jobs run beside others, and beside normal")
+        if any(one.stall_ns or one.needs_memory for one in (group, other)):
+            return Judgement(fits=False, why="their memory takes turns: not all of it fits at once")
+        return Judgement(fits=True, why="batch beside normal, as fast as that loses little")
+
+
+class Throttle(Pair):
+    """Batch jobs do not look at the presence of normal ones where they may run beside them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            companions=Lower(),
+            description="as priority; under mps, batch runs beside normal, as fast as that "
+            "loses little",
+        )
+
+    def yields_to(self, group: Group, other: Group, *, overlap: bool) -> bool:
+        """To the latency class alone where kernels overlap."""
+        if overlap and other.job_class is not JobClass.LATENCY:
+            return False
+        return super().yields_to(group, other, overlap=overlap)
