@@ -21,10 +21,10 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 # What is worth most comes first. Seconds that a part usually takes on an H100 or H200, with 16 cores.
-parts="swap programs workloads sm_sets markers colocation vmm windows lifecycle frameworks mps conformance proof same_results tests traces demo calls"
+parts="swap programs workloads sm_sets markers colocation vmm windows lifecycle frameworks mps conformance proof same_results throttle tests traces demo calls"
 declare -A usual=([workloads]=340 [programs]=80 [markers]=50 [windows]=120 [vmm]=120 [sm_sets]=60 [frameworks]=190
   [conformance]=140 [colocation]=275 [lifecycle]=110 [swap]=75 [mps]=60 [proof]=75 [traces]=120
-  [same_results]=90 [demo]=60 [tests]=150 [calls]=60)
+  [same_results]=90 [throttle]=125 [demo]=60 [tests]=150 [calls]=60)
 PYTHON="${PYTHON:-python3}"
 PART="${PART:-}"; PART="${PART//,/ }"
 case "${DRY:-}" in

@@ -19,7 +19,6 @@ from tandem.demo.settings import Settings
 VIRTUAL_GRID_NS = 2_000_000_000
 READY_S = 60.0
 FINISH_SLACK_S = 90.0
-CLASS_OF_ROLE = {"server": "latency"}  # the others are batch
 
 Say = Callable[[str], None]
 Program = Callable[[str], Sequence[str]]
@@ -41,7 +40,7 @@ class Scenario:
 
     `program` says which command plays a role; it speaks the JSON lines of worker.py. `config` is
     the text of the daemon's configuration, for trying other settings of it, `options` what else
-    `tandem run` is told.
+    `tandem run` is told, `classes` those of roles that are not batch.
     """
 
     name: str
@@ -54,6 +53,7 @@ class Scenario:
     keep: bool = False
     config: str = ""
     options: Sequence[str] = ()
+    classes: Mapping[str, str] = field(default_factory=lambda: {"server": "latency"})
     say: Say = lambda text: None
     workers: dict[str, Worker] = field(default_factory=dict)
     daemon: Daemon | None = None
@@ -154,7 +154,7 @@ class Scenario:
         program = list(self.program(role))
         if not self.managed:
             return program
-        options = ["--require", "-p", CLASS_OF_ROLE.get(role, "batch"), "-J", role, *self.options]
+        options = ["--require", "-p", self.classes.get(role, "batch"), "-J", role, *self.options]
         return [sys.executable, "-m", "tandem.cli", "run", *options, "--", *program]
 
     def _by_hand(self, daemon: Daemon) -> str:

@@ -1,0 +1,29 @@
+"""What trainers keep is told from the second half of a run, when the policy has settled."""
+
+import pytest
+from bench.gpu.parts.throttle import kept
+
+from tandem.demo.measure import Outcome, WorkerReport
+
+SECOND_NS = 1_000_000_000
+
+
+def report(role, *ends_s):
+    items = tuple({"end_ns": int(end * SECOND_NS), "correct": True} for end in ends_s)
+    return WorkerReport(role=role, pid=1, exit_code=0, start_ns=0, items=items)
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "part"),
+    [
+        ([2, 4, 5, 6, 7, 8], 0.5),  # slower at first, which does not count
+        ([1, 2, 3, 4, 6, 8], 0.25),
+        ([8], 0),
+        ([], 0),
+    ],
+)
+def test_only_the_second_half_counts(ends_s, part):
+    outcome = Outcome(name="x", window_ns=8 * SECOND_NS, spans=(), workers=(report("a", *ends_s),))
+
+    assert kept(outcome, {"a": 2.0}) == {"a": part}
+    assert kept(outcome, {"a": 0.0}) == {"a": 0}
