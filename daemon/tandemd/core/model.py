@@ -266,7 +266,6 @@ class Usage:
     following_streams: int = 0  # streams that go where it is told to
     staying_streams: tuple[int, ...] = (0, 0, 0, 0, 0, 0)  # and that do not, by StayReason
     runs_graphs: bool = False  # whose kernels do not go there either, in whatever stream
-    set_switches: int = 0  # of streams, so far
     linger_ns: int = 0  # how long its presence outlives its activity
     ungated: bool = False
     dropped_records: int = 0

@@ -62,7 +62,6 @@ def usage_of(snapshot: _native.Snapshot) -> Usage:
         following_streams=snapshot.following_streams,
         staying_streams=snapshot.staying_streams,
         runs_graphs=snapshot.runs_graphs,
-        set_switches=snapshot.set_switches,
         linger_ns=snapshot.linger_ns,
         ungated=snapshot.ungated,
         dropped_records=snapshot.dropped_records,

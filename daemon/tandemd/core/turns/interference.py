@@ -27,19 +27,19 @@ from statistics import median
 
 from tandemd.core.model import Bound, Mix
 
-# What each feature is, and its coefficient before anything was measured. The four of sm and memory
-# are gpu-let's of L2 and DRAM on an RTX 2080 Ti, as published with its code: a place to start from.
+# The coefficient of each feature before anything was measured. The four of sm and memory are
+# gpu-let's of L2 and DRAM on an RTX 2080 Ti, as published with its code: a place to start from.
 # Two jobs that copy share one link: half of it each is twice the time. Of crowds nothing was
 # published: they begin as the sum of pairs.
-TERMS = (
-    "sm of its own",
-    "sm beside it",
-    "memory of its own",
-    "memory beside it",
-    "copies at once",
-    "neighbours but the first",
+PRIOR = (
+    0.1129,  # sm of its own
+    0.7160,  # sm beside it
+    0.3549,  # memory of its own
+    0.0882,  # memory beside it
+    1.0,  # copies at once
+    0.0,  # neighbours but the first
+    0.8954,  # the constant
 )
-PRIOR = (0.1129, 0.7160, 0.3549, 0.0882, 1.0, 0.0, 0.8954)  # the last is the constant
 RIDGE = 0.1  # the prior counts as much as so much of a measurement
 FORGET = 0.995  # an older measurement counts so much of the next
 REMEMBERED = 64  # errors
