@@ -62,8 +62,8 @@ class JobView:
     shared_ns: int
     waits_ns: tuple[int, ...]  # by WaitReason
     launches: int
-    moved_bytes: tuple[int, int]  # copied to the host so far, and back
-    moved_ns: tuple[int, int]  # and how long that took
+    moved_bytes: tuple[int, ...]  # copied to the host so far, and back
+    moved_ns: tuple[int, ...]  # and how long that took
     steps: int
     iterations: int  # marked, or else found, of all its processes
     audited_bytes: int  # what the driver says that it holds

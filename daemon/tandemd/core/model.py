@@ -290,6 +290,16 @@ class Usage:
         """What it holds of the GPU now."""
         return self.device_bytes - self.swapped_bytes
 
+    @property
+    def moved_bytes(self) -> tuple[int, int]:
+        """What was copied to the host so far, and back."""
+        return self.swap_out_bytes, self.swap_in_bytes
+
+    @property
+    def moved_ns(self) -> tuple[int, int]:
+        """What copying that took."""
+        return self.swap_out_ns, self.swap_in_ns
+
     def waited_ns(self, now_ns: int) -> tuple[int, ...]:
         """Time its threads waited, by WaitReason, the wait in progress included."""
         waited = list(self.wait_total_ns)
@@ -435,8 +445,8 @@ class Job:
     pauses_ns: int = 0  # that its threads waited while somebody had paused it, but for this pause,
     gate_at_pause_ns: int = 0  # before which they had waited so long for their gates
     retired_refused_by: tuple[int, ...] = (0, 0, 0)
-    retired_moved_bytes: tuple[int, int] = (0, 0)
-    retired_moved_ns: tuple[int, int] = (0, 0)
+    retired_moved_bytes: tuple[int, ...] = (0, 0)
+    retired_moved_ns: tuple[int, ...] = (0, 0)
     used_gpus: frozenset[int] = frozenset()  # by processes that are gone
     peak_bytes: int = 0  # of device memory, of all its processes together as far as it was seen
     ended_ns: int = 0
@@ -513,24 +523,16 @@ class Job:
         return total((self.retired_launches, *live))
 
     @property
-    def moved_bytes(self) -> tuple[int, int]:
+    def moved_bytes(self) -> tuple[int, ...]:
         """What was copied to the host so far, and back."""
-        out, back = self.retired_moved_bytes
-        usages = [process.usage for process in self.processes.values()]
-        return (
-            total((out, *(usage.swap_out_bytes for usage in usages))),
-            total((back, *(usage.swap_in_bytes for usage in usages))),
-        )
+        rows = [p.usage.moved_bytes for p in self.processes.values()]
+        return totals([self.retired_moved_bytes, *rows])
 
     @property
-    def moved_ns(self) -> tuple[int, int]:
+    def moved_ns(self) -> tuple[int, ...]:
         """What copying that took."""
-        out, back = self.retired_moved_ns
-        usages = [process.usage for process in self.processes.values()]
-        return (
-            total((out, *(usage.swap_out_ns for usage in usages))),
-            total((back, *(usage.swap_in_ns for usage in usages))),
-        )
+        rows = [p.usage.moved_ns for p in self.processes.values()]
+        return totals([self.retired_moved_ns, *rows])
 
     @property
     def steps(self) -> int:

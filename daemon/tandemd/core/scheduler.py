@@ -94,6 +94,7 @@ from tandemd.core.space.sm_counts import take_scaling
 from tandemd.core.spec_words import changes_of, describe
 from tandemd.core.states import Stimulus, advance
 from tandemd.core.substrate import SUBSTRATES
+from tandemd.core.sums import totals
 from tandemd.core.ties import Ties
 from tandemd.core.told import Told
 from tandemd.core.tuner.latency import RequestKind
@@ -786,17 +787,10 @@ class Scheduler:
         job.retired_steps += usage.steps
         job.retired_iterations += usage.steps or usage.iterations
         job.used_gpus |= process.gpus
-        columns = zip(job.retired_wait_ns, usage.waited_ns(event.now_ns), strict=True)
-        job.retired_wait_ns = tuple(map(sum, columns))
-        refusals = zip(job.retired_refused_by, usage.refused_by, strict=True)
-        job.retired_refused_by = tuple(map(sum, refusals))
-        out_bytes, in_bytes = job.retired_moved_bytes
-        job.retired_moved_bytes = (
-            out_bytes + usage.swap_out_bytes,
-            in_bytes + usage.swap_in_bytes,
-        )
-        out_ns, in_ns = job.retired_moved_ns
-        job.retired_moved_ns = (out_ns + usage.swap_out_ns, in_ns + usage.swap_in_ns)
+        job.retired_wait_ns = totals([job.retired_wait_ns, usage.waited_ns(event.now_ns)])
+        job.retired_refused_by = totals([job.retired_refused_by, usage.refused_by])
+        job.retired_moved_bytes = totals([job.retired_moved_bytes, usage.moved_bytes])
+        job.retired_moved_ns = totals([job.retired_moved_ns, usage.moved_ns])
         actions.append(ForgetProcess(process_id=process.process_id))
         self._bind(group, event.now_ns)
         _refresh(group, event.now_ns, self.options)

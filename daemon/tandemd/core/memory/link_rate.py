@@ -25,8 +25,5 @@ def link_bytes_s(usages: Iterable[Usage], configured_bytes_s: float) -> float:
 
 
 def _slower_bytes_s(usage: Usage) -> float | None:
-    ways = (
-        (usage.swap_out_bytes, usage.swap_out_ns),
-        (usage.swap_in_bytes, usage.swap_in_ns),
-    )
+    ways = zip(usage.moved_bytes, usage.moved_ns, strict=True)
     return min((size * 1e9 / ns for size, ns in ways if size >= ENOUGH and ns > 0), default=None)
