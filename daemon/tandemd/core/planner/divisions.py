@@ -136,7 +136,7 @@ class Divisions:
         if division is None or division.why_not:
             why_not = division.why_not if division else "nobody is there"
             return InForce(why=f"all take turns: {why_not}")
-        return InForce(division.plan, division.why, division.measured(_jobs_of(members), now_ns))
+        return InForce(division.plan, division.why, division.measured(jobs_of(members), now_ns))
 
     def is_due(self, now_ns: int) -> bool:
         """Some island is to be looked at again."""
@@ -170,7 +170,7 @@ class Divisions:
         if not event.found:
             return False
         division.others = event.found
-        kept = division.keeping(_jobs_of(members), event.now_ns)
+        kept = division.keeping(jobs_of(members), event.now_ns)
         why = division.planner.take(seen.scene, event.found[0], division.plan, kept=kept)
         chosen = division.planner.current
         assert chosen is not None
@@ -240,7 +240,7 @@ class Divisions:
     ) -> None:
         why_not = why_not_beside(members, gpus, policy, options)
         splits = [options.splits.get(gpu) for gpu in sorted(gpus)]
-        said = [_said_of(job) for job in _jobs_of(members)]
+        said = [_said_of(job) for job in jobs_of(members)]
         key = (why_not, why_undivided(members), splits, said)
         is_news = key != division.key
         if not is_news and (division.is_open or now_ns < division.look_at_ns):
@@ -268,7 +268,7 @@ class Divisions:
             if was_planned:
                 self._dissolve(division, members, splits)
             return
-        here = {job.display_name for job in _jobs_of(members)}
+        here = {job.display_name for job in jobs_of(members)}
         new = here - {name for part in division.plan for name in part.members}
         stay = {part: [n for n in part.members if n in here] for part in division.plan}
         largest = max((p for p in stay if stay[p]), key=lambda part: part.groups, default=None)
@@ -282,7 +282,7 @@ class Divisions:
 
     def _keep(self, division: Division, members: Iterable[Group], now_ns: int) -> None:
         """Remember what came of the plan that was, and count anew."""
-        jobs = _jobs_of(members)
+        jobs = jobs_of(members)
         measured = division.measured(jobs, now_ns)
         if division.valued is not None and measured:
             division.kept.append(Kept(division.valued, measured))
@@ -300,7 +300,7 @@ class Divisions:
                 self._parts += 1
             numbers[whole] = division.numbers.get(whole, self._parts)
         division.numbers = numbers
-        for job in _jobs_of(members):
+        for job in jobs_of(members):
             part = division.part_of(job.display_name)
             job.part = numbers[frozenset(part.members)] if part else 0
             job.groups_wanted = part.groups if part else 0  # all take turns on all there is
@@ -309,7 +309,7 @@ class Divisions:
         """Nobody keeps what a plan gave; who said a size has that again."""
         division.plan, division.numbers = (), {}
         division.planner.forget()
-        for job in _jobs_of(members):
+        for job in jobs_of(members):
             gpus = {process.gpu for process in job.processes.values()} & splits.keys()
             asked = max((groups_asked(job.spec, splits[gpu]) for gpu in gpus), default=0)
             was_in, job.part = job.part, 0
@@ -351,7 +351,7 @@ def _in_time_alone(seen: Outlook) -> Outlook:
 
 
 def _tell(division: Division, members: Iterable[Group], now_ns: int) -> None:
-    for job in _jobs_of(members):
+    for job in jobs_of(members):
         part = division.part_of(job.display_name)
         what = "all take turns on all SMs"
         if part is not None:
@@ -369,5 +369,6 @@ def _said_of(job: Job) -> tuple[object, ...]:
     return (job.job_id, job.display_name, spec.job_class, spec.slo_p99_ns, is_known, *sizes)
 
 
-def _jobs_of(members: Iterable[Group]) -> list[Job]:
+def jobs_of(members: Iterable[Group]) -> list[Job]:
+    """Those on a GPU."""
     return [job for group in members for job in group.jobs.values() if job.processes]

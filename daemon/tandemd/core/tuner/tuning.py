@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tandemd.core.events import RequestsServed
 from tandemd.core.model import Group, Job, Options
-from tandemd.core.planner.divisions import Division, Divisions
+from tandemd.core.planner.divisions import Division, Divisions, jobs_of
 from tandemd.core.planner.exchange import Ease, EaseOf, least, on_offer
 from tandemd.core.policies.policy import Policy
 from tandemd.core.space.asked import most_promised, said, said_share, share_of, why_no_share
@@ -69,13 +69,13 @@ class Tuning:
         self.tuners = {gpus: self.tuners.get(gpus) or Tuner() for gpus in islands}
         self._bound = {}
         for gpus, members in islands.items():
-            jobs = _jobs_of(members)
+            jobs = jobs_of(members)
             bound = self._bound[gpus] = [job for job in jobs if job.spec.slo_p99_ns]
             slos_ns = {job.job_id: job.spec.slo_p99_ns for job in bound}
             division = self.divisions.by_island.get(gpus)
             under = f"{options.policy}, plan {division.changes}" if division else options.policy
             self.tuners[gpus].seat(slos_ns, [job.job_id for job in jobs], now_ns, under)
-        living = {job.job_id for members in islands.values() for job in _jobs_of(members)}
+        living = {job.job_id for members in islands.values() for job in jobs_of(members)}
         self.wishes = {job_id: wish for job_id, wish in self.wishes.items() if job_id in living}
         self.reasons = {job_id: why for job_id, why in self.reasons.items() if job_id in living}
 
@@ -127,7 +127,7 @@ class Tuning:
         division = self.divisions.by_island.get(gpus)
         if division is None or division.why_not:
             return sizes_on(members, policy, options)
-        return planned_sizes(division, _jobs_of(members), self._ease(_jobs_of(members), options))
+        return planned_sizes(division, jobs_of(members), self._ease(jobs_of(members), options))
 
     def _ease(self, jobs: Iterable[Job], options: Options) -> EaseOf:
         """How little each would mind having less."""
@@ -168,7 +168,7 @@ class Tuning:
     def _exchange(
         self, job: Job, change: Change, members: list[Group], options: Options, now_ns: int
     ) -> bool:
-        ease = self._ease(_jobs_of(members), options)
+        ease = self._ease(jobs_of(members), options)
         is_done = self.divisions.resize(job, change.size, ease, members, options, now_ns)
         if is_done:
             size = counted(change.size, "group")
@@ -270,7 +270,7 @@ def _part_of_sms(job: Job, group: Group, options: Options) -> Sizes:
 def _groups_of_sms(job: Job, groups: Iterable[Group], options: Options) -> Sizes:
     """Who shares what others leave counts as if it had its part of that."""
     split = min((options.splits[p.gpu] for p in job.processes.values()), key=lambda s: s.groups)
-    others = [other for other in _jobs_of(groups) if other is not job]
+    others = [other for other in jobs_of(groups) if other is not job]
     sharing = sum(not other.groups_wanted for other in others)
     promised = sum(other.groups_wanted for other in others)
     most = split.groups - promised - bool(sharing)
@@ -299,7 +299,3 @@ def _phase_of(job: Job) -> int:
     """Of the first of its processes that is in one; 0 = none is."""
     phases = (process.usage.phase_hash for process in job.processes.values())
     return next((phase for phase in phases if phase), 0)
-
-
-def _jobs_of(members: Iterable[Group]) -> list[Job]:
-    return [job for group in members for job in group.jobs.values() if job.processes]
