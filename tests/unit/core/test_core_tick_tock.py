@@ -399,6 +399,83 @@ def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
     assert talk.core.rings.turns[frozenset({0}), 0].holder == (1000, "j:1")
 
 
+def stranded(talk, **third):
+    """40 GiB of the first's 70 are on the host; beside a third's 40 it has room for 60."""
+    both(talk)
+    second_turn(talk)
+    talk.start(3, 40, **third)
+    talk.works(3)
+    talk.rests(2)
+    talk.tick(after_ms=50)
+    assert talk.core.group_of(talk.core.job(1)).misfit_bytes == 10 * GIB
+    return talk
+
+
+def turn_ends(talk):
+    talk.rests(3, after_ms=1)
+    talk.tick(after_ms=50)
+    assert talk.core.rings.turns[frozenset({0}), 0].holder is None
+
+
+def test_who_calls_finds_out_whether_there_is_room_for_it_once_nobody_has_the_turn():
+    talk = stranded(Tock(), swappable=False)
+    assert talk.target_gib(1) == 30, "the third computes"
+
+    turn_ends(talk)
+
+    assert talk.target_gib(1) is None
+
+
+def test_who_does_not_call_is_not_brought_in_to_find_out():
+    talk = stranded(Tock(), swappable=False)
+    talk.rests(1)
+
+    turn_ends(talk)
+
+    assert talk.target_gib(1) == 30
+
+
+def test_who_was_idle_for_long_and_calls_again_finds_out_as_well():
+    talk = Tock()
+    talk.start(1, 70, idle_release_ns=10**9)
+    talk.rests(1)
+    talk.tick(after_ms=1000)
+    talk.moves(1)
+    assert talk.target_gib(1) == 0
+    talk.start(2, 70)
+    talk.start(3, 40, swappable=False)
+
+    talk.waits(1, reason=WaitReason.MEMORY)
+
+    assert talk.core.group_of(talk.core.job(1)).misfit_bytes == 10 * GIB
+    assert talk.target_gib(1) is None
+
+
+def test_beside_who_takes_no_turns_it_finds_out_as_well():
+    talk = stranded(Tock(policy="priority"), job_class=LATENCY)
+
+    assert talk.core.rings.turns[frozenset({0}), 0].holder is None
+    assert talk.core.group_of(talk.core.job(3)).calls
+    assert talk.target_gib(1) is None
+
+
+def test_what_is_paused_takes_no_room_though_it_would_take_no_turns():
+    talk = Tock(policy="priority")
+    talk.start(1, 70, job_class=LATENCY)
+    talk.rests(1)
+    talk.start(2, 60)
+    talk.works(2)
+    talk.start(3, 0)
+
+    talk.pause(1)
+    talk.asks(3, 60)
+    talk.runs(2, 10_000)
+    talk.ends_turn(2, after_ms=1)
+
+    assert talk.open_processes() == {3}
+    assert talk.target_gib(2) == 40
+
+
 def test_a_claim_that_the_driver_denies_keeps_nobody_from_a_turn():
     talk = both(Tock())
     second_turn(talk)  # the first is on the host now in part
@@ -573,6 +650,19 @@ def test_nobody_waits_for_the_host_that_has_room_for_all():
 
     groups = [talk.core.group_of(talk.core.job(number)) for number in (1, 2)]
     assert not any(map(crowd.waits_for_the_host, groups))
+
+
+def test_without_files_a_small_bit_is_worth_it():
+    talk = Tock(host_limit_bytes=100 * MIB)
+    talk.start(1, 70)
+    talk.start(2, 30)
+    talk.works(1)
+
+    talk.asks(1, 0.05)
+
+    assert talk.target_gib(2) < 30
+    talk.moves(2)
+    assert talk.may_try(1)
 
 
 def test_nobody_waits_for_others_memory_where_its_own_limit_is_in_the_way():

@@ -665,10 +665,8 @@ def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
 
 def _stranded(order: list[tuple[Rank, Group]]) -> Group | None:
     """The first that waits for memory which it cannot have by the count."""
-    for rank, group in order:
-        if rank is not Rank.AWAY and group.misfit_bytes and group.calls:
-            return group
-    return None
+    waiting = (group for _, group in order if group.misfit_bytes and group.calls)
+    return next(waiting, None)
 
 
 def _by_need(island: Island, now_ns: int) -> list[tuple[Rank, Group]]:
