@@ -279,6 +279,17 @@ def test_who_is_refused_by_it_is_told_so(users):
     assert users.told(1)[-1] == "told out of memory by the driver"
 
 
+def test_a_limit_that_leaves_as_little_is_what_refused_it(users):
+    users.attach(1, uid=ANN)
+    users.attach(2, uid=ANN, memory_bytes=20 * GIB)
+    users.holds(1, 20)
+
+    users.sample(2, refused_by=(1, 0, 0))
+
+    assert users.lefts(2) == [20]
+    assert users.told(2)[-1] == "told out of memory by its limit of 20 GiB"
+
+
 def wait(gib):
     return MemoryWait(ticket=1, size_bytes=gib * GIB, is_quota=True, is_alone=True, tried_round=0)
 

@@ -93,6 +93,14 @@ def test_without_files_the_job_stays_and_is_told_why():
     assert "0 MiB are left of the 200 MiB that host_limit allows" in talk.story(3)[-1]
 
 
+def test_without_files_nothing_goes_of_what_the_host_cannot_hold_whole():
+    talk = Hosts(host_limit_bytes=512 * MIB, file_limit_bytes=0)
+    talk.start(1, size=2048 * MIB)
+
+    assert not only(talk.pause(1), MoveMemory)
+    assert "512 MiB are left of the 512 MiB that host_limit allows" in talk.story(1)[-1]
+
+
 def test_files_are_made_up_to_their_limit():
     talk = full(file_limit_bytes=SIZE - 1)
 

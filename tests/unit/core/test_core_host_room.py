@@ -179,6 +179,26 @@ def test_a_job_larger_than_the_hosts_memory_goes_to_files_bit_by_bit():
     assert files <= size / STEP
 
 
+def test_a_bit_that_is_large_enough_for_a_file_goes():
+    talk = Hosts(host_limit_bytes=STEP + PIECE - UNIT)
+    talk.start(1, size=2 * GIB)
+
+    (move,) = only(talk.pause(1), MoveMemory)
+
+    assert move.target_bytes == 2 * GIB - STEP
+
+
+def test_what_is_small_goes_whole_to_files_as_well():
+    talk = Tock(file_limit_bytes=1 << 50)
+    talk.start(1, 70)
+    talk.start(2, 0.125)
+    talk.works(1)
+
+    talk.asks(1, 30)
+
+    assert talk.target_gib(2) == 0
+
+
 def test_no_bit_is_so_small_that_files_become_too_many():
     talk = Hosts(host_limit_bytes=STEP - 2 * MIB)
     talk.start(1, size=2 * GIB)

@@ -377,6 +377,27 @@ def test_a_larger_promise_counts_at_once(talk):
     assert talk.core.lanes.of(group(talk, 2)).lanes.lanes == [{(1000, "j:1"), (1000, "j:2")}]
 
 
+def test_in_a_lane_with_others_a_larger_promise_counts_at_once_as_well(talk):
+    come(talk, 1, 100, 300)
+    run(talk, 1, 400)
+    come(talk, 2, 400, 300)  # 700 of its own are too much: into the lane of the first
+    assert talk.core.lanes.of(group(talk, 2)).lanes.lanes == [{(1000, "j:1"), (1000, "j:2")}]
+
+    talk.update(1, **promise(200, 300))
+
+    assert group(talk, 1).memory_limit_bytes == 500 * MIB
+
+
+def test_one_that_holds_too_much_is_taken_at_its_word_though_there_is_no_room(talk):
+    come(talk, 1, 100, 300)
+    come(talk, 2, 300, 300)  # 24 are left
+    run(talk, 1, 450)
+
+    talk.update(1, **promise(200, 300))
+
+    assert talk.core.lanes.of(group(talk, 1)).promise.peak_bytes == 500 * MIB
+
+
 def test_a_promise_for_which_there_is_no_room_is_refused(talk):
     come(talk, 1, 100, 300)
     come(talk, 2, 100, 300)
@@ -387,9 +408,10 @@ def test_a_promise_for_which_there_is_no_room_is_refused(talk):
     assert talk.core.objection_to(replace(job.spec, **promise(200, 300)), job) is None
 
 
-def test_a_smaller_promise_counts_from_the_end_of_the_iteration_on(talk):
+@pytest.mark.parametrize("held", [600, 250])
+def test_a_smaller_promise_counts_from_the_end_of_the_iteration_on(talk, held):
     come(talk, 1, 100, 500)
-    run(talk, 1, 600)
+    run(talk, 1, held)
     come(talk, 2, 400, 100)  # 100 + 400 + 500 of 1024: into the lane of the first
     come(talk, 3, 100, 100)
     assert not talk.core.lanes.of(group(talk, 3)).lanes.is_admitted((1000, "j:3"))
@@ -411,6 +433,15 @@ def test_another_promise_of_one_in_line_lets_it_in(talk):
 
     assert not [a for a in closed(talk.actions) if a == 2]
     assert talk.core.lanes.of(group(talk, 2)).lanes.is_admitted((1000, "j:2"))
+
+
+def test_one_in_line_may_promise_more(talk):
+    come(talk, 1, 100, 800)
+    come(talk, 2, 500, 100)
+
+    talk.update(2, **promise(500, 200))
+
+    assert "with 500 MiB for good and 200 MiB an iteration" in summary(talk, 2)
 
 
 def test_in_a_lane_of_its_own_a_smaller_promise_counts_once_it_holds_no_more(talk):

@@ -172,6 +172,19 @@ def test_an_allocation_that_may_wait_waits_as_on_a_full_gpu(kept):
     assert (kept.mays(2), kept.places[2].round > round_before) == ([20], True)
 
 
+def test_who_waits_tries_again_when_the_driver_says_that_others_hold_less(kept):
+    kept.attach(1)
+    kept.attach(2, wait_memory_ns=10**12)
+    kept.holds(1, 55)
+    kept.audited(1, 65)  # its contexts
+    kept.sample(2, memory_wait=wants(1, 10, is_quota=True))
+    round_before = kept.places[2].round
+
+    kept.audited(1, 56)
+
+    assert (kept.mays(2), kept.places[2].round > round_before) == ([14], True)
+
+
 def test_what_jobs_may_never_have_is_refused_at_once(kept):
     kept.attach(1, wait_memory_ns=10**12)
 
