@@ -1,5 +1,6 @@
 """One request at a time, whole: the one that has to begin first; other work between."""
 
+import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk, run
 from taught import answer, group, said, teach
 
@@ -76,6 +77,17 @@ def test_who_asks_without_a_pause_gives_the_turn_on_between_two_requests():
     answer(talk, 1)
 
     assert not talk.is_open(1)
+
+
+@pytest.mark.parametrize(("request_ms", "look_ms"), [(30, 30), (5, 10)])
+def test_a_turn_is_looked_at_when_its_request_is_late_and_a_quantum_is_over(request_ms, look_ms):
+    talk = talk_of(j1=(LATENCY, 1000), j2=(LATENCY, 1000))
+    teach(talk, 1, request_ms)
+    talk.works(1)
+
+    talk.waits(2)
+
+    assert talk.wake_at_ms == look_ms
 
 
 def learn_iterations(talk, job_id, ms):

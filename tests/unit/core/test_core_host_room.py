@@ -63,6 +63,40 @@ def test_turns_do_not_pass_where_the_host_has_no_room_for_what_has_to_go():
     assert why in talk.lines(1)
 
 
+@pytest.mark.parametrize(
+    ("rests_gib", "files_gib", "passes"), [(30, 100, True), (30, 10, False), (10, 100, False)]
+)
+def test_files_make_room_for_a_turn_as_far_as_there_are_files_and_what_rests(
+    rests_gib, files_gib, passes
+):
+    limits = {"host_limit_bytes": (20 + rests_gib) * GIB, "file_limit_bytes": files_gib * GIB}
+    talk = Tock(**limits)
+    talk.start(3, rests_gib)
+    talk.rests(3)
+    talk.pause(3)
+    talk.moves(3)
+
+    both(talk)
+    talk.runs(1, 10_000)
+    talk.ends_turn(1, after_ms=1)
+
+    assert talk.open_processes() == ({2} if passes else {1})
+
+
+def test_what_rests_of_itself_makes_no_room_for_a_turn():
+    talk = Tock(host_limit_bytes=60 * GIB, file_limit_bytes=100 * GIB)
+    talk.start(2, 40)
+    talk.rests(2)
+    talk.pause(2)
+    talk.moves(2)
+    talk.start(1, 90)
+    talk.works(1)
+    talk.resume(2)
+    talk.waits(2)
+
+    assert talk.core.group_of(talk.core.job(2)).misfit_bytes > 0
+
+
 def test_a_large_pool_is_made_only_of_what_is_plenty():
     talk = both(Tock(host_limit_bytes=GONE + PIECE))
 

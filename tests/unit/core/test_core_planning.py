@@ -487,6 +487,19 @@ def test_under_percentages_nobody_takes_turns_beside_others():
     assert {valued.kind for valued in seen(talk).alternatives()} == {"space", "time"}
 
 
+@pytest.mark.parametrize("splits", [{}, {0: Split(16, 8), 1: Split(8, 8)}])
+def test_a_job_on_unlike_gpus_is_planned_for_as_on_the_smallest(splits):
+    gpus = frozenset({0, 1})
+    mps_gpus = gpus if splits else frozenset()
+    talk = Talk(Options(sm_counts={0: 132, 1: 66}, mps_gpus=mps_gpus, splits=splits))
+    talk.attach(1, NORMAL)
+    talk.add_gpu(1, 1)
+
+    found = outlook(talk.core.islands[gpus], gpus, talk.core.options, Interference(), talk.now_ns)
+
+    assert found.scene.gpu.groups * found.scene.gpu.sms_of_group <= 66
+
+
 def test_where_sets_are_told_what_a_person_fixed_is_no_share_of_the_time():
     split = {0: Split(groups=16, group_sms=8)}
     talk = Talk(Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split))

@@ -262,6 +262,16 @@ def test_copies_that_took_no_time_tell_no_rate():
     assert group.stall_ns == int(40 * GIB / RATE * 1e9)
 
 
+def test_who_was_held_for_long_keeps_its_turn_as_long_as_passing_it_on_takes():
+    talk = both(Tock(policy="fifo"))
+    second_turn(talk, after_ms=20_000)  # the longest that anybody is held
+
+    talk.runs(2, 1000)
+
+    assert talk.core.group_of(talk.core.job(2)).turn_ns > 1000 * MS
+    assert talk.open_processes() == {2}
+
+
 def test_who_waits_for_its_memory_keeps_its_turn_however_long_that_takes():
     talk = both(Tock())
     second_turn(talk)

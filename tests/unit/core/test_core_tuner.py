@@ -1,6 +1,6 @@
 """The tuner against a server whose requests take what its size makes of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
@@ -257,6 +257,25 @@ def test_a_phase_that_comes_again_gets_no_more_than_there_is_and_nothing_that_is
     assert server.enter(0, after_s=40).size == 9
 
 
+def test_a_phase_that_comes_again_takes_nothing_of_what_it_has_where_there_is_less_now():
+    server = serving(size=10)
+    server.run(20)
+    assert server.enter(5) is None
+
+    server.most = server.size - 1
+
+    assert server.enter(0, after_s=20) is None
+
+
+def test_a_phase_that_comes_again_does_not_go_back_to_a_size_that_missed():
+    server = serving(size=4, most=4)
+    server.run(20)
+    server.enter(5)
+    server.size = server.most = 8
+
+    assert server.enter(0, after_s=20) is None
+
+
 def test_a_phase_that_comes_again_is_a_change_and_begins_the_windows_of_all():
     server = serving(size=8)
     server.tuner.seat({JOB: SLO_NS, OTHER: SLO_NS}, [JOB, OTHER], server.now_ns)
@@ -344,6 +363,28 @@ def test_requests_that_began_before_a_change_tell_nothing_of_it():
     server.tuner.take(JOB, [10 * SECOND] * 100, server.now_ns)
 
     assert server.tuner.decide({JOB: server.sizes}, SETTINGS, server.now_ns + SECOND) == []
+
+
+def test_as_many_requests_as_say_something_end_a_window():
+    tuner = Tuner()
+    tuner.seat({JOB: SLO_NS}, [JOB], SECOND)
+    tuner.take(JOB, [90 * MS] * LEAST_REQUESTS, 2 * SECOND)
+
+    assert not tuner.is_due(SETTINGS, SECOND + SETTINGS.window_ns - 1)
+    assert tuner.is_due(SETTINGS, SECOND + SETTINGS.window_ns)
+
+
+def test_the_window_that_began_first_is_the_first_to_end():
+    tuner, sizes = Tuner(), Sizes(now=5, least=1, most=20, step=1)
+    tuner.seat({JOB: SLO_NS, OTHER: SLO_NS}, [JOB, OTHER], SECOND)
+    tuner.take(JOB, [90 * MS] * LEAST_REQUESTS, 2 * SECOND)
+    tuner.take(OTHER, [150 * MS] * LEAST_REQUESTS, 2 * SECOND)  # sure to miss: its window ends
+    told = tuner.decide({JOB: sizes, OTHER: replace(sizes, is_fixed=True)}, SETTINGS, 2 * SECOND)
+    assert [change.is_wish for change in told] == [True]
+
+    tuner.take(OTHER, [90 * MS] * LEAST_REQUESTS, 2 * SECOND)
+
+    assert tuner.is_due(SETTINGS, SECOND + SETTINGS.window_ns)
 
 
 def test_few_requests_say_nothing():
