@@ -315,6 +315,10 @@ constexpr uint64_t source_of(const Record& copy) {
 constexpr uint64_t held_at(const Record& record) {
   return uint64_t{record.block_threads} << 32 | record.grid_blocks;
 }
+constexpr bool is_launch(const Record& record) {
+  const auto kind = static_cast<RecordKind>(record.kind);
+  return kind == RecordKind::kLaunch || kind == RecordKind::kGraph;
+}
 constexpr uint32_t low_value(const Record& record) { return static_cast<uint32_t>(record.value); }
 constexpr uint32_t context_of(const Record& record) {
   return static_cast<uint32_t>(record.value >> 32);

@@ -12,11 +12,6 @@ using shm::RecordKind;
 
 constexpr uint8_t kStepMark = 1;  // TANDEM_MARK_STEP in shim/tandem_mark.h
 
-bool is_launch(const shm::Record& record) {
-  const auto kind = static_cast<RecordKind>(record.kind);
-  return kind == RecordKind::kLaunch || kind == RecordKind::kGraph;
-}
-
 // Segments, of which there are many, are nothing that any of it looks at.
 bool concerns(const shm::Record& record) {
   switch (static_cast<RecordKind>(record.kind)) {
@@ -33,7 +28,7 @@ bool concerns(const shm::Record& record) {
 
 uint64_t work_of(const shm::Record& record) {
   constexpr uint64_t kLongestNs = 3'600'000'000'000;
-  return is_launch(record) ? std::min(record.duration_ns, kLongestNs) : 0;
+  return shm::is_launch(record) ? std::min(record.duration_ns, kLongestNs) : 0;
 }
 
 bool is_step(const shm::Record& record) {
@@ -41,7 +36,7 @@ bool is_step(const shm::Record& record) {
 }
 
 void MarkedSteps::take(const shm::Record& record) {
-  if (is_launch(record)) ++launched_;
+  if (shm::is_launch(record)) ++launched_;
   if (dag::is_stale(record)) usual_.renew();
   if (!is_step(record)) return;
   if (measuring_ && record.ticks >= since_) {
@@ -71,7 +66,7 @@ void Iterating::take(uint32_t ring, const shm::Record* records, size_t count, bo
 void Iterating::take_found(uint32_t ring, const shm::Record& record) {
   std::unique_ptr<dag::IterationFinder>& finder = finders_[ring];
   if (!finder) {
-    if (!is_launch(record)) return;
+    if (!shm::is_launch(record)) return;
     finder = std::make_unique<dag::IterationFinder>();
   }
   const uint64_t ends = finder->ends();

@@ -9,15 +9,11 @@ using shm::RecordKind;
 
 RecordKind kind_of(const shm::Record& record) { return static_cast<RecordKind>(record.kind); }
 
-bool is_launch(const shm::Record& record) {
-  return kind_of(record) == RecordKind::kLaunch || kind_of(record) == RecordKind::kGraph;
-}
-
 }  // namespace
 
 bool GapFinder::concerns(const shm::Record& record) {
   const RecordKind kind = kind_of(record);
-  return is_launch(record) || kind == RecordKind::kCopy || kind == RecordKind::kMemset ||
+  return shm::is_launch(record) || kind == RecordKind::kCopy || kind == RecordKind::kMemset ||
          kind == RecordKind::kSync;
 }
 
@@ -40,7 +36,7 @@ GapFinder::Stream& GapFinder::stream_of(const shm::Record& record) {
 
 void GapFinder::submit(const shm::Record& record) {
   const bool is_over = record.flags & shm::kRecordHostWaited;  // when it was recorded
-  const bool is_known = record.duration_ns || !is_launch(record);
+  const bool is_known = record.duration_ns || !shm::is_launch(record);
   const uint64_t back = is_over ? std::min(record.duration_ns, record.ticks) : 0;
   end_gap(record.ticks - back);
   Stream& stream = stream_of(record);

@@ -57,11 +57,6 @@ uint32_t symbol_of(const shm::Record& record) {
   }
 }
 
-bool is_launch(const shm::Record& record) {
-  const auto kind = static_cast<RecordKind>(record.kind);
-  return kind == RecordKind::kLaunch || kind == RecordKind::kGraph;
-}
-
 }  // namespace
 
 void IterationFinder::Stretch::clear() {
@@ -100,7 +95,7 @@ void IterationFinder::take(const shm::Record& record) {
   // Several waits in a row are one: how often a host looks is no part of a program's shape.
   if (symbol == kWait && symbols_.pushed() && symbols_.symbol(0) == kWait) return;
   push(symbol, record.ticks);
-  if (is_launch(record)) ++submitted_;
+  if (shm::is_launch(record)) ++submitted_;
   if (is_stale(record)) usual_.renew();
 }
 

@@ -10,10 +10,6 @@ using Step = MemoryCurve::Step;
 
 constexpr uint64_t kLongestNs = 3'600'000'000'000;  // a claim; its sum must not overflow
 
-bool is_submission(RecordKind kind) {
-  return kind == RecordKind::kLaunch || kind == RecordKind::kGraph;
-}
-
 bool tells_memory(RecordKind kind) {
   return kind == RecordKind::kAlloc || kind == RecordKind::kFree || kind == RecordKind::kSync;
 }
@@ -99,9 +95,8 @@ MemoryCurve memory_curve(const std::vector<shm::Record>& records, size_t most) {
   MemoryCurve curve;
   Follower follower;
   for (const shm::Record& record : records) {
-    const auto kind = static_cast<RecordKind>(record.kind);
-    if (tells_memory(kind)) follower.take(record);
-    if (!is_submission(kind)) continue;
+    if (tells_memory(static_cast<RecordKind>(record.kind))) follower.take(record);
+    if (!shm::is_launch(record)) continue;
     ++curve.launches;
     curve.untimed += record.duration_ns == 0 ? 1 : 0;
     follower.advance(record.duration_ns);

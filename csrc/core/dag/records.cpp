@@ -61,9 +61,7 @@ bool is_unresolved(const shm::Record& record) {
 uint8_t flags_of(const shm::Record& record) {
   uint8_t flags = 0;
   if (has_flag(record, shm::kRecordHostWaited)) flags |= kHostWaits;
-  if (is(record, RecordKind::kLaunch) || is(record, RecordKind::kGraph) ||
-      is(record, RecordKind::kCopy))
-    flags |= kEstimated;
+  if (shm::is_launch(record) || is(record, RecordKind::kCopy)) flags |= kEstimated;
   if (has_flag(record, shm::kRecordProgrammatic)) flags |= kProgrammatic;
   if (is_of_context(record)) flags |= kUnknownOrder;
   else if (is_unresolved(record)) flags |= kUnresolved;
@@ -73,8 +71,7 @@ uint8_t flags_of(const shm::Record& record) {
 }  // namespace
 
 bool is_stale(const shm::Record& record) {
-  return (is(record, RecordKind::kLaunch) || is(record, RecordKind::kGraph)) &&
-         has_flag(record, shm::kRecordStale);
+  return shm::is_launch(record) && has_flag(record, shm::kRecordStale);
 }
 
 uint64_t effect_at(const shm::Record& record) {
