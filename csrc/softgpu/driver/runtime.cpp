@@ -180,42 +180,19 @@ bool Runtime::ask_memory(Lock& lock, uint64_t bytes, int device_index, proto::Me
   post(Type::kMemReserve,
        proto::MemReserve{{}, request, bytes, gpu_of(device_index),
                          static_cast<uint32_t>(kind)});
-  return await_memory_reply(lock, request, reply);
+  return await_reply(lock, request, &memory_replies_, reply);
 }
 
 bool Runtime::ask_retain(Lock& lock, uint64_t allocation, proto::MemReply* reply) {
   const uint64_t request = next_number();
   post(Type::kMemRetain, proto::MemRetain{{}, request, allocation});
-  return await_memory_reply(lock, request, reply);
-}
-
-bool Runtime::await_memory_reply(Lock& lock, uint64_t request, proto::MemReply* reply) {
-  wait(lock, [&] { return memory_replies_.count(request) != 0; });
-  const auto found = memory_replies_.find(request);
-  if (found == memory_replies_.end()) return false;
-  *reply = found->second;
-  memory_replies_.erase(found);
-  return true;
-}
-
-bool Runtime::await_event_reply(Lock& lock, uint64_t request, proto::EventReply* reply) {
-  wait(lock, [&] { return event_replies_.count(request) != 0; });
-  const auto found = event_replies_.find(request);
-  if (found == event_replies_.end()) return false;
-  *reply = found->second;
-  event_replies_.erase(found);
-  return true;
+  return await_reply(lock, request, &memory_replies_, reply);
 }
 
 bool Runtime::ask_memory_info(Lock& lock, int device_index, proto::MemInfoReply* reply) {
   const uint64_t request = next_number();
   post(Type::kMemInfo, proto::MemInfo{{}, request, gpu_of(device_index), 0});
-  wait(lock, [&] { return info_replies_.count(request) != 0; });
-  const auto found = info_replies_.find(request);
-  if (found == info_replies_.end()) return false;
-  *reply = found->second;
-  info_replies_.erase(found);
-  return true;
+  return await_reply(lock, request, &info_replies_, reply);
 }
 
 bool Runtime::live(uint64_t op) const {

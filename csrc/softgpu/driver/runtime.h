@@ -146,7 +146,7 @@ class Runtime {
   template <class Message>
   bool ask_event(Lock& lock, proto::Type type, Message message, proto::EventReply* reply) {
     post(type, message);
-    return await_event_reply(lock, message.request, reply);
+    return await_reply(lock, message.request, &event_replies_, reply);
   }
   // What a host-side synchronisation with `stream` has to see done.
   std::vector<uint64_t> tail_of(const Stream* stream) const;
@@ -172,8 +172,16 @@ class Runtime {
 
  private:
   CUresult leave_after(CUresult error);
-  bool await_memory_reply(Lock& lock, uint64_t request, proto::MemReply* reply);
-  bool await_event_reply(Lock& lock, uint64_t request, proto::EventReply* reply);
+  template <class Reply>
+  bool await_reply(Lock& lock, uint64_t request, std::unordered_map<uint64_t, Reply>* replies,
+                   Reply* reply) {
+    wait(lock, [&] { return replies->count(request) != 0; });
+    const auto found = replies->find(request);
+    if (found == replies->end()) return false;
+    *reply = found->second;
+    replies->erase(found);
+    return true;
+  }
   void append(const void* message, size_t bytes);
   void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
                    Interest interest, Look look);
