@@ -4,7 +4,6 @@
 // functions against themselves. At last the cost of one rdtsc, of which each record needs one.
 //
 //   allocs GROUPS CPU
-#include <sched.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -34,13 +33,6 @@ static double pairs(const Calls& calls, size_t bytes) {
   for (int i = 0; i < kGroup; i++) check(calls.alloc(&made[i], bytes), "alloc");
   for (int i = 0; i < kGroup; i++) check(calls.free(made[i]), "free");
   return (double)(now_ns() - start) / (2 * kGroup);
-}
-
-static void stay_on(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) perror("sched_setaffinity"), exit(1);
 }
 
 // Attaches, before the process is bound to a CPU: the shim's helper thread shall not be.

@@ -203,13 +203,6 @@ static void measure(const Figure& figure, const Calls& found, Measured* measured
   }
 }
 
-static void stay_on(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) perror("sched_setaffinity"), exit(1);
-}
-
 static void* work(void* argument) {
   Worker* worker = (Worker*)argument;
   const uintptr_t index = (uintptr_t)(worker - g_stage->worker);

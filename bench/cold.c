@@ -4,7 +4,6 @@
 // delays the launch there. Prints nanoseconds, one line a launch.
 //
 //   cold LAUNCHES CPU
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -60,10 +59,7 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const int launches = atoi(argv[1]);
   if (launches < 1 || launches > kMaxLaunches) return 2;
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  CPU_SET(atoi(argv[2]), &cpus);
-  if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) perror("sched_setaffinity"), exit(1);
+  stay_on(atoi(argv[2]));
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   check(((decltype(&cuInit))dlsym(driver, "cuInit"))(0), "cuInit");
   const auto found = (decltype(&cuLaunchKernel))dlsym(driver, "cuLaunchKernel");

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,13 @@ static inline void check(CUresult result, const char* what) {
   if (get_name != NULL) get_name(result, &name);
   fprintf(stderr, "%s failed: %d %s\n", what, (int)result, name != NULL ? name : "");
   exit(1);
+}
+
+static inline void stay_on(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) perror("sched_setaffinity"), exit(1);
 }
 
 static inline void* driver_function(const char* name) {

@@ -5,7 +5,6 @@
 // stays on one CPU.
 //
 //   launch IMAGE GROUPS CPU
-#include <sched.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -60,13 +59,6 @@ static void warm_up(const Ready* ready, const Calls* found) {
     check(synchronize(ready->stream), "synchronize");
     usleep(kWarmUpUs);
   }
-}
-
-static void stay_on(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) perror("sched_setaffinity"), exit(1);
 }
 
 int main(int argc, char** argv) {

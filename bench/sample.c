@@ -4,7 +4,6 @@
 // begins once it is answered with a line.
 //
 //   sample IMAGE GROUPS CPU
-#include <sched.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -33,10 +32,7 @@ static void launch_groups(const Ready* ready, int groups, double* ns) {
 
 int main(int argc, char** argv) {
   if (argc != 4 || atoi(argv[2]) > kMaxGroups) return 2;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(atoi(argv[3]), &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) return perror("sched_setaffinity"), 1;
+  stay_on(atoi(argv[3]));
   const Ready ready = make_ready(argv[1]);
   launch_kernel = DRIVER(cuLaunchKernel, "cuLaunchKernel");
   synchronize = DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
