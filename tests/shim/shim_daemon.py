@@ -25,6 +25,7 @@ RECORD_BYTES = 64
 LONGEST_STALE_NS = 10**10  # that a shim believes; of more it makes its own two seconds
 LONGEST_ROUND_NS = 4 * 10**9  # below RecordBuffer::kInterestNs
 SLOTS_OFFSET = 4096
+NAP_S = 0.002  # between two looks at what another process writes: this one shall not burn a core
 MONOTONIC, VIRTUAL = 0, 1  # wire::ClockKind
 # From Python 3.12 on it warns of a fork beside other threads, and the shim's helper is one.
 FORKS = "ignore:This process:DeprecationWarning"
@@ -367,15 +368,14 @@ class Attached:
 
     def until(self, wanted: str, value: object) -> _native.Snapshot:
         """Look until a figure of the snapshot has a value; the test's own time-out ends a miss."""
-        while True:
-            snapshot = self.snapshot()
-            if getattr(snapshot, wanted) == value:
-                return snapshot
+        while getattr(snapshot := self.snapshot(), wanted) != value:
+            time.sleep(NAP_S)
+        return snapshot
 
     def until_in_use(self) -> None:
         """Look until the helper thread has: a re-attached process uses its channel from then on."""
         while self.snapshot().helper_tick_ns == 0:
-            pass
+            time.sleep(NAP_S)
 
     def keep_records(self) -> None:
         """From now on, for the first `records`; else only those after it are kept."""
