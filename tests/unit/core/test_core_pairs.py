@@ -241,3 +241,13 @@ def test_what_is_not_known_yet_is_to_be_recorded_while_nobody_is_beside_it():
     assert talk.core.to_classify() == []
     talk.policy("priority")
     assert talk.core.to_classify() == []
+
+
+def test_the_scheduler_comes_round_when_who_shares_a_turn_leaves_it_unused():
+    talk = pairing(COMPUTE, MEMORY, COMPUTE, quantum_ns=10_000 * MS, min_share=0.0)
+    assert talk.open_processes() == {1, 2}
+    talk.works(2)
+
+    talk.waits(2, after_ms=1)
+
+    assert talk.wake_at_ms == 1000
