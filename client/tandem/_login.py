@@ -4,9 +4,10 @@ import socket
 from pathlib import Path
 
 from tandem._paths import fits_socket_address
-from tandem.errors import DeadlineError, UnavailableError
+from tandem.errors import CapacityError, DeadlineError, UnavailableError
 
 _MAX_TOKEN_BYTES = 512
+_REFUSED = "refused: "  # and why
 
 
 class Login:
@@ -21,6 +22,7 @@ class Login:
 
         Raises:
             UnavailableError: nobody listens at `path`, or no token came.
+            CapacityError: the daemon lets this user have no more.
             DeadlineError: no token within the timeout.
         """
         if not fits_socket_address(path):
@@ -62,4 +64,7 @@ class Login:
                     "the daemon closed the login connection without a token: it stops, is out of "
                     "descriptors, or this user has too many clients; its log says which"
                 )
-        return received.decode("ascii", errors="replace").strip()
+        line = received.decode("ascii", errors="replace").strip()
+        if line.startswith(_REFUSED):
+            raise CapacityError(line.removeprefix(_REFUSED), reason="TOO_MANY_CLIENTS")
+        return line

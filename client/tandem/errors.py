@@ -124,6 +124,7 @@ REASONS: dict[str, type[TandemError]] = {
     "NO_HISTORY": StateError,
     "OLDER_DAEMON": StateError,
     "TOO_MANY_CALLS": CapacityError,
+    "TOO_MANY_CLIENTS": CapacityError,
     "CLASS_CEILING": AccessError,
     "QUOTA_EXCEEDED": AccessError,
     "NOT_OWNER": AccessError,

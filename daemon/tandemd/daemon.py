@@ -172,6 +172,7 @@ class Daemon:
                 peer_for=login.peer_for,
                 is_ready=self.is_ready,
             )
+            login.also_refused = rpc.refusal
         self._serve_metrics()
         self._spawn("login", login.run)
         rpc.start()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import resource
 import selectors
 import socket
 import time
@@ -30,6 +31,7 @@ from tandemd.edges.seldom import Seldom
 MAX_PACKET_BYTES = 4096  # wire::kMaxMessageBytes
 BACKLOG = 4096
 FALLBACK_LOOK_S = 1.0  # how often processes without a pidfd are looked for
+DESCRIPTORS_PER_PROCESS = 5  # its socket, its pidfd and three pages
 HELLO_WITHIN_S = 10.0  # whoever says nothing is not kept longer: it costs two descriptors
 
 REFUSED_PROTOCOL, REFUSED_MALFORMED, REFUSED_IDENTITY, REFUSED_NO_ROOM = 1, 2, 3, 4
@@ -116,6 +118,9 @@ class AttachServer:
         """Bind the socket, mode 0666, replacing a stale one: the caller owns the directory."""
         self._deliver = deliver
         self._max_per_uid = max_per_uid
+        self._descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # Of all but root and our own user: what is left is for these, and for who asks.
+        self._most_of_others = self._descriptors * 3 // 4 // DESCRIPTORS_PER_PROCESS
         self._per_uid: Counter[int] = Counter()
         self._connections: dict[int, Connection] = {}
         self._without_pidfd: dict[int, Connection] = {}
@@ -168,8 +173,8 @@ class AttachServer:
         """Close everything; after `run` has returned."""
         for connection in list(self._connections.values()):
             self._release(connection)
-        self._selector.close()
         self._door.close()
+        self._selector.close()
         os.close(self._wake_fd)
 
     def send(self, connection: Connection, packet: bytes, fds: tuple[int, ...] = ()) -> bool:
@@ -220,8 +225,7 @@ class AttachServer:
         connection = Connection(number=self._next_number, peer=peer_of(accepted), socket=accepted)
         self._next_number += 1
         uid = connection.peer.uid
-        if self._per_uid[uid] >= self._max_per_uid:
-            reason = f"uid {uid} already has {self._max_per_uid} processes attached"
+        if reason := self._no_room(uid):
             self.refuse(connection, code=REFUSED_NO_ROOM, reason=reason)
             accepted.close()
             return
@@ -240,6 +244,21 @@ class AttachServer:
         except OSError:
             self._release(connection)
             raise
+
+    def _no_room(self, uid: int) -> str:
+        """Why the uid may have no process more; empty: it may."""
+        if self._per_uid[uid] >= self._max_per_uid:
+            return f"uid {uid} already has {self._max_per_uid} processes attached"
+        own = {0, os.geteuid()}
+        if uid in own:
+            return ""
+        limit = f"of the {self._descriptors} files that tandemd may open (LimitNOFILE=)"
+        if self._per_uid[uid] >= self._most_of_others // 2:
+            return f"uid {uid} has {self._per_uid[uid]} processes attached, its part {limit}"
+        others = self._per_uid.total() - sum(self._per_uid[uid] for uid in own)
+        if others >= self._most_of_others:
+            return f"users have {others} processes attached, their part {limit}"
+        return ""
 
     def _identify(self, connection: Connection) -> None:
         if not connection.peer.is_seen:

@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Protocol
 
 import structlog
 
@@ -26,6 +27,16 @@ MOST_AT_ONCE = 256  # a flood of newcomers does not keep those who are there fro
 log = structlog.get_logger(__name__)
 
 
+class Selector(Protocol):
+    """So much of selectors.BaseSelector."""
+
+    def register(self, fileobj: socket.socket, events: int, data: Any, /) -> object:  # noqa: ANN401 - what it takes
+        """Tell of what comes to it."""
+
+    def unregister(self, fileobj: socket.socket, /) -> object:
+        """Tell no more."""
+
+
 class Door:
     """Belongs to one thread, whose selector it is in while it is open."""
 
@@ -35,7 +46,7 @@ class Door:
         *,
         kind: socket.SocketKind,
         backlog: int,
-        selector: selectors.BaseSelector,
+        selector: Selector,
         data: object,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -110,7 +121,9 @@ class Door:
         return wanted_s
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more; before the selector closes."""
+        if self._shut_until_s is None:
+            self._selector.unregister(self._listener)
         self._listener.close()
         if self._spare is not None:
             os.close(self._spare)

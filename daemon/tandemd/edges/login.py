@@ -1,8 +1,9 @@
 """The login socket: who connects gets a token for the RPC socket, bound to its uid.
 
 gRPC does not tell a server who calls over a unix socket; the kernel does, on a socket of our own.
-The token is 64 hexadecimal digits and a newline, and dies when its connection closes. Nothing is
-ever read but the hang-up. Runs in a thread of its own.
+The token is 64 hexadecimal digits and a newline, and dies when its connection closes. Who gets none
+is told why, in a line that begins with `refused: `. Nothing is ever read but the hang-up. Runs in a
+thread of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import secrets
 import selectors
 import socket
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -27,10 +30,14 @@ log = structlog.get_logger(__name__)
 
 
 class LoginServer:
-    """Listens on the login socket. `peer_for` may be called from any thread."""
+    """Listens on the login socket. `peer_for` may be called from any thread.
+
+    `also_refused` says why a uid could do nothing with a token, or nothing.
+    """
 
     def __init__(self, path: Path) -> None:
         """Bind the socket, mode 0666, replacing a stale one."""
+        self.also_refused: Callable[[int], str] = lambda _uid: ""
         self._tokens: dict[str, Peer] = {}
         self._per_uid: Counter[int] = Counter()
         self._seldom = Seldom()
@@ -80,10 +87,11 @@ class LoginServer:
 
     def _admit(self, connection: socket.socket) -> None:
         peer = peer_of(connection)
-        if self._per_uid[peer.uid] >= MAX_LOGINS_PER_UID:
+        if reason := self._refusal(peer.uid) or self.also_refused(peer.uid):
             if self._seldom.is_time(peer.uid):
-                log.warning("too many logins, refusing one more", uid=peer.uid)
-            connection.close()
+                log.warning("refusing a login", uid=peer.uid, reason=reason)
+            with suppress(OSError), connection:
+                connection.send(f"refused: {reason}\n".encode(), socket.MSG_NOSIGNAL)
             return
         token = secrets.token_hex(32)
         self._selector.register(connection, selectors.EVENT_READ, token)
@@ -93,6 +101,14 @@ class LoginServer:
             connection.send(f"{token}\n".encode(), socket.MSG_NOSIGNAL)
         except OSError:
             self._void(connection, token)
+
+    def _refusal(self, uid: int) -> str:
+        if self._per_uid[uid] < MAX_LOGINS_PER_UID:
+            return ""
+        return (
+            f"uid {uid} has {MAX_LOGINS_PER_UID} clients logged in, and a user may have no more; "
+            "close some, or let threads share one"
+        )
 
     def _hear(self, connection: socket.socket, token: str) -> None:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
-import resource
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -28,6 +27,7 @@ from tandem._wire import tandem_pb2_grpc as pb_grpc
 from tandemd import __version__
 from tandemd.core.space.layouts import Part
 from tandemd.desk import Desk
+from tandemd.edges.front import Front
 from tandemd.edges.messages import (
     allowance_message,
     cancel_of,
@@ -50,14 +50,13 @@ from tandemd.edges.trace_messages import trace_chunks
 from tandemd.rights import Whom
 from tandemd.views import JobView
 
+BEHIND = "grpc/sock"  # beside the socket for everybody; where gRPC itself listens
 STOP_GRACE_S = 0.5
 MAX_REQUEST_BYTES = 1 << 20  # the longest have the signatures of kernels with long names
 MAX_UNREAD_BYTES = 65536  # of a call
 MAX_STREAMS = 64  # calls of a connection that have begun, of whatever kind
 GREETING_MS = 10_000  # to say anything at all; as long as on the attach socket
 IDLE_MS = 60_000  # of a connection without calls; clients connect again at their next one
-# Of all users: whose they are nobody knows before a call. The other descriptors are for jobs.
-MAX_CONNECTIONS, DESCRIPTORS_SHARE = 1024, 4
 MAX_PAGE = 1000
 MAX_TOKEN = 19  # digits of a number in a page token
 PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
@@ -372,19 +371,22 @@ class RpcServer:
         self, path: Path, *, desk: Desk, peer_for: PeerFor, is_ready: Callable[[], bool]
     ) -> None:
         """Bind the socket, mode 0666, replacing a stale one. `is_ready` waits for nothing."""
-        path.unlink(missing_ok=True)
+        self._behind = path.parent / BEHIND
+        self._behind.parent.mkdir(exist_ok=True)
+        self._behind.parent.chmod(0o700)  # gRPC makes its socket by the umask
+        self._behind.unlink(missing_ok=True)
         self._readiness = Readiness(is_ready)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rpc", daemon=True)
         self._thread.start()
         try:
             self._do(self._bind(path, desk, peer_for))
-            path.chmod(0o666)  # gRPC follows the umask, which shuts everybody else out
         except BaseException:
             self._end()
             raise
 
     async def _bind(self, path: Path, desk: Desk, peer_for: PeerFor) -> None:
+        self._front = Front(path, behind=self._behind)
         self._server = grpc.aio.server(
             interceptors=[Door(peer_for)],
             options=[
@@ -392,7 +394,6 @@ class RpcServer:
                 ("grpc.max_concurrent_streams", MAX_STREAMS),
                 ("grpc.server_handshake_timeout_ms", GREETING_MS),
                 ("grpc.max_connection_idle_ms", IDLE_MS),
-                ("grpc.max_allowed_incoming_connections", _most_connections()),
                 ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
                 ("grpc.http2.bdp_probe", 0),  # which would take megabytes of what nobody reads yet
                 ("grpc.http2.lookahead_bytes", MAX_UNREAD_BYTES),
@@ -405,7 +406,11 @@ class RpcServer:
         pb_grpc.add_PolicyServiceServicer_to_server(Policies(desk, peer_for), self._server)
         pb_grpc.add_TraceServiceServicer_to_server(Traces(desk, peer_for), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._readiness, self._server)
-        self._server.add_insecure_port(f"unix:{path}")
+        self._server.add_insecure_port(f"unix:{self._behind}")
+
+    def refusal(self, uid: int) -> str:
+        """Why the uid may have no connection more; empty: it may. Any thread."""
+        return self._front.refusal(uid)
 
     def start(self) -> None:
         """Serve."""
@@ -425,7 +430,10 @@ class RpcServer:
         with suppress(asyncio.CancelledError):
             await self._watching
         await self._readiness.enter_graceful_shutdown()
-        await self._server.stop(STOP_GRACE_S)
+        await asyncio.gather(self._front.leave(), self._server.stop(STOP_GRACE_S))
+        with suppress(OSError):
+            self._behind.unlink(missing_ok=True)
+            self._behind.parent.rmdir()
 
     def _do(self, coroutine: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
@@ -434,12 +442,6 @@ class RpcServer:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def _most_connections() -> int:
-    """A part of the descriptors that this process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(MAX_CONNECTIONS, soft // DESCRIPTORS_SHARE)
 
 
 @contextmanager

@@ -6,12 +6,14 @@ import math
 import os
 import resource
 import socket
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from fake_shim import PATIENCE_S, register
 from running_daemon import Rpc, until
 
+from tandem import CapacityError, Client, UnavailableError
 from tandemd.daemon import Daemon
 from tandemd.edges import attach
 from tandemd.edges.attach import HELLO_WITHIN_S, AttachServer, Gone
@@ -90,6 +92,41 @@ def test_who_never_says_hello_is_not_kept(server):
     assert server.delivered == []
 
 
+def test_users_share_descriptors_and_leave_some_to_root(tmp_path, monkeypatch):
+    uids = {}
+    peer_of = attach.peer_of
+
+    def peer_as_told(accepted):
+        return replace(peer_of(accepted), uid=uids[accepted.getpeername()])
+
+    monkeypatch.setattr(attach, "peer_of", peer_as_told)
+    monkeypatch.setattr(os, "geteuid", lambda: 5)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (28, 28))  # 4 processes of users
+    with contextlib.ExitStack() as open_ones:
+        server = AttachServer(tmp_path / "a", deliver=lambda _: None)
+        open_ones.callback(server.close)
+
+        def refusal_of(uid):
+            newcomer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            open_ones.callback(newcomer.close)
+            newcomer.bind("")  # the kernel names it
+            uids[newcomer.getsockname()] = uid
+            newcomer.connect(str(tmp_path / "a"))
+            server.poll(timeout_s=0)
+            newcomer.settimeout(0)
+            try:
+                return newcomer.recv(4096).decode(errors="replace")
+            except BlockingIOError:
+                return ""
+
+        limit = "of the 28 files that tandemd may open (LimitNOFILE=)"
+        assert [refusal_of(7), refusal_of(7)] == ["", ""]
+        assert f"uid 7 has 2 processes attached, its part {limit}" in refusal_of(7)
+        assert [refusal_of(8), refusal_of(8)] == ["", ""]
+        assert f"users have 4 processes attached, their part {limit}" in refusal_of(9)
+        assert [refusal_of(0), refusal_of(5)] == ["", ""]
+
+
 def test_a_launcher_that_hung_up_costs_no_socket_and_is_known_by_its_process(server):
     with connected(server) as launcher:
         launcher.send(register())
@@ -152,3 +189,32 @@ def test_the_end_of_a_thread_that_hears_who_comes_is_the_daemons(name, ends):
     daemon._threads[0].join()
 
     assert Daemon.is_alive(daemon) is not ends
+
+
+def test_who_holds_all_connections_of_his_is_told_so_by_the_client(daemon):
+    daemon.start()
+    with contextlib.ExitStack() as held:
+
+        def is_let_in():
+            connection = held.enter_context(socket.socket(socket.AF_UNIX))
+            connection.settimeout(PATIENCE_S)
+            connection.connect(str(daemon.runtime / "tandemd.sock"))
+            with contextlib.suppress(ConnectionResetError):
+                return bool(connection.recv(1))  # gRPC's greeting
+            return False
+
+        while is_let_in():
+            pass
+        client = held.enter_context(Client(directory=str(daemon.runtime)))
+
+        with pytest.raises(CapacityError, match=r"connections to tandemd\.sock") as told:
+            client.jobs()
+
+    assert told.value.reason == "TOO_MANY_CLIENTS"
+    with Client(directory=str(daemon.runtime)) as client:
+        until(lambda: can_ask(client), what="the connections are forgotten")
+
+
+def can_ask(client):
+    with contextlib.suppress(CapacityError, UnavailableError):
+        return client.jobs() == []

@@ -18,9 +18,9 @@ def test_a_socket_has_its_name_only_once_it_listens(tmp_path, monkeypatch):
     with selectors.DefaultSelector() as selector:
         door = Door(path, kind=socket.SOCK_STREAM, backlog=1, selector=selector, data=None)
 
-    with socket.socket(socket.AF_UNIX) as newcomer:
-        newcomer.connect(str(path))
-    door.close()
+        with socket.socket(socket.AF_UNIX) as newcomer:
+            newcomer.connect(str(path))
+        door.close()
     assert seen == [False]
     assert stat.S_IMODE(path.stat().st_mode) == 0o666
     assert list(tmp_path.iterdir()) == [path]

@@ -171,25 +171,6 @@ def test_who_connects_and_asks_nothing_is_hung_up_on(tmp_path, monkeypatch, limi
         assert is_hung_up_on(connect(greets=greets))
 
 
-def test_there_are_so_many_connections_that_descriptors_are_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(rpc, "MAX_CONNECTIONS", 2)
-    with serving(tmp_path / "rpc.sock") as connect:
-        within = [connect(greets=True) for _ in range(2)]
-        assert all(connection.recv(1) for connection in within)
-        assert is_hung_up_on(connect(greets=True))
-
-        within[0].close()
-
-        while not is_let_in(connect(greets=True)):
-            pass
-
-
-def is_let_in(connection):
-    with suppress(ConnectionResetError):
-        return bool(connection.recv(1))
-    return False
-
-
 def test_calls_that_are_half_said_keep_nobody_waiting(connect):
     for client in [connect(7), connect(7), connect(None)]:
         calls = [client.begin() for _ in range(2 * rpc_calls.WORKERS)]
