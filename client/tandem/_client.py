@@ -52,6 +52,7 @@ PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
 LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 _DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
+_REFUSED_STREAM = "RST_STREAM with error code 7"  # RFC 9113; gRPC tells it in no other way
 _LONGEST_PAGE = 1000  # of an answer
 CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
 
@@ -560,8 +561,14 @@ class Client:
     def _attempt(
         self, method: _Method[_Request, _Answer], request: _Request, end_s: float
     ) -> _Answer:
-        metadata = self._metadata(_left(end_s))
-        return method(request, timeout=_left(end_s), metadata=metadata)
+        while True:
+            metadata = self._metadata(_left(end_s))
+            try:
+                return method(request, timeout=_left(end_s), metadata=metadata)
+            except grpc.RpcError as exc:
+                # Of very many calls at once some are turned away, unread: they stand in line again.
+                if _REFUSED_STREAM not in (exc.details() or ""):
+                    raise
 
     def _metadata(self, deadline_s: float) -> _Metadata:
         connection = self._connected()
