@@ -1,6 +1,7 @@
 """The login socket: proof of the caller's uid, as a token that dies with the connection."""
 
 import socket
+import struct
 from pathlib import Path
 
 from tandem._paths import fits_socket_address
@@ -29,8 +30,8 @@ class Login:
             raise UnavailableError(f"{path} is too long for a socket; set TANDEM_RUNTIME_DIR")
         self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            self._connect(path, timeout_s)
             self._connection.settimeout(timeout_s)
-            self._connection.connect(str(path))
             self.token = self._read_line()
             self._connection.settimeout(0)  # from now on only looked at
         except BaseException as exc:
@@ -53,6 +54,15 @@ class Login:
     def close(self) -> None:
         """End the token."""
         self._connection.close()
+
+    def _connect(self, path: Path, timeout_s: float) -> None:
+        # A socket of Python's with a timeout does not wait for a place in a line that is full.
+        limit = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6))
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        try:
+            self._connection.connect(str(path))
+        except BlockingIOError as exc:
+            raise TimeoutError from exc
 
     def _read_line(self) -> str:
         received = b""

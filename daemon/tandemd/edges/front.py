@@ -24,7 +24,7 @@ from tandemd.edges.seldom import Seldom
 MAX_CONNECTIONS = 1024
 MAX_CONNECTIONS_PER_UID = 256  # as many as there are logins
 DESCRIPTORS_SHARE = 12  # a connection has three, and three quarters of all are for jobs
-BACKLOG = 512
+BACKLOG = 4096
 LINGER_S = 5.0  # for the last bytes to one who reads slowly
 
 log = structlog.get_logger(__name__)

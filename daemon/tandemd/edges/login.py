@@ -24,6 +24,7 @@ from tandemd.edges.peers import Peer, peer_of
 from tandemd.edges.seldom import Seldom
 
 MAX_LOGINS_PER_UID = 256
+BACKLOG = 4096  # as on the attach socket
 NEWCOMER = object()  # for the selector: somebody is at the door
 
 log = structlog.get_logger(__name__)
@@ -43,7 +44,7 @@ class LoginServer:
         self._seldom = Seldom()
         self._selector = selectors.DefaultSelector()
         self._door = Door(
-            path, kind=socket.SOCK_STREAM, backlog=128, selector=self._selector, data=NEWCOMER
+            path, kind=socket.SOCK_STREAM, backlog=BACKLOG, selector=self._selector, data=NEWCOMER
         )
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._wake_fd, selectors.EVENT_READ, None)

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -91,6 +92,19 @@ def test_a_token_without_end_is_refused(listener):
 def test_a_daemon_that_says_nothing_is_too_slow(listener):
     with pytest.raises(DeadlineError, match=r"within 0\.05 s"):
         Login(listener.getsockname(), timeout_s=0.05)
+
+
+def test_a_place_in_a_line_that_is_full_is_waited_for(listener):
+    listener.listen(0)
+    with ExitStack() as line:
+        with suppress(BlockingIOError):
+            while True:
+                waiting = line.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                waiting.settimeout(0)
+                waiting.connect(listener.getsockname())
+
+        with pytest.raises(DeadlineError, match=r"within 0\.05 s"):
+            Login(listener.getsockname(), timeout_s=0.05)
 
 
 def test_nobody_listening_is_unavailable(tmp_path):
