@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import resource
 import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +12,7 @@ try:
 except PackageNotFoundError:  # run from a checkout that was not installed
     __version__ = "0+unknown"
 
+LEAST_ADDRESS_SPACE = 1 << 30  # for what is imported, and the stacks of threads
 EXIT_MISSING = 4  # that of tandem.errors.StateError
 SIGNALS = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
 
@@ -43,6 +45,17 @@ def open_closed_streams() -> None:
             setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115 - until the end
 
 
+def require_address_space() -> None:
+    """End, with a line, where imports would fail for want of it in many ways."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
+        sys.stderr.write(
+            f"error: the limit of address space is {limit >> 10} KiB and tandemd needs "
+            f"{LEAST_ADDRESS_SPACE >> 10}; raise it (ulimit -v, or LimitAS= of the unit)\n"
+        )
+        sys.exit(EXIT_MISSING)
+
+
 def main() -> None:
     """The `tandemd` command; says what to install where the [daemon] extra is missing."""
     _run("tandemd", "tandemd.__main__")
@@ -56,6 +69,7 @@ def main_of_helper() -> None:
 def _run(command: str, module: str) -> None:
     hold_signals()  # before all that takes a second to import
     open_closed_streams()
+    require_address_space()
     try:
         run = importlib.import_module(module).main
     except ModuleNotFoundError as missing:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from tandemd import SIGNALS, hold_signals, open_closed_streams, taken_signal
+from tandemd import (
+    SIGNALS,
+    hold_signals,
+    open_closed_streams,
+    require_address_space,
+    taken_signal,
+)
 
 if __name__ == "__main__":
     hold_signals()  # before all that takes a second to import
     open_closed_streams()
+    require_address_space()
 
 import argparse
 import gc

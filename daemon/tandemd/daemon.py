@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from pathlib import Path
 import structlog
 
 from tandem import _mps, _native, _set_probe
-from tandem.errors import StateError, UsageError
+from tandem.errors import UsageError
 from tandemd import selftest
 from tandemd.awaited_gpus import AwaitedGpus
 from tandemd.config.config import (
@@ -69,6 +68,7 @@ from tandemd.introductions import Introductions
 from tandemd.loop import Change, Loop
 from tandemd.observers.auditor import Auditor
 from tandemd.remembered import Remembered
+from tandemd.room import raise_descriptor_limit, require_threads
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
@@ -76,7 +76,6 @@ PROOF_ANSWER_S = 2.0  # of the control daemon of MPS, before sets are proved und
 RESTORE_S = 60.0  # for all that the driver has saved to come back, before the daemon ends
 VITAL = ("attach", "login")  # threads without which nobody new is heard
 OVERLAPPING = ("mps", "mps+green")  # modes for which there has to be MPS
-LEAST_DESCRIPTORS = 64  # half of them are its own before anybody comes
 STOP_S = 5.0  # a thread that does not end within this is left to the exit
 FRESH_S = 2.0
 
@@ -111,10 +110,11 @@ class Daemon:
         Raises:
             UsageError: a socket or `metrics.listen` cannot be had, or a `reserve_memory` leaves
                 jobs nothing of a GPU.
-            StateError: it may open too few files.
+            StateError: it may open too few files, or have too few threads.
             OSError: a library or a clock cannot be had.
         """
         raise_descriptor_limit()
+        require_threads()
         self._inventory: Inventory = find_inventory()
         if wrong := too_much_kept_free(self._config, self._inventory.gpus()):
             raise UsageError(wrong)
@@ -742,21 +742,6 @@ def _binding(what: str) -> Iterator[None]:
         yield
     except (OSError, RuntimeError) as error:
         raise UsageError(f"{what}: cannot listen there: {error}") from error
-
-
-def raise_descriptor_limit() -> None:
-    """As many descriptors as the hard limit allows: five a process, for thousands of them.
-
-    Raises:
-        StateError: so few that gRPC would end the daemon by a signal, and no word of ours.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:
-        raise StateError(
-            f"the limit of open files is {hard} and tandemd needs {LEAST_DESCRIPTORS}, and five "
-            "more for each process of a job; raise it (ulimit -Hn, or LimitNOFILE= of the unit)"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _warn_of_nobody(config: Config) -> None:
