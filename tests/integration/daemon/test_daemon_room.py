@@ -43,6 +43,16 @@ def test_an_address_space_without_room_for_threads_is_said_in_one_line(daemon):
     assert "ulimit -v, which is 1100000 KiB" in line
 
 
+def test_a_full_disk_for_the_log_ends_nothing(daemon):
+    program = [sys.executable, "-m", "tandemd", *daemon.arguments("--log-level", "debug")]
+    with open("/dev/full", "w") as full, daemon.made_ready():
+        daemon.process = subprocess.Popen(program, env=daemon.environment(), stderr=full)
+    shim = daemon.shim()
+    shim.socket.close()
+
+    assert daemon.stop() == 0
+
+
 def test_too_few_threads_are_told_with_the_limit_of_the_user(monkeypatch):
     start, begun = threading.Thread.start, []
 
