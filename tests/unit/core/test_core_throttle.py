@@ -1,5 +1,6 @@
 """Under `throttle` batch work runs beside normal work, as fast as that loses little."""
 
+import random
 from dataclasses import dataclass, field
 
 import pytest
@@ -27,6 +28,7 @@ class Gpu:
     step_ms: float = STEP_MS
     gap_ms: int = 0  # the trainer's, behind each iteration
     idle: frozenset[int] = frozenset()  # who has no work
+    noise: random.Random | None = None  # an iteration takes up to a tenth more or less
     progress_ms: float = 0.0
     steps: int = 0
     got_ms: dict[int, int] = field(default_factory=dict)
@@ -56,6 +58,8 @@ class Gpu:
             self.progress_ms += TICK_MS * pace
         if self.progress_ms >= self.step_ms:
             self.progress_ms -= self.step_ms + self.gap_ms
+            if self.noise:
+                self.progress_ms += self.step_ms * self.noise.uniform(-0.1, 0.1)
             self.steps += 1
 
     def _say(self, process_id, opened):
@@ -185,6 +189,59 @@ def test_a_job_that_gets_faster_by_itself_is_held_to_that():
     assert shared.got_ms[LOW] < 0.2 * 3_000
 
 
+@pytest.mark.parametrize(("pace", "least", "most"), [(1.0, 0.7, 1.0), (0.5, 0.005, 0.1)])
+def test_iterations_that_differ_in_length_do_not_mislead_it(pace, least, most):
+    shared = gpu(pace)
+    shared.noise = random.Random(1)
+    shared.run(10_000)
+
+    steps = shared.run(20_000)
+
+    assert steps > 0.95 * 20_000 / STEP_MS
+    assert least * 20_000 < shared.got_ms[LOW] < most * 20_000 + 1
+
+
+def test_harm_of_one_that_is_seldom_there_is_seen():
+    """One that does none has opened the way for it."""
+    shared = gpu(1.0)
+    shared.run(6_000)
+    shared.pace = 0.0
+    for _ in range(30):  # for a fifth of the time
+        shared.idle = frozenset({LOW})
+        shared.run(80)
+        shared.idle = frozenset()
+        shared.run(20)
+
+    shared.idle = frozenset({LOW})
+    shared.run(80)
+    shared.idle = frozenset()
+    steps = shared.run(2_000)
+
+    assert steps > 0.9 * 2_000 / STEP_MS
+
+
+def test_with_other_equals_it_is_measured_anew():
+    shared = gpu(1.0)
+    shared.run(6_000)
+    assert shared.talk.open_processes() == {TRAINER, LOW}
+
+    shared.talk.attach(OTHER, NORMAL)
+    shared.run(100)
+
+    assert shared.talk.open_processes() == {TRAINER}
+
+
+def test_long_iterations_are_not_measured_alone_for_long(monkeypatch):
+    monkeypatch.setattr(throttle, "ANEW_NS", 2_000 * MS)
+    shared = gpu(1.0)
+    shared.step_ms = 200
+    shared.run(10_000)
+
+    shared.run(20_000)
+
+    assert shared.got_ms[LOW] > 0.85 * 20_000
+
+
 def test_equals_beside_the_holder_take_turns():
     shared = gpu(1.0, lows=(LOW, OTHER))
     shared.run(8_000)
@@ -296,7 +353,7 @@ def test_a_decision_is_due_when_the_bucket_is_full_and_when_it_is_empty():
     options, bucket = Options(quantum_ns=10 * MS), throttle.Throttle()
     bucket.note(trainer, None, 0)
     ward = bucket.ward(trainer)
-    ward.alone_ns, ward.alone_at_ns, ward.share = 20.0 * MS, 0, 0.2
+    ward.alone_ns, ward.due_ns, ward.share = 20.0 * MS, 1_000_000 * MS, 0.2
 
     filled_ns = bucket.wake_ns(options, 0)
     bucket.settle(options, filled_ns)

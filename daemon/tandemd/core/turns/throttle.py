@@ -14,16 +14,18 @@ Rules
 1. Nobody is beside a job until it is known how long its iterations take without. A job whose
    iterations are not known has nobody beside it.
 2. What is found is judged once in `WINDOW_NS` and `LEAST_STEPS` iterations, from the end of one to
-   the end of another, and only where what was allowed was used.
-3. Up to `loss` longer is harmless. At first the share grows by half each time, later by `STEP`. It
-   shrinks by `BACK`; to a tenth where iterations take three times `loss` longer.
-4. Every `ANEW_NS`, or sooner where the least share still does harm, the job is measured without
-   others again: what it took alone grows old.
+   the end of another. The share grows only where what was allowed was used.
+3. Up to `loss` longer is harmless. The share grows by half each time up to where something was lost
+   before, then by `STEP`. It shrinks by `BACK`; to a tenth where iterations take three times `loss`
+   longer, and then comes back fast to half of what it was (as TCP does; Jacobson, SIGCOMM 1988).
+4. Every `ANEW_NS` the job is measured without others again: what it took alone grows old. So it is
+   sooner where its equals are others, the least share still does harm, or it got much faster.
+   Measuring takes no more than one part in `RARELY` of the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tandemd.core.model import Group, GroupKey, JobClass, Options
@@ -42,6 +44,7 @@ LEAST_STEPS = 4
 CYCLES = 2  # of the bucket, in a window
 USED = 0.5  # of what was allowed: with less it is not known what the rest would have done
 ANEW_NS = 60_000_000_000
+RARELY = 20
 PATIENCE_NS = 10_000_000_000  # for that; and so long before it is done out of turn
 STUBBORN = 5  # windows in a row in which the least share did harm
 GAP_NS = 1_000_000_000  # without work for longer the clock stands
@@ -67,9 +70,10 @@ class Ward:
     credit_ns: float = 0.0
     is_on: bool = False  # from a full bucket to an empty one
     share: float = FIRST
-    has_lost: bool = False  # since the share was cut last
+    knee: float = 1.0  # up to this share it grows fast
     alone_ns: float = 0.0  # an iteration of it, with nobody beside; 0 = not known
     alone_at_ns: int = 0  # when that was measured
+    due_ns: int = 0  # when it is to be measured again
     longer: float | None = None  # than that, in the newest window with others, as a part
     _start: _Start | None = None
     _seen_steps: int = 0
@@ -78,7 +82,11 @@ class Ward:
 
     def is_due(self, now_ns: int) -> bool:
         """It has to be measured alone."""
-        return not self.alone_ns or now_ns - self.alone_at_ns >= ANEW_NS
+        return now_ns >= self.due_ns
+
+    def measure_anew(self) -> None:
+        """What is known of it alone may not be so any more."""
+        self.due_ns = 0
 
     def passes(self, elapsed_ns: int, *, has_turn: bool, is_beside: bool, full_ns: int) -> None:
         """So much of its time has passed."""
@@ -111,42 +119,57 @@ class Ward:
             return
         self._start = here
         if not beside_ns:
-            self._note_alone(took_ns / count, now_ns)
-        elif self.alone_ns and beside_ns >= USED * self.share * took_ns:
-            self._note_beside(took_ns / count, options, now_ns)
+            self._note_alone(took_ns / count, options, now_ns)
+        elif self.alone_ns:
+            is_used = beside_ns >= USED * self.share * took_ns
+            self._note_beside(took_ns / count, options, now_ns, may_grow=is_used)
 
     def _watch_age(self, now_ns: int) -> None:
         if not self.is_due(now_ns):
             self._anew_since_ns = None
         elif self._anew_since_ns is None:
-            self._anew_since_ns = now_ns
-        elif self.alone_ns and now_ns - self._anew_since_ns >= PATIENCE_NS:
-            self.alone_at_ns = now_ns  # it ends none: what is known has to do
+            self._anew_since_ns, self._start = now_ns, None  # others were beside it until now
+        elif self.alone_ns and now_ns - self._anew_since_ns >= self._patience_ns:
+            self._know(self.alone_ns, now_ns)  # it ends none: what is known has to do
 
-    def _note_alone(self, step_ns: float, now_ns: int) -> None:
-        self.alone_ns, self.alone_at_ns = step_ns, now_ns
-        self._stubborn = 0
+    @property
+    def _patience_ns(self) -> float:
+        return max(PATIENCE_NS, 2 * LEAST_STEPS * self.alone_ns)
 
-    def _note_beside(self, step_ns: float, options: Options, now_ns: int) -> None:
+    def _know(self, alone_ns: float, now_ns: int) -> None:
+        self.alone_ns, self.alone_at_ns, self._stubborn = alone_ns, now_ns, 0
+        self.due_ns = now_ns + max(ANEW_NS, int(RARELY * LEAST_STEPS * alone_ns))
+
+    def _note_alone(self, step_ns: float, options: Options, now_ns: int) -> None:
+        is_news = not self.alone_ns or abs(step_ns / self.alone_ns - 1) > options.throttle_loss
+        if is_news or self.is_due(now_ns):
+            self.knee = 1.0  # what was lost was lost by something else, or long ago
+        self._know(step_ns if is_news else (self.alone_ns + step_ns) / 2, now_ns)
+
+    def _note_beside(
+        self, step_ns: float, options: Options, now_ns: int, *, may_grow: bool
+    ) -> None:
+        loss, least = options.throttle_loss, max(LEAST, EVENLY * options.min_share)
         self.longer = step_ns / self.alone_ns - 1
-        self.alone_ns = min(self.alone_ns, step_ns)  # who gets faster beside others has changed
-        least = max(LEAST, EVENLY * options.min_share)
-        share = self._judged(self.longer, options.throttle_loss)
+        share = self._judged(self.longer, loss, may_grow=may_grow)
         does_harm = share < self.share <= least
         self.share = min(1.0, max(least, share))
         self._stubborn = self._stubborn + 1 if does_harm else 0
-        if self._stubborn >= STUBBORN and now_ns - self.alone_at_ns >= PATIENCE_NS:
-            self._stubborn, self.alone_at_ns = 0, now_ns - ANEW_NS
+        is_old = now_ns - self.alone_at_ns >= PATIENCE_NS
+        if self.longer < -HARM * loss or (self._stubborn >= STUBBORN and is_old):
+            self.measure_anew()
 
-    def _judged(self, longer: float, loss: float) -> float:
+    def _judged(self, longer: float, loss: float, *, may_grow: bool) -> float:
         """The share that follows."""
         if longer > HARM * loss:
-            self.has_lost = False
+            self.knee = self.share / 2
             return self.share * CUT
         if longer > loss:
-            has_lost, self.has_lost = self.has_lost, True
-            return self.share * BACK if has_lost else self.share / FASTER
-        return self.share + STEP if self.has_lost else self.share * FASTER
+            self.knee = self.share / FASTER if self.share <= self.knee else self.share * BACK
+            return self.knee
+        if not may_grow:
+            return self.share
+        return max(self.share + STEP, min(self.share * FASTER, self.knee))
 
 
 class Throttle:
@@ -157,6 +180,7 @@ class Throttle:
 
     def __init__(self) -> None:
         self._wards: dict[GroupKey, Ward] = {}
+        self._equals: set[GroupKey] = set()  # all of no lower class
         self._ward: Ward | None = None  # whose time passes, or passed last
         self._has_turn = False
         self._runs_until_ns = 0  # the clock of that one
@@ -164,9 +188,14 @@ class Throttle:
         self._since_ns = 0  # when that one joined
         self._looked_ns = 0
 
-    def keep(self, members: Collection[GroupKey]) -> None:
-        """Forget who is no longer there."""
+    def keep(self, members: Mapping[GroupKey, Group]) -> None:
+        """Forget who is no longer there; with other equals jobs have gaps to themselves or not."""
         self._wards = {key: ward for key, ward in self._wards.items() if key in members}
+        equals = {key for key, group in members.items() if group.job_class is not JobClass.BATCH}
+        if equals != self._equals:
+            self._equals = equals
+            for ward in self._wards.values():
+                ward.measure_anew()
         if self._ward is not None and self._ward.group.key not in self._wards:
             self._ward = self._beside = None
 
@@ -231,7 +260,7 @@ class Throttle:
     def told(self, group: Group, options: Options, now_ns: int) -> str:
         """What is allowed beside a group, in words; empty: it is not protected."""
         ward = self._wards.get(group.key)
-        if ward is None:
+        if ward is None or group.job_class is JobClass.BATCH or not options.overlaps(group.gpus):
             return ""
         if not ward.alone_ns:
             return (
