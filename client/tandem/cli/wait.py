@@ -9,6 +9,8 @@ from tandem.cli._output import json_option, open_client
 from tandem.cli._parsed import Parsed
 from tandem.units import parse_duration
 
+LONGEST_NS = 10**18
+
 
 @click.command()
 @jobs_argument
@@ -54,7 +56,8 @@ def wait(
       tandem wait --for running server && ./load-test
     """
     check_named(jobs, group)
-    deadline_s = None if timeout_ns is None else timeout_ns / 1e9
+    # More than gRPC takes, 30 years, is for ever.
+    deadline_s = None if timeout_ns is None or timeout_ns > LONGEST_NS else timeout_ns / 1e9
     with open_client() as client:
         whom = jobs if group is None else client.group(group)
         show_arrivals(client, whom, until=until, deadline_s=deadline_s, as_json=as_json)

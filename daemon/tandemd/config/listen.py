@@ -10,15 +10,17 @@ UNIX = "unix:"  # and a path
 
 
 def loopback(listen: str) -> tuple[str, int]:
-    """Address and port of `127.0.0.1:9446`.
+    """Address and port of `127.0.0.1:9446` or `[::1]:9446`.
 
     Raises:
         UsageError: it is no such pair, or the address is not a loopback one.
     """
-    address, _, port = listen.rpartition(":")
+    said, _, port = listen.rpartition(":")
+    is_bracketed = said.startswith("[") and said.endswith("]")
+    address = said[1:-1] if is_bracketed else said
     try:
         parsed = ip_address(address)
-        is_loopback = parsed.is_loopback and parsed.version == 4
+        is_loopback = parsed.is_loopback and (parsed.version == 6) is is_bracketed
     except ValueError:
         is_loopback = False
     if not is_loopback or not (port.isascii() and port.isdigit()) or int(port) > 65535:

@@ -38,13 +38,17 @@ class ScrapeServer:
             self._server: _UnixServer | ThreadingHTTPServer = _UnixServer(str(self._path), handler)
             self._path.chmod(SOCKET_MODE)
         else:
-            self._server = ThreadingHTTPServer(loopback(listen), handler)
+            address, port = loopback(listen)
+            kind = _Ip6Server if ":" in address else ThreadingHTTPServer
+            self._server = kind((address, port), handler)
 
     @property
     def address(self) -> str:
         """Where it listens, with the port it got."""
         name = self._server.socket.getsockname()
-        return f"{UNIX}{name}" if isinstance(name, str) else f"{name[0]}:{name[1]}"
+        if isinstance(name, str):
+            return f"{UNIX}{name}"
+        return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
     def run(self) -> None:
         """Serve until `stop`."""
@@ -56,6 +60,10 @@ class ScrapeServer:
         self._server.server_close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+
+class _Ip6Server(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
 
 
 class _UnixServer(ThreadingMixIn, UnixStreamServer):

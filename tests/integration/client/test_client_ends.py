@@ -224,6 +224,7 @@ def test_who_waits_for_the_end_of_a_grace_hears_that_the_daemon_went_away(
 def test_wait_says_what_has_become_of_jobs(tandem, client, job):
     client.pause(job)
     assert tandem("wait", "--for", "paused", job).stdout == f"{job} is paused\n"
+    assert tandem("wait", "--for", "paused", "--timeout", "99999d", job).returncode == 0
 
     late = tandem("wait", "--timeout", "3s", job)  # of which it needs some to connect
     assert (late.returncode, late.stdout) == (8, "")

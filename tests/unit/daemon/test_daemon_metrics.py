@@ -1,5 +1,6 @@
 """What is rendered for Prometheus, read back with Prometheus' own parser, and who may ask."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -411,9 +412,20 @@ def serving():
         thread.join()
 
 
-def test_prometheus_can_ask_on_loopback(serving):
-    host, port = serving("127.0.0.1:0").address.split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE_S)
+def has_ip6():
+    with socket.socket(socket.AF_INET6) as probe, contextlib.suppress(OSError):
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_prometheus_can_ask_on_loopback(serving, host):
+    if host == "[::1]" and not has_ip6():
+        pytest.skip("this machine has no ::1")
+    address = serving(f"{host}:0").address
+    assert address.startswith(f"{host}:")
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
 
     connection.request("GET", "/metrics")
     answer = connection.getresponse()
@@ -490,7 +502,10 @@ def test_a_scheduler_that_does_not_answer_is_told(serving):
 
 @pytest.mark.parametrize(
     "listen",
-    ["0.0.0.0:9446", "192.0.2.1:9446", "localhost", "127.0.0.1:x", "127.0.0.1:70000", ":1"],
+    [
+        *("0.0.0.0:9446", "192.0.2.1:9446", "localhost", "127.0.0.1:x", "127.0.0.1:70000", ":1"),
+        *("::1:9446", "[127.0.0.1]:9446", "[::]:9446", "[fe80::1]:9446", "[::1]"),
+    ],
 )
 def test_nothing_listens_beyond_this_machine(listen, tmp_path):
     path = tmp_path / "config.toml"
