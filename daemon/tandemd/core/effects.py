@@ -68,8 +68,7 @@ def _only_measured(scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]) ->
     # What class latency can have it has by its class, where nothing else follows objectives.
     if not spec.slo_p99_ns or spec.job_class is JobClass.LATENCY:
         return ""
-    options, companions = scheduler.options, scheduler.policy.companions
-    by_trials = companions is not None and companions.pace is Pace.FREE
+    options, by_trials = scheduler.options, scheduler.policy.pace is Pace.FREE
     sets = options.splits.keys() | options.may_have_sets  # are as large as objectives call for
     if options.tuner or options.planner or by_trials or sets & (gpus or sets):
         return ""

@@ -1044,8 +1044,8 @@ class Scheduler:
     @property
     def _pace_of_policy(self) -> Pace:
         """Where no kernels overlap nobody waits for another's iteration or phase."""
-        companions = self.policy.companions
-        return companions.pace if companions and self.options.mps_gpus else Pace.FREE
+        pace = self.policy.pace if self.options.mps_gpus else None
+        return pace or Pace.FREE
 
     def _gate_phases(self, now_ns: int) -> list[Action]:
         groups = self.groups.values() if self._pace_of_policy is Pace.PHASES else ()

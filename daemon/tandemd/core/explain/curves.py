@@ -26,8 +26,7 @@ def explain_kept(group: Group, scheduler: Scheduler, now_ns: int) -> str:
 
 def curve_lines(group: Group, scheduler: Scheduler, now_ns: int) -> Iterator[str]:
     """Nothing under a policy that does not look at memory curves."""
-    companions = scheduler.policy.companions
-    if companions is None or companions.pace is not Pace.CURVES:
+    if scheduler.policy.pace is not Pace.CURVES:
         return
     why_not = objection(group, scheduler.options)
     if why_not is not None:

@@ -25,8 +25,7 @@ def explain_standing(passer: Passer, scheduler: Scheduler, now_ns: int) -> str:
 
 def phase_lines(group: Group, scheduler: Scheduler) -> Iterator[str]:
     """Nothing under a policy that does not take phases apart."""
-    companions = scheduler.policy.companions
-    if companions is None or companions.pace is not Pace.PHASES:
+    if scheduler.policy.pace is not Pace.PHASES:
         return
     why_not = objection(group, scheduler.options)
     if why_not is not None:

@@ -328,7 +328,7 @@ def why_not_beside(
         return f"in mode {mode} a plan in space {how_to('space', mode)}"
     if len(gpus) > 1:
         return "a job is on several gpus at once"
-    if policy.by_lanes or (policy.companions and policy.companions.pace is not Pace.FREE):
+    if policy.by_lanes or policy.pace not in (None, Pace.FREE):
         return f"under {options.policy} something else decides who runs beside whom"
     found = (why for group in groups if (why := _why_not_beside(group, options)))
     return next(found, "")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from tandemd.core.model import Group, Job, Options, Process, StayReason
 from tandemd.core.planner.planner import alternatives
 from tandemd.core.planner.plans import Gpu, Part, Scene, Valued, Worker
-from tandemd.core.policies.policy import Policy
 from tandemd.core.policy import policy_named
 from tandemd.core.space.asked import said_share
 from tandemd.core.space.set_places import groups_asked
@@ -105,13 +104,8 @@ def outlook(
         undivided=undivided,
         why_not=_why_not(groups, gpus, options),
         held=_held(jobs, gpu, options) if options.mode_of(gpus) == "mps" else {},
-        overlaps=_lets_equals_overlap(policy_named(options.policy)),
+        overlaps=policy_named(options.policy).pace not in (None, Pace.RATED),  # equals,
     )
-
-
-def _lets_equals_overlap(policy: Policy) -> bool:
-    companions = policy.companions
-    return companions is not None and companions.pace is not Pace.RATED
 
 
 def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tandemd.core.model import Group, JobClass, Options
 from tandemd.core.policies.pair import Pair
-from tandemd.core.turns.companions import Judgement, Pace
+from tandemd.core.turns.companions import Judgement, Pace, kept_apart
 
 
 class SideBySide:
@@ -29,10 +29,8 @@ class SideBySide:
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
         """The most general reason against it."""
-        if not options.overlaps(group.gpus | other.gpus):
-            return Judgement(fits=False, why="kernels of two processes overlap only under mps")
-        if group.key[0] != other.key[0]:
-            return Judgement(fits=False, why="under mps only jobs of one user run side by side")
+        if why := kept_apart(group, other, options):
+            return Judgement(fits=False, why=why)
         if group.job_class is not other.job_class or group.job_class is JobClass.LATENCY:
             return Judgement(fits=False, why="only best-effort jobs of one class share turns")
         return Judgement(fits=True, why=self._why)

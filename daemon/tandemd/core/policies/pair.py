@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tandemd.core.model import Bound, Group, JobClass, Options
 from tandemd.core.policies.priority import Priority
-from tandemd.core.turns.companions import Companions, Judgement, Pace
+from tandemd.core.turns.companions import Companions, Judgement, Pace, kept_apart
 
 _COMPLEMENTS = {
     Bound.UNKNOWN: frozenset[Bound](),
@@ -60,10 +60,8 @@ def _of_place(group: Group, other: Group, options: Options) -> str | None:
     """What keeps them apart whatever they do."""
     if not options.classify_kernels:
         return "what bounds kernels is not looked at (scheduler.classify_kernels)"
-    if not options.overlaps(group.gpus | other.gpus):
-        return "kernels of two processes overlap only under mps"
-    if group.key[0] != other.key[0]:
-        return "under mps only jobs of one user run side by side"
+    if why := kept_apart(group, other, options):
+        return why
     if group.job_class is not other.job_class or group.job_class is JobClass.LATENCY:
         return "only best-effort jobs of one class share turns"
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tandemd.core.model import Group, Options
-from tandemd.core.turns.companions import Companions
+from tandemd.core.turns.companions import Companions, Pace
 
 
 class Policy:
@@ -13,6 +13,11 @@ class Policy:
     companions: Companions | None = None  # who may hold a turn together; None: it is one group's
     by_lanes = False  # jobs come onto a GPU by lanes (`lane_places.py`), and not as they like
     by_pieces = False  # a turn ends with an iteration or a request, where it is known when one does
+
+    @property
+    def pace(self) -> Pace | None:
+        """What decides when companions go on; None: there are none."""
+        return None if self.companions is None else self.companions.pace
 
     def always_open(self, group: Group) -> bool:
         """Takes no turns: its gate stays open whatever others do."""

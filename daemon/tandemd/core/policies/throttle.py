@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tandemd.core.model import Group, JobClass, Options
 from tandemd.core.policies.pair import Pair
-from tandemd.core.turns.companions import Judgement, Pace
+from tandemd.core.turns.companions import Judgement, Pace, kept_apart
 
 
 class Lower:
@@ -27,10 +27,8 @@ class Lower:
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
         """The most general reason against it."""
-        if not options.overlaps(group.gpus | other.gpus):
-            return Judgement(fits=False, why="kernels of two processes overlap only under mps")
-        if group.key[0] != other.key[0]:
-            return Judgement(fits=False, why="under mps only jobs of one user run side by side")
+        if why := kept_apart(group, other, options):
+            return Judgement(fits=False, why=why)
         classes = {group.job_class, other.job_class}
         if classes != {JobClass.NORMAL, JobClass.BATCH}:
             return Judgement(fits=False, why="only batch jobs run beside others, and beside normal")

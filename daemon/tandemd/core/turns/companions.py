@@ -43,6 +43,15 @@ class Companions(Protocol):
         """The same of any two groups, in words."""
 
 
+def kept_apart(group: Group, other: Group, options: Options) -> str:
+    """Why the place lets kernels of the two not overlap, whatever they do; empty: it lets them."""
+    if not options.overlaps(group.gpus | other.gpus):
+        return "kernels of two processes overlap only under mps"
+    if group.key[0] != other.key[0]:
+        return "under mps only jobs of one user run side by side"
+    return ""
+
+
 def unfit(group: Group, options: Options, *, followed: str) -> tuple[tuple[bool, str], ...]:
     """What keeps a group from having a pace at all: whether each is so, and how to say it.
 

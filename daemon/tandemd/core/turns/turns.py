@@ -383,7 +383,7 @@ class Turns:
 
     def _accompany(self, policy: Policy, options: Options, now_ns: int, *, is_new: bool) -> None:
         """Let somebody hold the turn beside the holder, or nobody."""
-        is_rated = _is_rated(policy)
+        is_rated = policy.pace is Pace.RATED
         if is_rated:
             self.throttle.settle(options, now_ns)
             is_new |= self.throttle.is_over(options, now_ns)
@@ -475,11 +475,9 @@ class Turns:
 
     def _note_companions(self, policy: Policy, now_ns: int) -> None:
         """Who is on the GPU together from now on."""
-        if policy.companions is None:
-            return
-        if policy.companions.pace is Pace.FREE:
+        if policy.pace is Pace.FREE:
             self._look_at_trials(now_ns)
-        elif policy.companions.pace is Pace.RATED:
+        elif policy.pace is Pace.RATED:
             self.throttle.note(self._holder, self._companion, now_ns)
 
     def _look_at_trials(self, now_ns: int) -> None:
@@ -594,7 +592,7 @@ class Turns:
         verdict.wake(now_ns + max(rest_ns, LOOK_AGAIN_NS))
         if (at_ns := self._roster.next_rise_ns(but=holder)) is not None:
             verdict.wake(max(at_ns, now_ns + LOOK_AGAIN_NS))
-        at_ns = self.throttle.wake_ns(options, now_ns) if _is_rated(policy) else None
+        at_ns = self.throttle.wake_ns(options, now_ns) if policy.pace is Pace.RATED else None
         if at_ns is not None:
             verdict.wake(max(at_ns, now_ns + LOOK_AGAIN_NS))
         if self.reprieve.until_ns is not None:
@@ -614,10 +612,6 @@ def _watch_hold(group: Group, now_ns: int, verdict: Verdict) -> None:
     elif group.hold_since_ns is None:
         group.hold_since_ns = now_ns
         verdict.held.append(group)
-
-
-def _is_rated(policy: Policy) -> bool:
-    return policy.companions is not None and policy.companions.pace is Pace.RATED
 
 
 def _quantum_ns(holder: Group, policy: Policy, options: Options) -> int | None:
