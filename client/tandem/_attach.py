@@ -112,9 +112,7 @@ def register(
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
-            # The kernel's own timeouts: they also end a connect() to a full backlog, which a
-            # non-blocking socket would only report as "try again".
-            _set_timeout(connection, timeout_s)
+            set_timeout(connection, timeout_s)
             connection.connect(str(path))
             _check_owner(path, _peer.uid_of(connection))
             answer = _exchange(connection, encode_register(request, command=command, gpu=gpu))
@@ -215,7 +213,8 @@ def _text(value: str, room_bytes: int) -> bytes:
     return value.encode(errors="replace")[: room_bytes - 1].decode(errors="ignore").encode()
 
 
-def _set_timeout(connection: socket.socket, timeout_s: float) -> None:
+def set_timeout(connection: socket.socket, timeout_s: float) -> None:
+    """The kernel's own: they also end a connect() to a full backlog, which Python's only report."""
     timeval = _TIMEVAL.pack(int(timeout_s), int(timeout_s % 1 * 1_000_000))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)

@@ -35,7 +35,7 @@ from tandem._results import (
     Window,
 )
 from tandem._uninterrupted import uninterrupted
-from tandem._waits import arrivals
+from tandem._waits import LONGEST_S, arrivals
 from tandem._wire import tandem_pb2 as pb
 from tandem._wire import tandem_pb2_grpc as services
 from tandem.errors import (
@@ -50,7 +50,6 @@ from tandem.errors import (
 DEADLINE_S = 5.0
 PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
 LONGEST_PAUSE_S = 3600.0
-LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 _DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
 _REFUSED_STREAM = "RST_STREAM with error code 7"  # RFC 9113; gRPC tells it in no other way
 _LONGEST_PAGE = 1000  # of an answer

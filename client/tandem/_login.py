@@ -1,9 +1,9 @@
 """The login socket: proof of the caller's uid, as a token that dies with the connection."""
 
 import socket
-import struct
 from pathlib import Path
 
+from tandem._attach import set_timeout
 from tandem._paths import fits_socket_address
 from tandem.errors import CapacityError, DeadlineError, UnavailableError
 
@@ -56,9 +56,7 @@ class Login:
         self._connection.close()
 
     def _connect(self, path: Path, timeout_s: float) -> None:
-        # A socket of Python's with a timeout does not wait for a place in a line that is full.
-        limit = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6))
-        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        set_timeout(self._connection, timeout_s)
         try:
             self._connection.connect(str(path))
         except BlockingIOError as exc:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tandem._client import Client
     from tandem._results import Job, JobEvent
 
+LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
 ENDED, EXITED = "ended", "exited"
 STATES = (ENDED, "running", "waiting", "paused", "swapped", "idle", "detached")
 

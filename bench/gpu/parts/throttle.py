@@ -17,6 +17,7 @@ from tandem.demo.measure import Outcome, WorkerReport
 from tandem.demo.place import Place
 from tandem.demo.scenario import Scenario
 from tandem.demo.settings import TRAINERS
+from tandem.demo.stats import rate_per_s, ratio
 
 SECONDS = 16.0
 NORMAL, BATCH = TRAINERS
@@ -50,17 +51,16 @@ def measure(bench: Bench) -> dict[str, Any]:
 def kept(outcome: Outcome, alone: dict[str, float]) -> dict[str, float]:
     """Of each trainer's rate alone, 0 where it has none."""
     return {
-        worker.role: round(_late_rate(worker) / alone[worker.role], 4) if alone[worker.role] else 0
+        worker.role: round(ratio(_late_rate(worker), alone[worker.role]), 4)
         for worker in outcome.workers
     }
 
 
 def _late_rate(worker: WorkerReport) -> float:
-    """Iterations a second from the one that is under way at half of its time to the last one."""
-    ends_ns = [item["end_ns"] for item in worker.items]
-    late = [end_ns for end_ns in ends_ns if end_ns >= ends_ns[-1] / 2] if ends_ns else []
-    span_ns = late[-1] - late[0] if late else 0
-    return round((len(late) - 1) / span_ns * 1e9, 4) if span_ns else 0.0
+    """Iterations a second of those that began in the second half of its time."""
+    spans = worker.intervals
+    half_ns = (worker.start_ns + spans[-1][1]) / 2 if spans else 0
+    return round(rate_per_s([span for span in spans if span[0] >= half_ns]), 4)
 
 
 def _run(

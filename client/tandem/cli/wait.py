@@ -2,14 +2,12 @@
 
 import click
 
-from tandem._waits import ENDED, STATES
+from tandem._waits import ENDED, LONGEST_S, STATES
 from tandem.cli._arrivals import show_arrivals
 from tandem.cli._jobs import check_named, jobs_argument
 from tandem.cli._output import json_option, open_client
 from tandem.cli._parsed import Parsed
 from tandem.units import parse_duration
-
-LONGEST_NS = 10**18
 
 
 @click.command()
@@ -56,8 +54,8 @@ def wait(
       tandem wait --for running server && ./load-test
     """
     check_named(jobs, group)
-    # More than gRPC takes, 30 years, is for ever.
-    deadline_s = None if timeout_ns is None or timeout_ns > LONGEST_NS else timeout_ns / 1e9
+    # What is longer than gRPC takes is for ever.
+    deadline_s = None if timeout_ns is None or timeout_ns / 1e9 > LONGEST_S else timeout_ns / 1e9
     with open_client() as client:
         whom = jobs if group is None else client.group(group)
         show_arrivals(client, whom, until=until, deadline_s=deadline_s, as_json=as_json)

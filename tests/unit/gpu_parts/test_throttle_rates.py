@@ -1,5 +1,7 @@
 """What trainers keep is told from the second half of a run, when the policy has settled."""
 
+import itertools
+
 import pytest
 from bench.gpu.parts.throttle import kept
 
@@ -9,7 +11,11 @@ SECOND_NS = 1_000_000_000
 
 
 def report(role, *ends_s):
-    items = tuple({"end_ns": int(end * SECOND_NS), "correct": True} for end in ends_s)
+    edges_ns = [int(end * SECOND_NS) for end in (0, *ends_s)]
+    items = tuple(
+        {"begin_ns": begin_ns, "end_ns": end_ns, "correct": True}
+        for begin_ns, end_ns in itertools.pairwise(edges_ns)
+    )
     return WorkerReport(role=role, pid=1, exit_code=0, start_ns=0, items=items)
 
 
