@@ -248,19 +248,9 @@ def test_a_mistake_of_the_helper_is_a_bug_and_its_words_stay_in_the_log(serving)
     assert [line["event"] for line in serving.said] == ["failed"]
 
 
-def test_it_ends_only_when_nobody_was_there_for_long_enough(serving):
-    serving.start()
-    say(serving.path, b'{"verb":"hello"}')
-
-    assert not serving.service.close(idle_s=3600)
-    say(serving.path, b'{"verb":"hello"}')  # it is still there
-    serving.service._open = 1
-    assert not serving.service.close()
-    serving.service._open = 0
-    assert serving.service.close()
-
-
-def test_at_its_end_it_waits_for_answers_that_are_on_their_way(serving):
+@pytest.fixture
+def held(serving):
+    """A connection in the midst of being answered, until its gate is set."""
     begun, gate = threading.Event(), threading.Event()
 
     def do(_question, _descriptors):
@@ -270,19 +260,41 @@ def test_at_its_end_it_waits_for_answers_that_are_on_their_way(serving):
 
     serving.do = do
     serving.start()
-    asked = threading.Thread(target=say, args=(serving.path, b'{"verb":"hello"}'))
-    asked.start()
+    asking = threading.Thread(target=say, args=(serving.path, b'{"verb":"hello"}'))
+    asking.start()
     assert begun.wait(DEADLINE_S)
+    yield SimpleNamespace(gate=gate)
+    gate.set()
+    asking.join(DEADLINE_S)
+    assert not asking.is_alive()
+
+
+def test_it_ends_only_when_nobody_was_there_for_long_enough(serving, held):
+    assert not serving.service.close()
+    held.gate.set()
+    serving.service.finish(DEADLINE_S)
+
+    assert not serving.service.close(idle_s=3600)
+    assert serving.service.close()
+
+
+def test_it_is_still_there_when_it_did_not_end(serving):
+    serving.start()
+
+    assert not serving.service.close(idle_s=3600)
+    say(serving.path, b'{"verb":"hello"}')
+
+
+def test_at_its_end_it_waits_for_answers_that_are_on_their_way(serving, held):
     serving.service.finish(0.01)  # it may take longer
     finished = threading.Thread(target=serving.service.finish, args=(DEADLINE_S,))
     finished.start()
     assert finished.is_alive()
 
-    gate.set()
+    held.gate.set()
 
-    for thread in (finished, asked):
-        thread.join(DEADLINE_S)
-        assert not thread.is_alive()
+    finished.join(DEADLINE_S)
+    assert not finished.is_alive()
 
 
 def test_it_does_not_end_while_somebody_is_in_line(tmp_path):
