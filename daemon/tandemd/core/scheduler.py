@@ -229,7 +229,6 @@ class Scheduler:
         if self.options.splits or self.options.may_have_sets or self.sets.is_used:
             actions += self.sets.decide(self.processes, self.jobs, self.options, now_ns)
         actions += self.divisions.take_questions()
-        wakes_before_ns = self._memory_wakes_ns
         actions += self.cancels.decide(self.jobs, now_ns)
         if self.residency.is_used:
             actions += self._move_memory(now_ns)
@@ -237,14 +236,8 @@ class Scheduler:
             actions += self.checkpoints.decide(self.groups.values(), now_ns)
         # The line behind the limits it depends on.
         actions += [*self._tell_reserves(), *self.memory.settle(now_ns, self.options)]
-        if wakes_before_ns or self._memory_wakes_ns:
-            self._tell_wake(now_ns, actions)
+        self._tell_wake(now_ns, actions)
         return actions
-
-    @property
-    def _memory_wakes_ns(self) -> list[int]:
-        """When memory wants to be looked at again."""
-        return [part.wake_at_ns for part in self._wakers if part.wake_at_ns is not None]
 
     def _tell_reserves(self) -> list[Action]:
         told: list[Action] = [*self.memory.line.reserves.tell()]
@@ -1113,7 +1106,6 @@ class Scheduler:
             actions += self._told.tell_gates(verdicts)
         for verdict in verdicts:
             self._tell_story(verdict, now_ns)
-        self._tell_wake(now_ns, actions)
 
     def _seat(self, now_ns: int) -> None:
         self.islands = islands_of(self.groups.values())
@@ -1198,7 +1190,9 @@ class Scheduler:
         return None if key is None or key == group.key else self.groups.get(key)
 
     def _tell_wake(self, now_ns: int, actions: list[Action]) -> None:
-        wake_at_ns = min([*self.rings.wakes_ns, *self._memory_wakes_ns], default=None)
+        others = [part.wake_at_ns for part in self._wakers]
+        due_ns = [at_ns for at_ns in (*self.rings.wakes_ns, *others) if at_ns is not None]
+        wake_at_ns = min(due_ns, default=None)
         passed = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
         if wake_at_ns is not None and (passed or wake_at_ns != self._wake_at_ns):
             actions.append(WakeAt(at_ns=max(wake_at_ns, now_ns)))
