@@ -281,7 +281,8 @@ def _may_have_faults(source: Path) -> bool:
 def test_targets() -> dict[str, Target]:
     """One program for each tests/cpp/<area>/test_*.cpp, linked with that area's sources.
 
-    Files named main.cpp hold a program's `main` and stay out of the tests.
+    Files named main.cpp hold a program's `main` and stay out of the tests, and so do the exported
+    names of the shim: tests/cpp/shim/entries.cpp has their place.
     """
     driver = _driver_flags()
     # The flags are those of the libraries: what was compiled for them is what is tested.
@@ -306,6 +307,7 @@ def test_targets() -> dict[str, Target]:
         "shim": {
             "csrc/core/*.cpp": CORE_FLAGS,
             "shim/**/*.cpp": f"{_shim_flags()} {PRELOADED}",
+            "tests/cpp/shim/entries.cpp": f"{_shim_flags()} {PRELOADED}",
         },
     }
     found = {}
@@ -329,7 +331,8 @@ def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
     """Its sources, each with its flags."""
     globs = [*((g, target.flags) for g in target.sources), *target.others]
     found = {path: flags for g, flags in globs for path in sorted(ROOT.glob(g))}
-    return [(path, f) for path, f in found.items() if not (is_test and path.name == "main.cpp")]
+    left_out = {"main.cpp", PLAIN.name} if is_test else set()
+    return [(path, f) for path, f in found.items() if path.name not in left_out]
 
 
 def _batches(sources: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
