@@ -83,7 +83,7 @@ def test_one_that_is_over_before_another_begins_is_so_also_between_two_looks(lis
 
 
 def test_all_listeners_are_called_before_the_process_is_ready(watch, heard, monkeypatch):
-    shim, told = Shim(7), []
+    shim, told = Shim(7, 7), []  # the second look is that of who is ready
     monkeypatch.setattr(_marks, "listen_no_more", shim.ended.set)
     both = [Listener(before=[lambda n=n: heard.append(n)]) for n in (1, 2)]
 
