@@ -74,4 +74,4 @@ def test_of_a_stream_that_is_over_nobody_is_asked():
 
     Heartbeat(Stream(is_over=True), Daemon(), every_s=0.001)
 
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # those of other tests may end
