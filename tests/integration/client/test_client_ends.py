@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -242,6 +243,15 @@ def test_wait_without_a_daemon_says_what_to_do(tandem, runtime_dir):
     assert "start one with `tandemd`" in done.stderr
 
 
+def last_words(terminal):
+    """All that is left, to its end: what was written in two pieces comes in two."""
+    said = b""
+    with suppress(OSError):  # the end
+        while part := os.read(terminal, 100):
+            said += part
+    return said
+
+
 def test_an_interrupted_wait_says_nothing_more_and_leaves_the_terminal_clean(start, client, job):
     terminal, stderr = pty.openpty()
     waiting = start("wait", job, stderr=stderr)
@@ -251,7 +261,7 @@ def test_an_interrupted_wait_says_nothing_more_and_leaves_the_terminal_clean(sta
     waiting.send_signal(signal.SIGINT)
 
     out, _ = waiting.communicate(timeout=20)
-    shown += os.read(terminal, 100)
+    shown += last_words(terminal)
     os.close(terminal)
     assert (waiting.returncode, out) == (130, "")
     assert shown == f"\r\x1b[Kwaiting: {job}\r\x1b[K\r\n".encode()
