@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
+from open_files import open_files
 
 from tandem import _native
 from tandem.errors import UsageError
@@ -173,14 +174,14 @@ def test_what_a_process_has_is_left_alone_when_its_connection_goes(house):
 
 def test_a_copy_that_nobody_wants_any_more_is_thrown_away(house):
     house.give()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     house.homes.perform(CopyPool(process_id=1, pool=1, size_bytes=SIZE))
     house.homes.perform(DropFile(process_id=1, pool=1))
 
     house.posted.run()
 
     assert not house.told
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
 
 
 def test_pools_count_as_they_were_sent(house):
@@ -239,12 +240,12 @@ def failing(error, after):
 def test_a_disk_that_fails_leaves_memory_as_it_is_and_no_file(tmp_path, error, after):
     memory = os.memfd_create("pool")
     os.write(memory, bytes_like(9))
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
 
     answer = copied(tmp_path, memory, SIZE, write=failing(error, after))
 
     assert answer == f"no file of 20 MiB in swap_dir: {os.strerror(error)}"
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
     assert os.pread(memory, SIZE, 0) == bytes_like(9)
     os.close(memory)
 

@@ -1,7 +1,7 @@
-import gc
 import os
 
 import pytest
+from open_files import open_files
 
 from tandemd.edges.outbox import MOST, Outbox, Outboxes
 
@@ -33,14 +33,9 @@ def outbox(reader):
     outbox.close()
 
 
-def open_fds():
-    gc.collect()  # what other tests left behind closes its own whenever that is collected
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_what_waits_is_sent_once_in_order_and_equal_packets_once(outbox, reader):
     page = os.memfd_create("page")
-    inode, before = os.fstat(page).st_ino, open_fds()
+    inode, before = os.fstat(page).st_ino, open_files()
     outbox.put(b"look", ())
     outbox.put(b"pool", (page,))
     outbox.put(b"look", ())
@@ -56,22 +51,22 @@ def test_what_waits_is_sent_once_in_order_and_equal_packets_once(outbox, reader)
 
     assert reader.got == [(b"pool", [inode]), (b"look", [])]
     assert outbox.offer(b"presence", ())
-    assert open_fds() == before - 1
+    assert open_files() == before - 1
 
 
 def test_too_much_is_the_end_of_a_connection_and_nothing_is_left_of_it(reader):
     hung_up, boxes = [], Outboxes()
     boxes.open(1, send=reader.take, hang_up=lambda: hung_up.append(1))
     page = os.memfd_create("page")
-    before = open_fds()
+    before = open_files()
     for _ in range(MOST):
         boxes.send(1, b"pool", (page,))
-    assert (hung_up, open_fds()) == ([], before + MOST)
+    assert (hung_up, open_files()) == ([], before + MOST)
 
     boxes.send(1, b"pool", (page,))
-    assert (hung_up, open_fds()) == ([1], before + MOST)
+    assert (hung_up, open_files()) == ([1], before + MOST)
     boxes.close(1)
     boxes.send(1, b"pool", (page,))  # nobody is there
 
-    assert open_fds() == before
+    assert open_files() == before
     os.close(page)
