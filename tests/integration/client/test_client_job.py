@@ -86,7 +86,7 @@ def environ(environ, runtime_dir):
     """With a GPU, on which time passes by itself."""
     folder = runtime_dir / "gpu"
     folder.mkdir(mode=0o700)
-    return environ | softgpu.environment(folder=folder, clock="real", profile="tiny")
+    return softgpu.environment(environ, folder=folder, clock="real", profile="tiny")
 
 
 class Program:
