@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import daemon_forks
@@ -24,6 +24,15 @@ def until(fact, *, what):
     while not fact():
         assert time.monotonic() < deadline, f"never happened: {what}"
         time.sleep(0.002)
+
+
+def states_of(pid):
+    """Of its threads, in the letters of proc(5)."""
+    states = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+            states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
+    return states
 
 
 class RunningDaemon:
@@ -75,7 +84,8 @@ class RunningDaemon:
     def stopped(self):
         """It does nothing in there."""
         self.process.send_signal(signal.SIGSTOP)
-        try:
+        try:  # the others go on until one of its threads takes the signal
+            until(lambda: states_of(self.process.pid) == {"T"}, what="all its threads stand")
             yield
         finally:
             self.process.send_signal(signal.SIGCONT)
