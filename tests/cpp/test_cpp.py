@@ -23,7 +23,7 @@ NAMES = [name for name in sorted(ninja_build.test_targets()) if not name.startsw
 
 
 @pytest.mark.slow  # to compile
-@pytest.mark.timeout(600)  # the first program of an area compiles all of its sources
+@pytest.mark.timeout(1500)  # the first program of an area compiles all of its sources
 @pytest.mark.parametrize("name", NAMES)
 def test_cpp(name: str) -> None:
     done = run.run(ninja_build.build([name], "asan")[name])
