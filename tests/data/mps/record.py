@@ -237,7 +237,9 @@ def end_daemons(folder: Path) -> None:
     for lock in folder.rglob("control_lock"):
         if (pid := control_pid(lock.parent)) is None:
             continue
-        servers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        servers = []
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ends by itself
+            servers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         for one in (pid, *map(int, servers)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)

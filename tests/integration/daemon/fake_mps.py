@@ -31,8 +31,10 @@ def serve(path):
 
 
 def lives(row):
-    stat = Path(f"/proc/{row.split(',')[2]}/stat")
-    return stat.exists() and stat.read_text().split()[2] != "Z"
+    try:
+        return Path(f"/proc/{row.split(',')[2]}/stat").read_text().split()[2] != "Z"
+    except OSError:  # at whatever moment it ended
+        return False
 
 
 def main(words):
