@@ -16,6 +16,7 @@ LEFT_OUT = shutil.ignore_patterns(
     "__pycache__",
     "*.egg-info",
     ".*_cache",
+    ".hypothesis",  # other workers write to it meanwhile
     "asan",
     "tsan",
     "fuzz",
