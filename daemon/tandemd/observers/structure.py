@@ -36,18 +36,14 @@ def describe(window: _native.Window, now_ns: int) -> list[str]:
     if not window.iterations:
         return []
     found, count = _native.RecordedOperations(window.records).analyse(), window.iterations
-    parts, works = found.critical_parts, found.launch_bound.operations
+    works = found.launch_bound.operations
     if not works:
         return []
-    length_ns = max(1, found.critical_ns)
-    of_host, of_tandem = parts.host_ns / length_ns, parts.held_ns / length_ns
-    held = f", for {of_tandem:.0%} it was held" if parts.held_ns else ""
     age_s = max(0, now_ns - window.end_ns) / 1e9
     lines = [
         f"an iteration recorded {age_s:.1f} s ago: {works / count:.0f} operations on the gpu; "
-        f"its {_ms(found.critical_ns / count)} hang on the gpu for "
-        f"{1 - of_host - of_tandem:.0%} and on the host for {of_host:.0%}{held}; the gpu alone "
-        f"would need {_ms(found.gpu_critical_ns / count)} (reconstructed)"
+        f"{_hangs_on(found, count)}; the gpu alone would need "
+        f"{_ms(found.gpu_critical_ns / count)} (reconstructed)"
     ]
     unknown = found.unknown
     if window.lost or window.is_cut or unknown.order or unknown.durations:
@@ -56,6 +52,20 @@ def describe(window: _native.Window, now_ns: int) -> list[str]:
             f"{unknown.order} waits for events" + (", its end" if window.is_cut else "")
         )
     return lines
+
+
+def _hangs_on(found: _native.Analysis, count: int) -> str:
+    """How long an iteration took, and what for."""
+    parts, took_ns = found.critical_parts, found.critical_ns
+    # While its own work ran, being held cost nothing: who runs ahead waits for a full window.
+    held_ns = min(parts.held_ns, max(0, took_ns - found.gpu_critical_ns))
+    rest_ns = max(1, took_ns - held_ns)
+    of_host = min(1.0, parts.host_ns / rest_ns)
+    what = f"{_ms(rest_ns / count)} hang on the gpu for {1 - of_host:.0%} and on the host for"
+    if not held_ns:
+        return f"its {what} {of_host:.0%}"
+    held = f"it was held for {_ms(held_ns / count)} of its {_ms(took_ns / count)}"
+    return f"{held}, and the other {what} {of_host:.0%}"
 
 
 def _ms(duration_ns: float) -> str:
