@@ -612,7 +612,7 @@ class Group:
     preemptible: bool = True  # its equals may have the turn in the middle of an iteration of it
     steps: int = 0  # ends of iterations: marked, or else found
     step_served_ns: int = 0  # `served_ns` at the newest of them
-    step_cost_ns: int = 0  # GPU time between the newest two; 0 = not known
+    step_cost_ns: int = 0  # GPU time of one of the newest; 0 = not known
     piece: Piece = field(default_factory=Piece)  # of its work: an iteration, a request
     backlog: Backlog = field(default_factory=Backlog)  # of what it has on the GPU
     gap_p50_ns: int = 0  # the least of its processes: a gap ends with the first

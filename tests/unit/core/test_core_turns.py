@@ -556,6 +556,20 @@ def test_explain_tells_that_turns_end_with_iterations():
     )
 
 
+def test_iterations_that_ended_between_two_looks_cost_a_part_of_the_time_each():
+    talk = at_work_with_iterations()
+    usage = talk.usages[1]
+
+    done_ns = usage.exclusive_ns + 3 * MS
+    talk.sample(1, after_ms=3, busy=True, exclusive_ns=done_ns, steps=usage.steps + 3)
+
+    lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
+    assert (
+        "its turns of 10 ms end with an iteration where one is near: 1.0 ms of gpu time each"
+        in lines
+    )
+
+
 def waits_of(talk, job_id):
     """How many waits at its gate have ended, and their sum in milliseconds."""
     counted = talk.core.jobs[job_id].gate_waits.counted()
