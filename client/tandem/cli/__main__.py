@@ -80,6 +80,16 @@ COMMANDS = {
 }
 
 
+# Verbs of other tools that have another name here, or do not exist.
+_ELSEWHERE = {
+    "kill": "`tandem cancel` ends jobs",
+    "list": "`tandem ps` lists the jobs",
+    "logs": "a job writes to where `tandem run` was started, and the daemon to its stderr, which "
+    "under systemd is `journalctl -u tandemd`",
+}
+_FEW_OPTIONS = 8  # of a command; more than that nobody reads in an error
+
+
 class Verbs(Guarded, click.Group):
     """A group that imports a command only to run it or to show its help."""
 
@@ -109,7 +119,8 @@ class Verbs(Guarded, click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            hint = _ELSEWHERE.get(args[0]) or (f"did you mean {near[0]!r}?" if near else "")
+            ctx.fail(f"no command {args[0]!r}" + (f"; {hint}" if hint else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -214,8 +225,17 @@ def _report_usage(error: click.ClickException) -> int:
         from tandem.cli._parsed import where_said  # all that a user's file may say has a variable
 
         error.param_hint = repr(where_said(error.param, error.ctx))
-    print(f"error: {error.format_message()}", file=sys.stderr)
+    print(f"error: {error.format_message()}{_other_options(error)}", file=sys.stderr)
     return error.exit_code
+
+
+def _other_options(error: click.ClickException) -> str:
+    """Which options there are, where click finds none that looks like what was given."""
+    if not isinstance(error, click.NoSuchOption) or error.possibilities or error.ctx is None:
+        return ""
+    params = error.ctx.command.get_params(error.ctx)
+    known = [param.opts[-1] for param in params if isinstance(param, click.Option)]
+    return f" There are {', '.join(known)}." if len(known) <= _FEW_OPTIONS else ""
 
 
 def _report(error: TandemError) -> int:

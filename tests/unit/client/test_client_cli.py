@@ -41,6 +41,24 @@ def test_a_misspelt_command_is_guessed(tandem):
     assert "no command 'rnu'; did you mean 'run'?" in err
 
 
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [("logs", "a job writes to where `tandem run` was started"), ("kill", "`tandem cancel` ends")],
+)
+def test_a_command_of_other_tools_says_what_there_is_instead(tandem, verb, hint):
+    code, _, err = tandem(verb, "j-1")
+
+    assert code == 2
+    assert f"error: no command {verb!r}; {hint}" in err
+
+
+def test_an_option_that_resembles_none_says_which_there_are_if_they_are_few(tandem):
+    few, many = tandem("trace", "record", "--for", "5"), tandem("run", "--xyzzy", "--", "true")
+
+    assert "No such option '--for'. There are --output, --seconds, --help.\n" in few[2]
+    assert many[2].endswith("No such option '--xyzzy'.\n")
+
+
 def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
     code, _, err = tandem("run", "--priorty", "batch", "--", "true")
 
