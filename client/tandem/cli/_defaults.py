@@ -13,6 +13,7 @@ from tandem.cli._parsed import where_said
 from tandem.cli._requests import request_of
 from tandem.errors import TandemError, UsageError
 
+_UNSEEN = (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP)  # not in the command's words
 _SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
@@ -43,7 +44,7 @@ class Requesting(click.Command):
         return context
 
     def invoke(self, ctx: click.Context) -> object:
-        """Like click's; an error that names an option says if a file gave it."""
+        """Like click's; an error that names an option says if a variable or a file gave it."""
         try:
             return super().invoke(ctx)
         except TandemError as exc:
@@ -102,6 +103,6 @@ def _give_way(context: click.Context) -> None:
 
 
 def _is_named(param: click.Parameter, ctx: click.Context, text: str) -> bool:
-    if ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT_MAP:
+    if ctx.get_parameter_source(param.name or "") not in _UNSEEN:
         return False
     return any(re.search(rf"{re.escape(option)}(?![\w-])", text) for option in param.opts)

@@ -226,6 +226,15 @@ def test_an_error_that_names_an_option_says_that_the_file_gave_it(tandem, file):
     assert f"or drop --require ({path}: run.require)\n" in tandem("run", "--", "true")[2]
 
 
+def test_an_error_that_names_an_option_says_that_a_variable_gave_it(tandem, monkeypatch):
+    monkeypatch.setenv("TANDEM_NAME", "  ")
+
+    code, _, err = tandem("run", "--", "true")
+
+    assert code == 125
+    assert err == "error: --name is blank; give it a letter, or leave it out (TANDEM_NAME)\n"
+
+
 def test_what_else_asks_for_jobs_has_it_too(tandem, file, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     path = file('[run]\npriority = "batch"\nrequire = true\n')
