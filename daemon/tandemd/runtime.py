@@ -56,7 +56,10 @@ class RuntimeDir:
             self._make()
             self._lock_fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise UsageError(f"runtime directory '{path}': {error.strerror}") from error
+            raise UsageError(
+                f"runtime directory '{path}': {error.strerror}; "
+                f"choose one by --runtime-dir or {RUNTIME_DIR_VARIABLE}"
+            ) from error
         self._lock()
 
     def _make(self) -> None:
@@ -69,6 +72,8 @@ class RuntimeDir:
         except FileExistsError:
             pass
         facts = self.path.lstat()
+        if not self.path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if facts.st_uid not in (0, os.geteuid()):
             raise UsageError(
                 f"runtime directory '{self.path}' belongs to uid {facts.st_uid}, not to you"

@@ -267,6 +267,16 @@ def test_a_runtime_directory_that_others_may_write_to_is_told(mode, told, tmp_pa
     assert [line["mode"] for line in logs] == [f"{mode:04o}"] * told
 
 
+def test_a_runtime_directory_that_is_none_is_refused_before_its_mode_is_looked_at(tmp_path):
+    (tmp_path / "rt").touch()
+    (tmp_path / "rt").chmod(0o666)
+
+    with capture_logs() as logs, pytest.raises(UsageError, match="Not a directory; choose one by"):
+        RuntimeDir(tmp_path / "rt")
+
+    assert logs == []
+
+
 def test_a_runtime_directory_of_which_more_is_missing_is_a_slip(daemon):
     answer = daemon.run("--runtime-dir", str(daemon.base / "rn" / "tandem"))
 
