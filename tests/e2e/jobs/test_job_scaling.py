@@ -42,7 +42,7 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     shown = place.tandem("partition", "show")
     assert "beyond 4 SMs each gains less, and 3 keep its limit" in shown
     explained = place.explain("train")
-    assert "ms on 4, beyond which each gains less (predicted from one on 8 SMs" in explained
+    assert "ms on 8 SMs, and no longer on 4 (predicted from one on 8 SMs" in explained
     assert "beside the others 3 SMs of gpu 0 would fit it" in explained
 
 

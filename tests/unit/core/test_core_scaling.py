@@ -3,11 +3,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from talk import NORMAL, Talk
 
+from tandemd.core.explain.scaling import scaling_lines
+from tandemd.core.model import Options
 from tandemd.core.space.scaling import Curve, curve_of, points_of
 
 EVEN = Curve(sm_counts=(10, 20, 40, 80), iteration_ns=(800, 400, 200, 100))
 BENT = Curve(sm_counts=(10, 20, 40, 80), iteration_ns=(800, 400, 390, 380))
+FLAT = Curve(sm_counts=(10, 80), iteration_ns=(100, 100))
 
 
 def test_between_two_points_a_part_is_divided_and_a_part_is_not():
@@ -23,6 +27,24 @@ def test_between_two_points_a_part_is_divided_and_a_part_is_not():
 def test_no_sms_is_no_number_of_sms(sms):
     with pytest.raises(ValueError, match="less than 1"):
         EVEN.at(sms)
+
+
+@pytest.mark.parametrize(
+    ("curve", "told"),
+    [
+        (EVEN, "an iteration takes 0.1 ms on 80 SMs, all of which it has use for (predicted"),
+        (BENT, "an iteration takes 0.38 ms on 80 SMs and 0.4 ms on 20, beyond which each gains"),
+        (FLAT, "an iteration takes 0.1 ms on 80 SMs, and no longer on 10 (predicted"),
+    ],
+)
+def test_explain_tells_where_a_curve_bends(curve, told):
+    talk = Talk(Options())
+    talk.attach(1, NORMAL)
+    in_us = tuple(1000 * duration_ns for duration_ns in curve.iteration_ns)
+    scaling = Curve(sm_counts=curve.sm_counts, iteration_ns=in_us)
+    talk.core.jobs[1].processes[1].scaling = scaling
+
+    assert scaling_lines(talk.core, talk.core.jobs[1])[0].startswith(told)
 
 
 def test_more_sms_never_take_longer():

@@ -28,10 +28,14 @@ def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
 def _curve_lines(curve: Curve) -> Iterator[str]:
     most, knee = curve.sm_counts[-1], curve.knee()
     fitted = f", with gamma {curve.gamma:.2f}" if curve.gamma else ""
-    bend = f"and {_ms(curve.at(knee))} on {knee}, beyond which each gains less"
+    takes, takes_at_knee = _ms(curve.at(most)), _ms(curve.at(knee))
+    bend = f" and {takes_at_knee} on {knee}, beyond which each gains less"
+    if knee == most:
+        bend = ", all of which it has use for"
+    elif takes == takes_at_knee:
+        bend = f", and no longer on {knee}"
     yield (
-        f"an iteration takes {_ms(curve.at(most))} on {most} SMs"
-        f"{', all of which it has use for' if knee == most else f' {bend}'} "
+        f"an iteration takes {takes} on {most} SMs{bend} "
         f"({curve.source} from one on {curve.recorded_sms} SMs that took "
         f"{_ms(curve.recorded_ns)}{fitted})"
     )
