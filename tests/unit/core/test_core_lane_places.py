@@ -424,6 +424,16 @@ def test_a_smaller_promise_counts_from_the_end_of_the_iteration_on(talk, held):
     assert talk.core.lanes.of(group(talk, 3)).lanes.is_admitted((1000, "j:3"))
 
 
+def test_one_of_unknown_need_waits_while_others_may_keep_all_memory(talk):
+    come(talk, 1)
+    come(talk, 2)
+
+    told = summary(talk, 2)
+
+    assert told.startswith("1st in line to come onto the gpu: what it needs is not known, and no")
+    assert told.endswith("for others may keep all of it")
+
+
 def test_another_promise_of_one_in_line_lets_it_in(talk):
     come(talk, 1, 100, 800)
     come(talk, 2, 500, 100)

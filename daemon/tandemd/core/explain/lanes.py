@@ -61,7 +61,10 @@ def _explain_line(standing: Standing, scheduler: Scheduler) -> str:
         return f"{where}, where nobody comes until {_title(lanes.alone[0], scheduler)} is known"
     need = lanes.need_of(group.key)
     if need is None:
-        return f"{where}: what it needs is not known, and nothing is left to find that out"
+        return (
+            f"{where}: what it needs is not known, and no memory is left to find that out in, for "
+            "others may keep all of it"
+        )
     missing_bytes = lanes.missing_bytes(group.key)
     missing = f"; {size_of(missing_bytes)} of that have to become free" if missing_bytes else ""
     return (

@@ -31,7 +31,9 @@ class Lower:
             return Judgement(fits=False, why=why)
         classes = {group.job_class, other.job_class}
         if classes != {JobClass.NORMAL, JobClass.BATCH}:
-            return Judgement(fits=False, why="only batch jobs run beside others, and beside normal")
+            return Judgement(
+                fits=False, why="a batch job runs beside a normal one, and no other does"
+            )
         if any(one.stall_ns or one.needs_memory for one in (group, other)):
             return Judgement(fits=False, why="their memory takes turns: not all of it fits at once")
         return Judgement(fits=True, why="batch beside normal, as fast as that loses little")
