@@ -522,7 +522,9 @@ class Desk:
         mode, wanted = options.mode_of([gpu.index]), self.mode_wanted(gpu)
         if wanted in ("auto", mode) or gpu.instance or gpu.index in options.proving:
             return ""
-        why = options.hindrance(gpu.index, wanted) or "mps does not run; see the daemon's log"
+        why = options.hindrance(gpu.index, wanted) or (
+            "mps does not run; tandemd starts it only when it is started itself: see its log"
+        )
         yet = " yet" if wanted == "mps+green" and gpu.index in options.retried else ""
         return f"no mode {wanted}{yet}: {why}"
 
