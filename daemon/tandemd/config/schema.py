@@ -389,7 +389,7 @@ class DefaultLimitTable(LimitTable):
     max_class: ClassName = Field(
         default="normal",
         description="the most urgent class: with it a `tandem run -p latency` of others is "
-        "`normal`, after a warning",
+        "`normal`, after a warning; a reload leaves jobs that run the class that they have",
     )
     max_memory: CeilingText = Field(
         default="none",
