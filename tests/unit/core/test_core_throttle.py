@@ -306,6 +306,24 @@ def test_explain_says_how_much_may_run_beside_it_and_why():
     assert "its iterations take 20 ms without, 1.0" in told
     assert "up to 1.03 times is allowed" in told
     assert "batch beside normal, as fast as that loses little" in shared.told(LOW)
+    assert "batch jobs of its user may run beside j-1 " in shared.told(LOW)
+    assert "% of the time, and while that has nothing on the gpu" in shared.told(LOW)
+
+
+def test_explain_says_nothing_of_batch_work_beside_a_job_of_which_nothing_is_known():
+    shared = gpu(0.8, marks=False)
+    shared.run(2_000)
+
+    assert "batch jobs of its user may run beside" not in shared.told(LOW)
+
+
+def test_explain_says_that_min_share_is_why_the_part_is_no_smaller():
+    harmed, spared = gpu(0.1, min_share=0.05), gpu(0.1)
+    for shared in (harmed, spared):
+        shared.run(8_000)
+
+    assert "beside it 11% of its time, which min_share asks for: its" in harmed.told(TRAINER)
+    assert "min_share" not in spared.told(TRAINER)
 
 
 def test_gaps_of_the_protected_job_are_the_others_and_no_harm():

@@ -149,7 +149,7 @@ class Ward:
     def _note_beside(
         self, step_ns: float, options: Options, now_ns: int, *, may_grow: bool
     ) -> None:
-        loss, least = options.throttle_loss, max(LEAST, EVENLY * options.min_share)
+        loss, least = options.throttle_loss, _least(options)
         self.longer = step_ns / self.alone_ns - 1
         share = self._judged(self.longer, loss, may_grow=may_grow)
         does_harm = share < self.share <= least
@@ -170,6 +170,11 @@ class Ward:
         if not may_grow:
             return self.share
         return max(self.share + STEP, min(self.share * FASTER, self.knee))
+
+
+def _least(options: Options) -> float:
+    """The share that is never gone below."""
+    return max(LEAST, EVENLY * options.min_share)
 
 
 class Throttle:
@@ -258,9 +263,13 @@ class Throttle:
         return min(over_ns, now_ns + int(ward.credit_ns / spends) + 1) if spends else over_ns
 
     def told(self, group: Group, options: Options, now_ns: int) -> str:
-        """What is allowed beside a group, in words; empty: it is not protected."""
+        """What is allowed beside a group, or it beside another, in words; may be empty."""
+        if not options.overlaps(group.gpus):
+            return ""
+        if group.job_class is JobClass.BATCH:
+            return self._told_of_low()
         ward = self._wards.get(group.key)
-        if ward is None or group.job_class is JobClass.BATCH or not options.overlaps(group.gpus):
+        if ward is None:
             return ""
         if not ward.alone_ns:
             return (
@@ -271,7 +280,18 @@ class Throttle:
         if ward.is_due(now_ns):
             return f"nobody runs beside it: its iterations are measured again, {alone} before"
         found = "" if ward.longer is None else f", {1 + ward.longer:.2f} times that with others"
+        why = ", which min_share asks for" if ward.share <= EVENLY * options.min_share else ""
         return (
-            f"lower classes may run beside it {ward.share:.0%} of its time: its iterations take "
-            f"{alone}{found}; up to {1 + options.throttle_loss:.2f} times is allowed"
+            f"lower classes may run beside it {ward.share:.0%} of its time{why}: its iterations "
+            f"take {alone}{found}; up to {1 + options.throttle_loss:.2f} times is allowed"
+        )
+
+    def _told_of_low(self) -> str:
+        """Of whom it may run beside, and how much."""
+        ward = self._ward
+        if ward is None or not ward.alone_ns:
+            return ""
+        return (
+            f"batch jobs of its user may run beside {ward.group.title} {ward.share:.0%} of the "
+            "time, and while that has nothing on the gpu"
         )
