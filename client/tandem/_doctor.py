@@ -210,6 +210,8 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
             yield Finding(check="mps", level=OK, text=text)
             return
     text = 'it does not run; in mode mps (gpu."*".mode = "mps") tandemd starts it'
+    if environ.get("TANDEM_SOFTGPU_MODE") == "mps":
+        text = "it does not run; the software GPU needs none (TANDEM_SOFTGPU_MODE=mps)"
     yield Finding(check="mps", level=OK, text=text)
 
 

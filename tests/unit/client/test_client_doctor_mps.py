@@ -49,6 +49,12 @@ def test_a_pipe_that_nobody_answers_at_is_no_mps(told, monkeypatch):
     assert told("exit 1").startswith("it does not run; in mode mps")
 
 
+def test_a_software_gpu_that_runs_contexts_side_by_side_needs_no_mps(told, monkeypatch):
+    monkeypatch.setenv("TANDEM_SOFTGPU_MODE", "mps")
+
+    assert "the software GPU needs none" in told("exit 0", pipe=False)
+
+
 def test_a_machine_without_the_program_cannot_have_it(told):
     assert told(None).startswith("no nvidia-cuda-mps-control on the PATH")
 
