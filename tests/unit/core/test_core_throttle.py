@@ -317,8 +317,19 @@ def test_explain_says_nothing_of_batch_work_beside_a_job_of_which_nothing_is_kno
     assert "batch jobs of its user may run beside" not in shared.told(LOW)
 
 
+def test_explain_says_that_a_job_is_measured_again_once_others_have_come():
+    shared = gpu(1.0)
+    shared.run(2_000)
+    shared.talk.attach(OTHER, NORMAL)
+    shared.talk.works(OTHER)
+
+    assert "without others is measured again; it was 20 ms" in shared.told(TRAINER)
+
+
 def test_explain_says_that_min_share_is_why_the_part_is_no_smaller():
     harmed, spared = gpu(0.1, min_share=0.05), gpu(0.1)
+    harmed.run(800)
+    assert "beside it 5% of its time: its" in harmed.told(TRAINER)  # nothing was found yet
     for shared in (harmed, spared):
         shared.run(8_000)
 

@@ -276,14 +276,18 @@ class Throttle:
                 "nobody runs beside it: how long its iterations take without others is not "
                 "known yet"
             )
-        alone = f"{span_of(int(ward.alone_ns))} without"
+        alone = span_of(int(ward.alone_ns))
         if ward.is_due(now_ns):
-            return f"nobody runs beside it: its iterations are measured again, {alone} before"
+            return (
+                "nobody runs beside it: how long its iterations take without others is measured "
+                f"again; it was {alone}"
+            )
         found = "" if ward.longer is None else f", {1 + ward.longer:.2f} times that with others"
-        why = ", which min_share asks for" if ward.share <= EVENLY * options.min_share else ""
+        is_least = ward.longer is not None and ward.share <= EVENLY * options.min_share
+        why = ", which min_share asks for" if is_least else ""
         return (
             f"lower classes may run beside it {ward.share:.0%} of its time{why}: its iterations "
-            f"take {alone}{found}; up to {1 + options.throttle_loss:.2f} times is allowed"
+            f"take {alone} without{found}; up to {1 + options.throttle_loss:.2f} times is allowed"
         )
 
     def _told_of_low(self) -> str:
