@@ -150,13 +150,13 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_job_slo_seconds",
         kind="gauge",
-        help="what that is to be at most by --slo; no series where that says nothing",
+        help="what 99 of 100 requests may take by --slo; no series where it says nothing",
         series=_one(lambda job: job.spec.slo_p99_ns / 1e9 or None),
     ),
     JobMetric(
         name="tandem_job_slo_marked_seconds",
         kind="gauge",
-        help="what its marks allow that to be; no series where they say nothing",
+        help="what its marks allow 99 of 100 requests to take; no series where they say nothing",
         series=_one(lambda job: job.marked_p99_ns / 1e9 or None),
     ),
     JobMetric(
@@ -206,20 +206,20 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_job_memory_filed_bytes",
         kind="gauge",
-        help="of what was moved to the host, in files of swap_dir",
+        help="device memory of it that was moved to the host and is in files of swap_dir",
         series=_one(lambda job: sum(process.filed_bytes for process in job.processes)),
     ),
     JobMetric(
         name="tandem_swap_bytes",
         kind="counter",
-        help="device memory of it that was copied to the host, and back",
+        help="device memory of it that was copied out to the host, and in again",
         labels=("direction",),
         series=_moved,
     ),
     JobMetric(
         name="tandem_swap_seconds",
         kind="counter",
-        help="time in which copies of that were on their way",
+        help="time in which device memory of it was on its way out to the host, and in again",
         labels=("direction",),
         series=_moving,
     ),
@@ -312,7 +312,7 @@ GPU_METRICS = (
     ),
     GpuMetric(
         name="tandem_gpu_memory_reserved_bytes",
-        help="of that, what is kept free of all jobs",
+        help="device memory that is kept free of all jobs",
         figure=lambda view: view.reserved_bytes,
     ),
     GpuMetric(
@@ -323,14 +323,14 @@ GPU_METRICS = (
     GpuMetric(
         name="tandem_gpu_energy_joules",
         kind="counter",
-        help="what it took by its driver's count since the daemon began; no series where the "
-        "driver does not say",
+        help="energy that it took by its driver's count since the daemon began; no series where "
+        "the driver does not say",
         figure=lambda view: view.energy.total_mj / 1e3 if view.energy else None,
     ),
     GpuMetric(
         name="tandem_gpu_unattributed_energy_joules",
         kind="counter",
-        help="of that, what is no job's: of when it was idle, or of processes that are none",
+        help="energy that it took for no job: of when it was idle, or of processes that are none",
         figure=lambda view: view.energy.unattributed_mj / 1e3 if view.energy else None,
     ),
     GpuMetric(
