@@ -278,13 +278,14 @@ class Daemon:
             self._loop.watchdog.change(config.watchdog.watch())
             self._regard_gpus()
             known = self._with_sets(options)
+            before = self._loop.scheduler.options.policy  # perhaps what somebody had set
             for action in self._loop.scheduler.change_options(known, now_ns=now_ns):
                 self._loop.perform(action)
             for uid in {job.uid for job in self._loop.scheduler.jobs.values()}:
                 self._sessions.regard(uid, now_ns)
             self._desk.is_reload_good = True
             policy = config.scheduler.policy
-            log.info("configuration read again", changed=changed, policy=policy)
+            log.info("configuration read again", changed=changed, policy=policy, before=before)
 
         self._loop.post(apply)
 

@@ -8,6 +8,7 @@ import structlog
 from tandem.errors import UsageError
 from tandemd.config.config import Config, load
 from tandemd.config.restarts import AT_START, keys_for_restart
+from tandemd.core.model import Options
 from tandemd.daemon import Daemon
 from tandemd.edges.gpus import Gpu
 
@@ -55,7 +56,9 @@ def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
     daemon._loop = SimpleNamespace(
         clock=SimpleNamespace(now_ns=lambda: 1),
         post=errands.append,
-        scheduler=SimpleNamespace(change_options=change_options, jobs={}),
+        scheduler=SimpleNamespace(
+            change_options=change_options, jobs={}, options=Options(policy="throttle")
+        ),
         watchdog=SimpleNamespace(change=lambda _: None),
     )
     return daemon
@@ -74,6 +77,7 @@ def test_it_is_read_again_once_it_is_applied_and_not_before(read):
         apply()
 
     assert (logs[1]["event"], logs[1]["policy"]) == ("configuration read again", "fair")
+    assert logs[1]["before"] == "throttle"  # which somebody had set: no key of the file is another
     assert daemon._desk.is_reload_good
 
 
