@@ -310,6 +310,16 @@ def test_explain_says_how_much_may_run_beside_it_and_why():
     assert "% of the time, and while that has nothing on the gpu" in shared.told(LOW)
 
 
+def test_explain_says_nothing_of_turns_with_a_latency_job_which_takes_none():
+    shared = gpu(0.8)
+    shared.talk.attach(OTHER, LATENCY)
+    shared.run(2_000)
+
+    assert "turns" not in shared.told(OTHER)
+    assert "turns with j-3" not in shared.told(TRAINER)
+    assert "turns with j-2" in shared.told(TRAINER)
+
+
 def test_explain_says_nothing_of_batch_work_beside_a_job_of_which_nothing_is_known():
     shared = gpu(0.8, marks=False)
     shared.run(2_000)

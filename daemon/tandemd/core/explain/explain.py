@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -180,16 +181,7 @@ def _facts(
     island, turns = found
     lines += pair_lines(scheduler, group, island, turns, now_ns)
     lines += split_lines(scheduler, group, island, turns)
-    policy = scheduler.policy
-    quantum_ns = None if policy.by_pieces else policy.quantum_ns(options)
-    if quantum_ns and group.step_cost_ns and len(island) > 1:
-        turn = _ms(max(quantum_ns, group.turn_ns))
-        # Where memory is exchanged a turn is longer, and how much is known of who has it.
-        least = "" if group.turn_ns else "at least " * any(one.turn_ns for one in island)
-        lines.append(
-            f"its turns of {least}{turn} end with an iteration where one is near: "
-            f"{_ms(group.step_cost_ns)} of gpu time each"
-        )
+    lines += _quantum_lines(scheduler, group, island)
     others = [g for g in island if g is not group]
     if others and not group.preemptible and not scheduler.policy.always_open(group):
         most = span_of(options.nonpreemptible_ns)
@@ -207,6 +199,22 @@ def _facts(
             f"its class is owed time: it yields to nobody until it got {options.min_share:.0%}"
         )
     return lines
+
+
+def _quantum_lines(scheduler: Scheduler, group: Group, island: list[Group]) -> Iterator[str]:
+    """When its turns end, where they are quanta and its iterations are known."""
+    policy = scheduler.policy
+    if policy.by_pieces or policy.always_open(group) or len(island) == 1:
+        return
+    quantum_ns = policy.quantum_ns(scheduler.options)
+    if quantum_ns and group.step_cost_ns:
+        turn = _ms(max(quantum_ns, group.turn_ns))
+        # Where memory is exchanged a turn is longer, and how much is known of who has it.
+        least = "" if group.turn_ns else "at least " * any(one.turn_ns for one in island)
+        yield (
+            f"its turns of {least}{turn} end with an iteration where one is near: "
+            f"{_ms(group.step_cost_ns)} of gpu time each"
+        )
 
 
 def _window(scheduler: Scheduler, group: Group, island: list[Group]) -> str:

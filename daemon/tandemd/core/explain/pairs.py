@@ -21,9 +21,9 @@ def partners_of(group: Group, island: list[Group], turns: Turns) -> list[Group]:
 def pair_lines(
     scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, now_ns: int
 ) -> Iterator[str]:
-    """Nothing under a policy without companions."""
+    """Nothing under a policy without companions, nor of who takes no turns."""
     options, companions = scheduler.options, scheduler.policy.companions
-    if companions is None:
+    if companions is None or scheduler.policy.always_open(group):
         return
     if companions.wants_bound(group, options):
         yield from (_mix(process.mix) for process in group.processes.values())
@@ -37,7 +37,7 @@ def pair_lines(
     if len(partners) > 1:
         yield from _foretold_of_three(group, partners, turns, now_ns)
     for other in island:
-        if other is group or other in partners:
+        if other is group or other in partners or scheduler.policy.always_open(other):
             continue
         judgement = companions.judge(group, other, options)
         apart = judgement.fits and turns.trials.is_apart((group, other), now_ns)
