@@ -49,6 +49,8 @@ def set_(*, name: str, as_json: bool) -> None:
     """
     with open_client() as client:
         _show(client.set_policy(name), as_json=as_json)
+    if not as_json:
+        click.echo("until the daemon is reloaded or started anew: then scheduler.policy counts")
 
 
 def _show(found: Policy, *, as_json: bool) -> None:
