@@ -28,6 +28,7 @@ from tandemd.core.events import (
     UsageSampled,
 )
 from tandemd.core.model import JobClass, JobSpec, Options, Usage, WaitReason
+from tandemd.core.policies.priority import Priority
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 
@@ -263,7 +264,7 @@ class Sharing(RuleBasedStateMachine):
         before = {p: w.served_ns for p, w in self.world.workers.items()}
         for _ in range(120):
             self.look()
-        if self.world.policy == "fifo" or POLICIES[self.world.policy].by_pieces:
+        if not POLICIES[self.world.policy].by_weight:
             return
         for island in self.world.islands():
             self.check_fair(island, before)
@@ -319,8 +320,7 @@ class Sharing(RuleBasedStateMachine):
 
     def is_exempt(self, worker):
         is_latency = self.world.class_of(worker.group) is JobClass.LATENCY
-        holds_everyone = ("exclusive", "fair", "fifo", "lanes", "token")
-        return self.world.policy not in holds_everyone and is_latency
+        return isinstance(POLICIES[self.world.policy], Priority) and is_latency
 
     @invariant()
     def the_scheduler_agrees_with_itself(self):

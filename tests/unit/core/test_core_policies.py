@@ -3,8 +3,12 @@ from talk import BATCH, LATENCY, NORMAL, Talk, run
 
 from tandemd.core.errors import UnknownPolicyError
 from tandemd.core.events import SetHonourPresence, SetPresence, SetWindow
+from tandemd.core.explain.explain import explain
 from tandemd.core.model import Options, WaitReason
+from tandemd.core.policies.policy import Policy
 from tandemd.core.policy import POLICIES, policy_named
+from tandemd.core.space.asked import why_no_share
+from tandemd.core.watchdog.rivalry import rivalry_on
 
 
 def test_fair_gives_equals_equal_gpu_time():
@@ -243,10 +247,31 @@ def test_another_policy_decides_from_the_next_event_on():
 def test_an_unknown_policy_is_refused_with_the_known_ones():
     talk = Talk()
 
-    with pytest.raises(
-        UnknownPolicyError, match="fair, fifo, lanes, pair, phases, priority, throttle, token"
-    ):
+    with pytest.raises(UnknownPolicyError, match=f"; there are {', '.join(sorted(POLICIES))}$"):
         talk.policy("lottery")
+
+
+@pytest.mark.parametrize("said", [None, 30])
+def test_a_policy_with_an_order_of_its_own_promises_no_share_of_the_time(monkeypatch, said):
+    class Youngest(Policy):
+        def order(self, group):
+            return -group.arrival
+
+    monkeypatch.setitem(POLICIES, "youngest", Youngest())
+    talk = Talk(Options(policy="youngest"))
+    for process_id in (1, 2, 3):
+        talk.attach(process_id, BATCH, sm_percent=said or 0)
+        talk.works(process_id)
+
+    group = talk.core.group_of(talk.core.job(1))
+    (island,) = talk.core.islands.values()
+    policy, options = talk.core.policy, talk.core.options
+    assert why_no_share(group, policy, options) == (
+        "under youngest turns do not go by what each has had"
+    )
+    assert group.owed_share == rivalry_on(island, policy, options).owed_share(group) == 0
+    summary = explain(talk.core, talk.core.job(2), talk.now_ns).summary
+    assert summary.endswith("at most 20 s more")  # and not after a turn of each
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

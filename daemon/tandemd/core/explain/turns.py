@@ -144,11 +144,11 @@ def _until(left_ns: int | None, most_ns: int) -> str:
 def _bound_ns(
     scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, held_ns: int
 ) -> int:
-    """A wait never exceeds max_hold; among equals it is also bounded by everyone's quantum."""
+    """A wait never exceeds max_hold; by weight everyone's quantum bounds it, too."""
     options, policy = scheduler.options, scheduler.policy
     bound_ns = max(0, options.max_hold_ns - held_ns)
     quantum_ns, tier = policy.quantum_ns(options), policy.tier(group)
-    if quantum_ns is None or policy.by_pieces or turns.overdue(tier):
+    if quantum_ns is None or not policy.by_weight or turns.overdue(tier):
         return bound_ns
     rounds, longer_ns = 0, 0
     for rival in (g for g in island if g.wants):  # once each: there may be a thousand

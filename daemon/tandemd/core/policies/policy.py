@@ -19,6 +19,11 @@ class Policy:
         """What decides when companions go on; None: there are none."""
         return None if self.companions is None else self.companions.pace
 
+    @property
+    def by_weight(self) -> bool:
+        """Equals have turns by weight, and so as shares say; not if it has an order of its own."""
+        return type(self).order is Policy.order and not self.by_pieces
+
     def always_open(self, group: Group) -> bool:
         """Takes no turns: its gate stays open whatever others do."""
         del group
@@ -34,12 +39,12 @@ class Policy:
         return group.virtual_ns
 
     def look_again_ns(self, group: Group) -> int | None:
-        """When time alone moves a waiting group up; None: it does not."""
+        """When time alone moves a waiting group up; None: it does not. Asked if `by_pieces`."""
         del group
         return None
 
     def may_cut(self, group: Group) -> bool:
-        """Such a group may preempt a holder by that, so that it is to be looked at in time."""
+        """It may preempt a holder by that, so that it is to be looked at in time. Likewise."""
         del group
         return False
 

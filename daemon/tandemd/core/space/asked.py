@@ -54,10 +54,8 @@ def most_promised(options: Options) -> float:
 
 def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
     """Why a share of time means nothing to a group now; None: it counts."""
-    if policy.quantum_ns(options) is None:
-        return f"under {options.policy} a turn does not end while there is work"
-    if policy.by_pieces:
-        return f"under {options.policy} a turn is an iteration or a request, however long it takes"
+    if why := _without_weight(policy, options):
+        return f"under {options.policy} {why}"
     if policy.always_open(group):
         return f"under {options.policy} its class takes no turns: it is never held"
     if group.undrainable:
@@ -65,6 +63,15 @@ def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
     if group.is_closed:
         return "it is held, and takes no turns"
     return None
+
+
+def _without_weight(policy: Policy, options: Options) -> str:
+    """What turns go by where weight means nothing; empty: it counts."""
+    if policy.quantum_ns(options) is None:
+        return "a turn does not end while there is work"
+    if policy.by_pieces:
+        return "a turn is an iteration or a request, however long it takes"
+    return "" if policy.by_weight else "turns do not go by what each has had"
 
 
 def _asked(group: Group, options: Options) -> float:
@@ -100,7 +107,7 @@ def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
         group.weight, group.owed_share = weights[group.job_class], 0.0
         for job in group.jobs.values():
             anybody |= bool(job.spec.sm_percent or job.spec.sm_count or group.tuned_share)
-    if not anybody or policy.quantum_ns(options) is None or policy.by_pieces:
+    if not anybody or _without_weight(policy, options):
         # Turns do not end for anybody's share.
         return
     tiers: dict[int, list[Group]] = {}

@@ -3,8 +3,8 @@
 What the core promises: a tier that waits for a higher one gets `min_share` of the time, the
 highest that waits gets the rest, and groups of one tier share it by their weight. A
 group that takes no turns is promised nothing, for it waits for nobody; nor is any group under a
-policy whose turns do not end, or end with pieces of work however long these take, or while memory
-is exchanged with the turns (residency.py).
+policy whose turns do not end, or go by something else than weight, or while memory is exchanged
+with the turns (residency.py).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def rivalry_on(island: list[Group], policy: Policy, options: Options) -> Rivalry
     quantum_ns = policy.quantum_ns(options)
     # Turns that memory is exchanged for last as long as that needs: far longer than a look back.
     exchanges = any(group.turn_ns for group in island)
-    by_time = quantum_ns is not None and not policy.by_pieces
-    contested = len(eager) > 1 and by_time and not exchanges
+    is_promised = quantum_ns is not None and policy.by_weight
+    contested = len(eager) > 1 and is_promised and not exchanges
     exempt = len(takers) < len(eager)
     return Rivalry(
         max_hold_ns=options.max_hold_ns,
