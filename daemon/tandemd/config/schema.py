@@ -75,8 +75,7 @@ class SchedulerTable(Table):
 
     policy: Annotated[str, Form(", ".join(f'`"{name}"`' for name in sorted(POLICIES)))] = Field(
         default="priority",
-        description="[what the policies do](operations.md#what-the-policies-do); of "
-        "[`curves` and `phases`](memory-curves.md), and of [`lanes`](admission.md)",
+        description="[what the policies do](operations.md#what-the-policies-do)",
     )
     quantum_ms: float = Field(default=10, gt=0, le=10_000, description="GPU time of a turn")
     window_segments: int = Field(
