@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tandem._changes import Changes
 from tandem._results import Job
 from tandem._text import printable
 from tandem.cli import _completing
@@ -17,18 +18,7 @@ if TYPE_CHECKING:
     from tandem._client import Client
 
 _AT_START = ("isolation", "swappable", "checkpoint", "name", "group", "gpu", "env")
-KEYS = (
-    "priority",
-    "memory",
-    "memory_min",
-    "wait_memory",
-    "idle_release",
-    "persistent",
-    "ephemeral",
-    "sm",
-    "slo",
-    "preemptible",
-)
+KEYS = tuple(Changes.__annotations__)
 
 
 @click.command("set")
@@ -87,19 +77,10 @@ def change(client: Client, job: str, wanted: dict[str, str]) -> Job:
     Raises:
         TandemError: as `Client.set`.
     """
-    return client.set(
-        job,
-        priority=wanted.get("priority"),
-        memory=wanted.get("memory"),
-        memory_min=wanted.get("memory_min"),
-        wait_memory=wanted.get("wait_memory"),
-        idle_release=wanted.get("idle_release"),
-        persistent=wanted.get("persistent"),
-        ephemeral=wanted.get("ephemeral"),
-        sm=wanted.get("sm"),
-        slo=wanted.get("slo"),
-        preemptible=_yes_or_no(wanted.get("preemptible")),
-    )
+    said: dict[str, Any] = dict(wanted)
+    if "preemptible" in said:
+        said["preemptible"] = _yes_or_no(wanted["preemptible"])
+    return client.set(job, **said)
 
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
@@ -126,8 +107,8 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
     return wanted
 
 
-def _yes_or_no(text: str | None) -> bool | str | None:
-    if text in (None, "default"):
+def _yes_or_no(text: str) -> bool | str:
+    if text == "default":
         return text
     if text not in ("yes", "no"):
         raise UsageError(f"preemptible {text!r} is none of yes, no and default")
