@@ -1,9 +1,13 @@
 """What `import tandem` offers."""
 
+import inspect
 import re
 from types import ModuleType
 
+import pytest
+
 import tandem
+from tandem._changes import Changes
 
 
 def test_all_is_the_sorted_list_of_public_names():
@@ -40,3 +44,22 @@ def test_docs_python_names_every_public_name(docs):
     text = (docs / "python.md").read_text()
 
     assert [name for name in tandem.__all__ if f"`{name}" not in text] == []
+
+
+@pytest.fixture
+def methods(docs):
+    """What docs/python.md says of a `Client`: each method, with its words as they stand there."""
+    section = (docs / "python.md").read_text().partition("\n## `Client`")[2].partition("\n### ")[0]
+    rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    return dict(re.findall(r"`(\w+)\(([^`]*)\)`", " ".join(rows)))
+
+
+def test_docs_python_names_every_method_of_a_client(methods):
+    functions = inspect.getmembers(tandem.Client, inspect.isfunction)
+    public = {name for name, _ in functions if not name.startswith("_")}
+
+    assert set(methods) == public - {"close"}
+
+
+def test_docs_python_names_all_that_can_be_set(methods):
+    assert re.findall(r"(\w+)=", methods["set"]) == list(Changes.__annotations__)
