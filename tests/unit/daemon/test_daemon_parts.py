@@ -6,6 +6,7 @@ import pytest
 from tandem.errors import UsageError
 from tandemd.config.config import Config, load
 from tandemd.config.limits import Limit, Limits
+from tandemd.config.schema import SchedulerTable
 from tandemd.core.memory.ceilings import NONE
 from tandemd.core.model import JobClass, Options
 from tandemd.core.watchdog.rule import RULES
@@ -121,6 +122,18 @@ def test_admins_are_looked_up_by_group():
 
 def test_an_empty_configuration_is_the_cores_own_defaults():
     assert Config().options() == Options()
+
+
+@pytest.mark.parametrize("key", SchedulerTable.model_fields)
+def test_each_setting_of_the_scheduler_reaches_the_core(key):
+    """One that `options` forgot would be read, checked, documented, and of no effect."""
+    usual = getattr(SchedulerTable(), key)
+    if isinstance(usual, str):  # of which no other can be made up
+        other = {"policy": "fair", "lane_order": "pack"}[key]
+    else:
+        other = not usual if isinstance(usual, bool) else type(usual)(usual / 2)
+
+    assert Config().overridden({key: other}).options() != Options()
 
 
 def test_the_command_line_overrides_the_file_within_its_bounds():
