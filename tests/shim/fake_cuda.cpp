@@ -1,6 +1,7 @@
 // A libcuda.so.1 that computes nothing and counts everything: what the shim hands on is seen here.
 // FAKE(name) marks a function with a body of its own; conftest.py generates the others from
-// calls.def's signatures, each counting itself and returning success.
+// calls.def's signatures, each counting itself and returning success. Tests call whatever the shim
+// interposes with zeros, and look at its count: its body has to take them, and to count.
 //
 //   FAKE_NEW_REVISION  a base name that has got another revision in version 99.0
 //   FAKE_VERSION       the CUDA version of this driver; it knows later names by dlsym alone

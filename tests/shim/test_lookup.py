@@ -30,8 +30,10 @@ static void check(const char* symbol, void* found) {
   if (!found || !dladdr(found, &info)) { printf("%s none 0\n", symbol); return; }
   const char* slash = strrchr(info.dli_fname, '/');
   const int before = count_of(symbol);
+  printf("%s ", symbol);
+  fflush(stdout);  // who ends the program leaves its name
   ((Any)found)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-  printf("%s %s %d\n", symbol, slash ? slash + 1 : info.dli_fname, count_of(symbol) - before);
+  printf("%s %d\n", slash ? slash + 1 : info.dli_fname, count_of(symbol) - before);
 }
 static void* open_driver() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -80,9 +82,9 @@ FRAMES = {
 def run_program(path: Path, preload: Preload, **extra: str) -> str:
     environment = preload.environment(**extra)
     done = subprocess.run(
-        [path], env=environment, capture_output=True, text=True, check=True, cwd=path.parent
+        [path], env=environment, capture_output=True, text=True, check=False, cwd=path.parent
     )
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout.splitlines()[-1:]
     return done.stdout
 
 
