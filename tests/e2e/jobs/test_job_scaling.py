@@ -40,7 +40,7 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     assert (found.given_sms, found.asked_sms, found.required_sms) == (8, None, 3)
     assert found.proposed_sms == 3
     shown = place.tandem("partition", "show")
-    assert "beyond 4 SMs each gains less, and 3 keep its limit" in shown
+    assert "beyond 4 SMs each gains less, and with 3 it keeps its limit" in shown
     explained = place.explain("train")
     assert "ms on 8 SMs, and no longer on 4 (predicted from one on 8 SMs" in explained
     assert "beside the others 3 SMs of gpu 0 would fit it" in explained

@@ -42,7 +42,7 @@ def test_less_than_the_knee_will_do_where_a_limit_is_kept_with_less():
     (size,) = sizes([claim(curve=curve(8), slo_ns=180_180, job_class=LATENCY)], PARTS, SMS)
 
     assert (size.parts, size.required_sms) == (4, 32)
-    assert size.why == "beyond 64 SMs each gains less, and 32 keep its limit"
+    assert size.why == "beyond 64 SMs each gains less, and with 32 it keeps its limit"
 
 
 def test_a_limit_beyond_the_knee_is_kept_with_what_is_left():

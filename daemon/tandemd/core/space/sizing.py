@@ -73,7 +73,7 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
     why = "it has use for all SMs" if has_use else beyond
     required = curve.smallest_for(claim.slo_ns, claim.rate) if claim.slo_ns else None
     if required is not None:
-        why += f", and {required} keep its limit"
+        why += f", and with {required} it keeps its limit"
     elif claim.slo_ns:
         why += ", and no number keeps its limit"
     return Size(
