@@ -45,10 +45,11 @@ check: setup  ## lint, format, types, layers, generated files fresh
 	@$(BIN)/python packaging/check_generated.py
 
 sanitize: setup  ## C++ tests under ASan/UBSan, those with threads under TSan too
-	@$(BIN)/python tests/cpp/run.py --variant asan tsan
+	@# TSan first: the longest of its programs then runs beside others, and not after them.
+	@$(BIN)/python tests/cpp/run.py --variant tsan asan
 
 sanitize-build: $(STAMP)  ## compile what `make sanitize` runs, where nobody else wants the CPU
-	@chrt --idle 0 $(BIN)/python tests/cpp/run.py --variant asan tsan --only-build
+	@chrt --idle 0 $(BIN)/python tests/cpp/run.py --variant tsan asan --only-build
 
 nvidia: setup  ## ask NVIDIA's own libraries, bare and under the shim; no card needed (fetches them)
 	@test -n "$$TANDEM_NVIDIA_LIBRARIES" || $(BIN)/python packaging/nvidia_libraries.py
