@@ -616,6 +616,7 @@ class Desk:
                 gpus=gpus,
                 decisions=self._loop.decisions.counted(),
                 is_reload_good=self.is_reload_good,
+                is_state_kept=self._loop.remembered.is_kept,
             )
         )
 

@@ -63,7 +63,7 @@ class Remembered:
         self._worker = Worker("journal", at_once=at_once)
         self._notes: deque[Note] = deque()  # from the loop's thread to the worker's
         self._late = _Late()  # the worker's
-        self._was_written = True  # the last time that it was tried; the worker's
+        self._was_written = True  # the last time that it was tried; the worker's to say
         self._kinds: dict[int, Kind] = {}  # by GPU
         self._trials: dict[Kind, tuple[Trial, ...]] = {}
         self._drains: frozenset[str] = frozenset()  # UUIDs; exchanged as a whole
@@ -72,6 +72,11 @@ class Remembered:
         self._jobs: dict[int, KeptJob] = {}  # as they were written
         if path is not None:
             self._open(path)
+
+    @property
+    def is_kept(self) -> bool:
+        """What a restart needs is in the file, or nobody wanted one. Any thread."""
+        return self._was_written
 
     def trials_on(self, gpus: Sequence[Gpu]) -> dict[int, Sequence[Trial]]:
         """By GPU: what was measured on such ones before the daemon started, the oldest first."""
@@ -195,6 +200,7 @@ class Remembered:
             self._splits = self._journal.splits()
             self._drains = frozenset(self._journal.drains())
         except (JournalError, sqlite3.Error) as error:
+            self._was_written = False
             _warn("the state file cannot be used, continuing without it", path, error)
 
     def _keep(self, notes: Iterable[Note]) -> None:

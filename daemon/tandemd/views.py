@@ -195,6 +195,7 @@ class MetricsView:
     gpus: tuple[GpuView, ...]
     decisions: Counted  # of the core, by what they took
     is_reload_good: bool  # the configuration that was read last is in force
+    is_state_kept: bool  # what a restart needs is in the state file, or nobody wanted one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

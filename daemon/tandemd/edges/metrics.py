@@ -386,6 +386,11 @@ DAEMON_METRICS = (
         help="1 while the configuration that was read last is in force, 0 where it was wrong",
         series=lambda view: [((), float(view.is_reload_good))],
     ),
+    DaemonMetric(
+        name="tandem_state_write_success",
+        help="1 while what a restart needs is in the state file, 0 where that cannot be written",
+        series=lambda view: [((), float(view.is_state_kept))],
+    ),
 )
 
 _KINDS: Mapping[Kind, type[CounterMetricFamily | GaugeMetricFamily]] = {

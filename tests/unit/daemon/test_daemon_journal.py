@@ -51,6 +51,7 @@ def warned(path):
         assert found.trials_on([GPU]) == {3: ()}
         found.keep_trials(3, [trial(1.5, one=0.3)])
         found.close(1)
+    assert not found.is_kept
     (line,) = logs
     assert line["log_level"] == "warning"
     assert line["event"].endswith("continuing without it")
@@ -391,6 +392,7 @@ def test_a_daemon_without_a_file_keeps_nothing():
     remembered.close(1)
 
     assert remembered.trials_on([GPU]) == {3: ()}
+    assert remembered.is_kept  # nobody wanted it
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,7 @@ VIEW = MetricsView(
     gpus=(GPU,),
     decisions=counted(0.02, 0.04, 3, bounds_ns=DECISIONS_NS),
     is_reload_good=True,
+    is_state_kept=True,
 )
 ITS = {"job": "j-7f3a", "user": "ann", "class": "batch"}
 
@@ -292,6 +293,13 @@ def test_a_configuration_that_was_wrong_is_a_zero():
 
     assert value("tandem_config_reload_success") == 1
     assert value("tandem_config_reload_success", view=told) == 0
+
+
+def test_a_state_file_that_cannot_be_written_is_a_zero():
+    told = replace(VIEW, is_state_kept=False)
+
+    assert value("tandem_state_write_success") == 1
+    assert value("tandem_state_write_success", view=told) == 0
 
 
 def test_every_name_is_rendered_and_in_the_manual_and_no_other():
