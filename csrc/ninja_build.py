@@ -52,9 +52,9 @@ VARIANTS = {
 }
 
 
-# A thousand functions made by macros: optimising them takes longer than anything else, and where
-# they are only tested it finds nothing more.
-PLAIN = Path("shim/entry.cpp")
+# The exported names of the shim, a thousand functions made by macros. Optimising them takes longer
+# than anything else, and of the shim with faults to find nobody asks how fast it is.
+ENTRIES = Path("shim/entry.cpp")
 # Folder -> so many of its sources are compiled in one go, and what they include once for all of
 # them; that is most of what each costs by itself (pybind11: 8 seconds). A folder here has one set
 # of local names.
@@ -331,7 +331,7 @@ def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
     """Its sources, each with its flags."""
     globs = [*((g, target.flags) for g in target.sources), *target.others]
     found = {path: flags for g, flags in globs for path in sorted(ROOT.glob(g))}
-    left_out = {"main.cpp", PLAIN.name} if is_test else set()
+    left_out = {"main.cpp", ENTRIES.name} if is_test else set()
     return [(path, f) for path, f in found.items() if path.name not in left_out]
 
 
@@ -414,7 +414,7 @@ def write_ninja(variant: str) -> Path:
             place = _place(places, flags, f"{name.split('-')[0]}-test" if is_test else name)
             obj = str(out / "obj" / place / f"{relative}.o")
             objects.append(obj)
-            is_plain = relative == PLAIN and ("-fsanitize" in opt or "-DTANDEM_FAULTS" in flags)
+            is_plain = relative == ENTRIES and "-DTANDEM_FAULTS" in flags
             # Optimising a test takes longer than what it saves while it runs.
             if is_plain or (variant == "tsan" and relative.is_relative_to("tests")):
                 flags += " -O0"

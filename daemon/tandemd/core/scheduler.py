@@ -1238,10 +1238,11 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
 
 def _note_step(group: Group, count: int, now_ns: int) -> None:
     """So many iterations have ended; what one cost is counted in the group's own GPU time."""
-    group.piece.end(Kind.ITERATION, max(1, count), group.served_ns, now_ns)
+    ended = max(1, count)  # those of a process that has left are no longer counted
+    group.piece.end(Kind.ITERATION, ended, group.served_ns, now_ns)
     known = group.step_served_ns > 0
     since_ns = group.served_ns - group.step_served_ns
-    group.step_cost_ns = since_ns // max(1, count) if known else 0
+    group.step_cost_ns = since_ns // ended if known else 0
     group.step_served_ns = group.served_ns
 
 
