@@ -31,7 +31,11 @@ def processes_below(folder):
 
 @pytest.mark.parametrize(
     ("option", "number", "code"),
-    [("--keep", signal.SIGINT, 130), ("--json", signal.SIGTERM, 143)],
+    [
+        ("--keep", signal.SIGINT, 130),
+        ("--json", signal.SIGINT, 130),
+        ("--json", signal.SIGTERM, 143),
+    ],
 )
 def test_ending_the_managed_scenario_ends_every_child_and_removes_the_folder(option, number, code):
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # pytest's own is too long for a socket

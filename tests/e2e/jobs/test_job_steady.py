@@ -3,8 +3,8 @@
 Requests come by chance, and are larger or smaller by chance. Settling is bounded by what there is
 to try, some windows for each size of each job and each plan: 40 windows. How often requests come is
 told of half a minute, and what a plan promises hangs on that, so the last plan may come as late.
-Objectives leave some room: one that just holds is missed by chance, in some window, at any time.
-tests/property/test_steady_model.py looks for longer, at other loads, and at shares of time.
+Objectives leave some room: one that just holds is missed by chance, in some window, at any time
+(tests/property/test_steady_model.py has other loads, and shares of time).
 """
 
 from itertools import groupby
@@ -18,7 +18,7 @@ from tandemd.core.tuner.latency import SPAN_NS
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # of real time, of a busy machine
 
 WINDOW_S = 0.5
-SETTLING_S, CONSTANT_S = SPAN_NS / 1e9 + 40 * WINDOW_S, 20
+SETTLING_S, CONSTANT_S = SPAN_NS / 1e9 + 40 * WINDOW_S, 60
 TRAINED_BLOCKS = 25_000  # 20 ms on all SMs
 SERVERS = {"often": (2_500, 25.0, 30), "rarely": (7_500, 6.0, 120)}  # blocks, 1/s, SLO in ms
 
@@ -65,7 +65,7 @@ def sets(kernels):
 
 
 @pytest.mark.long
-def test_on_sets_of_sms_by_plan_nothing_changes_once_they_have_settled(fresh_place):
+def test_on_sets_of_sms_by_plan_nothing_changes_for_a_minute(fresh_place):
     jobs, since_ns, until_ns = play(fresh_place)
 
     assert "plan: progress" in fresh_place.explain("trainer")
