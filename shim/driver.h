@@ -26,7 +26,7 @@ struct Driver {
   // The software GPU's clock; null on a real driver.
   uint64_t (*softgpu_now_ns)() = nullptr;
   int (*softgpu_clock_is_virtual)() = nullptr;
-  void (*softgpu_wait_for_change)(uint64_t, uint64_t, int) = nullptr;
+  int (*softgpu_wait_for_change)(uint64_t, uint64_t, int) = nullptr;
   void (*softgpu_wait_begin)() = nullptr;
   void (*softgpu_wait_end)() = nullptr;
 };

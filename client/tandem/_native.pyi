@@ -332,6 +332,13 @@ class Poller:
     def poll(self, *, now_ns: int) -> bool:
         """One round, and a heartbeat; True if something a scheduler cares about changed."""
 
+    def pause_ns(self) -> int:
+        """How long whoever polls by hand may wait until the next round, in nanoseconds.
+
+        The period while a process is busy or waits; from the 17th round in a row on in which none
+        is ever longer, the idle period at most. Any thread.
+        """
+
     def wait(self, *, timeout_ns: int) -> bool:
         """Block until a notable change, `wake` or the timeout; True unless it was the timeout.
 

@@ -356,6 +356,7 @@ void add_poller(py::module_& module) {
       .def("start", &Poller::start, released())
       .def("stop", &Poller::stop, released())
       .def("poll", &poll, py::kw_only(), arg("now_ns"))
+      .def("pause_ns", &Poller::pause_ns)
       .def("wait", &wait, py::kw_only(), arg("timeout_ns"))
       .def("wake", &Poller::wake)
       .def("snapshots", &listed<&Poller::snapshots>)

@@ -15,7 +15,7 @@ namespace tandem {
 class Clock {
  public:
   using NowFunction = uint64_t (*)();
-  using WaitFunction = void (*)(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
+  using WaitFunction = int (*)(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
 
   // Exactly one of the two, once, before any other call. start_real measures for some 50 us.
   void start_real();

@@ -29,8 +29,9 @@
 // Who only looks at what others write to memory need not look while nobody writes: IDLE says so by
 // `look_step_ns`, and the device answers TIME, `look` set, once some client has been at work since the
 // last look, that long after it or later. An IDLE with `only_looked` is of a client that was not.
-// Observers (the daemon) take part the same way, but when no other client is connected time advances
-// no faster than real time, and an observer silent for more than kObserverPatienceMs of real time is
+// While nothing is on a GPU and no client waits for time alone, there are only timers of those who
+// look: they then keep pace with real time (kPace times it; without clients other than observers no
+// faster). Observers (the daemon) take part the same way, and an observer silent for more than kObserverPatienceMs of real time is
 // left behind until it speaks again (a stopped daemon must not stop the world).
 #pragma once
 
@@ -50,6 +51,7 @@ inline constexpr uint32_t kMaxSms = 256;
 inline constexpr uint64_t kNever = UINT64_MAX;
 inline constexpr uint32_t kNone32 = UINT32_MAX;
 inline constexpr uint32_t kObserverPatienceMs = 2000;
+inline constexpr uint32_t kPace = 8;
 inline constexpr uint32_t kObserverNapMs = 250;  // the most real time that one waits for virtual time
 
 enum class Type : uint16_t {
@@ -282,7 +284,8 @@ struct Idle {
   uint64_t patience = 0;
   uint64_t awaited[kMaxAwaited] = {};
   uint64_t look_step_ns = 0;  // 0: nobody looks
-  uint32_t only_looked = 0, reserved = 0;
+  uint32_t only_looked = 0;
+  uint32_t for_time = 0;  // `deadline_ns` is of a thread that waits for nothing else
 };
 struct Time {
   Header header;

@@ -22,8 +22,12 @@ void softgpu_wait_until_ns(uint64_t deadline_ns);
 // The same, for who looks again and again at what others write to memory. Comes back sooner on the
 // virtual clock once some thread that takes part in it has done something since this process looked last,
 // step_ns after that look or later (0: never sooner). `only_looked`: so did the calling thread since it
-// came back from its last wait, and nobody has to look because of it.
-void softgpu_wait_for_change(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
+// came back from its last wait, and nobody has to look because of it. 0: neither has come, it is an
+// observer that others want something of.
+int softgpu_wait_for_change(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
+
+// The thread of an observer that waits comes back, or its next wait ends at once. For any thread.
+void softgpu_end_nap(void);
 
 // The calling thread is about to block outside the driver (a futex, a socket, a join): do not wait
 // for it. Nothing else may be called by it before softgpu_wait_end. No-ops on the real clock.

@@ -2,7 +2,8 @@
 
 On the real clock native threads look at the shared pages and the loop sleeps in the poller until
 something notable happened, somebody posted something, or the core wants to be woken. On the virtual
-clock the loop does all of that itself, once every `VIRTUAL_ROUND_NS`, so that a run repeats.
+clock the loop does all of that itself, so that a run repeats: once every `VIRTUAL_ROUND_NS`, and
+as rarely as a native thread while nothing goes on.
 """
 
 from __future__ import annotations
@@ -128,13 +129,14 @@ class Loop:
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
         self._unsettled = False
-        self._acted = False  # since it last waited: somebody may see something
+        # On the virtual clock: whether it waits, and whether it acted since and may have been seen.
+        self._waits = self._acted = False
         self._afterwards: list[Callable[[], None]] = []
 
     def post(self, errand: Callable[[], None]) -> None:
         """Run something on the loop's thread, soon and in order."""
         self._posted.append(errand)
-        self.poller.wake()
+        self._wake()
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
         """Run something on the loop's thread and return its answer or raise its error.
@@ -154,7 +156,12 @@ class Loop:
     def stop(self) -> None:
         """End `run`."""
         self._stopping.set()
+        self._wake()
+
+    def _wake(self) -> None:
         self.poller.wake()
+        if self._waits:
+            self.clock.end_wait()
 
     def run(self) -> None:
         """Come round until `stop`; then release everybody."""
@@ -280,18 +287,29 @@ class Loop:
         return self.poller.wait(timeout_ns=timeout_ns)
 
     def _wait_virtual(self) -> bool:
-        next_ns = self.clock.now_ns() + VIRTUAL_ROUND_NS
+        self._waits = True  # first: whoever posts after the next line has looked ends the wait
+        next_ns = self._next_round_ns()
         while not self._stopping.is_set():
             only_looked, self._acted = not self._acted, False
-            self.clock.wait_until_ns(next_ns, only_looked=only_looked)
+            is_time = self.clock.wait_until_ns(
+                next_ns, step_ns=VIRTUAL_ROUND_NS, only_looked=only_looked
+            )
             if self.attach is not None:
                 self.attach.poll(timeout_s=0)
             # A nap of real time that brought nothing leaves no trace in virtual time.
-            if self.clock.now_ns() >= next_ns or self._posted or self._unsettled or self._acted:
+            if is_time or self._posted or self._unsettled or self._acted:
                 break
+        self._waits = False
         notable = self.poller.poll(now_ns=self.clock.now_ns())
         self._acted = self._acted or notable
         return notable
+
+    def _next_round_ns(self) -> int:
+        now_ns = self.clock.now_ns()
+        next_ns = now_ns if self._posted else now_ns + self.poller.pause_ns()
+        if self._wake_at_ns is not None:
+            next_ns = min(next_ns, self._wake_at_ns)
+        return max(next_ns, now_ns + VIRTUAL_ROUND_NS)
 
     def _round(self, *, notable: bool) -> None:
         now_ns = self.clock.now_ns()

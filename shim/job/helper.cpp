@@ -46,8 +46,9 @@ constexpr uint64_t kBusyRoundNs = 50'000;
 constexpr uint64_t kLongestBusyRoundNs = 200'000;
 constexpr uint64_t kDrainRoundNs = 1'000'000;   // nothing open, the GPU still works
 constexpr uint64_t kIdleRoundNs = 100'000'000;
-constexpr uint64_t kVirtualIdleRoundNs = 1'000'000;
-constexpr uint64_t kEveryChangeNs = 1;  // between two looks on the virtual clock
+// Between two looks on the virtual clock: of one that is idle, of one that awaits an end.
+constexpr uint64_t kVirtualStepNs = 1'000'000;
+constexpr uint64_t kEveryChangeNs = 1;
 constexpr uint64_t kRetryNs = 250'000'000;
 constexpr uint64_t kLongestRetryNs = 60'000'000'000;  // of who is refused again and again
 constexpr uint64_t kRefineNs = 100'000'000;
@@ -214,7 +215,6 @@ uint64_t pause_ns(Round round) {
   static uint64_t busy_ns = kBusyRoundNs;
   busy_ns = round.in_full_swing ? std::min(busy_ns * 2, kLongestBusyRoundNs) : kBusyRoundNs;
   if (round.load == Load::kOpen) return busy_ns;
-  if (g_clock.is_virtual()) return kVirtualIdleRoundNs;
   return round.load == Load::kDraining ? kDrainRoundNs : kIdleRoundNs;
 }
 
@@ -252,7 +252,8 @@ bool awaits_end(const Channel& channel, Round round) {
 // Threads at a gate, here and elsewhere, have nothing to look at because of rounds in which nothing was
 // done. The device tells the end of what a marker follows at once, which is a change like any other.
 void pause_virtual(const Channel& channel, Round round, bool was_told) {
-  const uint64_t step_ns = awaits_end(channel, round) ? kEveryChangeNs : 0;
+  uint64_t step_ns = round.load == Load::kIdle ? kVirtualStepNs : 0;
+  if (awaits_end(channel, round)) step_ns = kEveryChangeNs;
   const bool only_looked = round.only_looked && !was_told;
   g_clock.wait_for_change(step_ns, g_clock.now_ns() + pause_ns(round), only_looked);
 }

@@ -144,7 +144,7 @@ bool Place::wait() {
     retry_ns_ = g_clock.now_ns() + kRetryNs;
     note_refused(*channel_, ticket_, trying_);
   }
-  for (;;) {
+  for (bool again = false;; again = true) {
     const shm::CommandMemory& told = channel_->command->memory;
     const uint32_t round = told.line_round.load(std::memory_order_acquire);  // daemon: release
     if (is_over()) return try_last();
@@ -165,7 +165,7 @@ bool Place::wait() {
         return was_let_go_ = true;
       }
     }
-    pause(round);
+    pause(round, again);
   }
 }
 
@@ -179,10 +179,11 @@ bool Place::is_over() const {
          g_clock.now_ns() >= until_ns_;
 }
 
-void Place::pause(uint32_t round) {
+void Place::pause(uint32_t round, bool again) {
   const uint64_t start = g_clock.now_ns();
   if (g_clock.is_virtual()) {
-    g_clock.sleep_until_ns(start + kVirtualStepNs);
+    const uint64_t retry_ns = retry_ns_ > start ? retry_ns_ : start + kSliceNs;
+    g_clock.wait_for_change(kVirtualStepNs, std::min({start + kSliceNs, retry_ns, until_ns_}), again);
   } else if (const uint32_t news = g_news.load(std::memory_order_acquire); !is_first()) {
     futex_wait(g_news, news, std::min(kSliceNs, until_ns_ - std::min(until_ns_, start)));
   } else {

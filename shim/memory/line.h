@@ -64,7 +64,7 @@ class Place {
 
  private:
   bool try_last();
-  void pause(uint32_t round);
+  void pause(uint32_t round, bool again);
   [[nodiscard]] bool is_first() const;
   [[nodiscard]] bool is_over() const;
 

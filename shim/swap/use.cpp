@@ -50,8 +50,8 @@ bool is_let_in(Needs needs) {
   return (door == kAjar && needs == Needs::kTables) || has_driver_ended();
 }
 
-void pause(uint32_t door) {
-  if (g_clock.is_virtual()) g_clock.sleep_until_ns(g_clock.now_ns() + kVirtualStepNs);
+void pause(uint32_t door, bool again) {
+  if (g_clock.is_virtual()) g_clock.wait_for_change(kVirtualStepNs, g_clock.now_ns() + kSliceNs, again);
   else futex_wait(g_door, door, kSliceNs);
 }
 
@@ -109,10 +109,10 @@ void wait(Needs needs) {
   g_want_pages.fetch_add(wants_pages);
   {
     ToldWait told;
-    for (;;) {
+    for (bool again = false;; again = true) {
       const uint32_t door = g_door.load();
       if (is_let_in(needs)) break;
-      pause(door);
+      pause(door, again);
       told.follow();
     }
   }

@@ -78,7 +78,13 @@ bool Poller::poll(uint64_t now_ns) {
   watcher_.stamp(now_ns);
   const bool changed = watcher_.round(now_ns);
   if (changed) wake();
+  count_quiet();
   return changed;
+}
+
+uint64_t Poller::pause_ns() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return period(idle_period_ns_);
 }
 
 Wake Poller::wait_until(uint64_t deadline_ns) {
@@ -170,17 +176,26 @@ uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
   const std::lock_guard<std::mutex> lock(mutex_);
   const uint64_t begin_ns = monotonic_ns();
   if (watcher_.round(begin_ns)) wake();
-  quiet_rounds_ = watcher_.active() ? 0 : std::min(quiet_rounds_ + 1, kQuietRounds + kMaxDoublings);
+  count_quiet();
   if (hears_doorbells_) watcher_.doorbells(waiters, held);
   return monotonic_ns() - begin_ns;
+}
+
+void Poller::count_quiet() {
+  quiet_rounds_ = watcher_.active() ? 0 : std::min(quiet_rounds_ + 1, kQuietRounds + kMaxDoublings);
+}
+
+uint64_t Poller::period(uint64_t longest_ns) const {
+  if (quiet_rounds_ < kQuietRounds) return period_ns_;
+  const uint32_t doublings = std::min(quiet_rounds_ - kQuietRounds + 1, kMaxDoublings);
+  return std::clamp(period_ns_ << doublings, period_ns_, longest_ns);
 }
 
 uint64_t Poller::next_period(uint64_t cost_ns) {
   const uint64_t longest_ns = std::max(
       period_ns_, hears_doorbells_ ? idle_period_ns_ : std::min(idle_period_ns_, kDeafPeriodNs));
   if (quiet_rounds_ < kQuietRounds) return std::clamp(kRest * cost_ns, period_ns_, longest_ns);
-  const uint32_t doublings = std::min(quiet_rounds_ - kQuietRounds + 1, kMaxDoublings);
-  return std::clamp(period_ns_ << doublings, period_ns_, longest_ns);
+  return period(longest_ns);
 }
 
 void Poller::run_polls() {

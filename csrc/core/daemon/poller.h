@@ -53,6 +53,7 @@ class Poller {
   bool started() const { return poll_thread_.joinable(); }
 
   bool poll(uint64_t now_ns);  // not while started
+  uint64_t pause_ns() const;   // of whoever calls it, until the next: longer where nothing goes on
 
   // kChanged: a notable change or wake() since the last wait that said so. kInterrupted: a signal.
   Wake wait_until(uint64_t deadline_ns);
@@ -78,6 +79,8 @@ class Poller {
   uint64_t round(std::vector<FutexWaiter>* waiters,
                  std::vector<std::shared_ptr<const Pages>>* held);
   uint64_t next_period(uint64_t cost_ns);
+  void count_quiet();
+  uint64_t period(uint64_t longest_ns) const;
   void nudge();  // makes the poll thread look again
 
   const uint64_t period_ns_;
@@ -97,7 +100,7 @@ class Poller {
 
   std::atomic<bool> stopping_{false};     // before a nudge; both threads look after each wait
   std::atomic<uint32_t> nudges_{0};       // release in nudge, acquire before a round
-  uint32_t quiet_rounds_ = 0;             // of the poll thread alone
+  uint32_t quiet_rounds_ = 0;             // of whoever looks alone
   std::thread poll_thread_;
   std::thread heartbeat_thread_;
 };

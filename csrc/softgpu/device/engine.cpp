@@ -258,6 +258,7 @@ const char* Engine::idle(Client* client, const Idle& message) {
   client->busy = false;
   client->deadline_ns = message.deadline_ns;
   client->look_step_ns = message.look_step_ns;
+  client->for_time = message.for_time != 0;
   if (!message.only_looked) ++changes_;
   Attention& attention = client->attention;
   attention.patience = std::min(message.patience, kMostKept);

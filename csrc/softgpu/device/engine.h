@@ -147,6 +147,7 @@ class Engine {
   bool wake_next_sleeper();
   uint64_t next_virtual_ns() const;
   uint64_t next_look_ns(const Client& client) const;
+  uint64_t pace() const;
   bool held_back_until(uint64_t next_ns);
   void flush(Outbox* outbox, Client* client);
   template <typename Message>
@@ -197,7 +198,7 @@ class Engine {
   uint64_t real_now_ns_;
   uint64_t wake_real_ns_ = kNever;
   // While only observers are connected virtual time is tied to real time from these two on.
-  bool tied_ = false;
+  uint64_t tied_pace_ = 0;
   uint64_t tied_real_ns_ = 0, tied_now_ns_ = 0;
 
   Output output_;

@@ -123,24 +123,32 @@ uint64_t Engine::next_look_ns(const Client& client) const {
   return std::max(now_ns_, earliest_ns < client.looked_ns ? kNever : earliest_ns);
 }
 
-// With nobody but observers there is nothing to simulate, only a daemon whose timers would make
-// virtual time race: it then keeps pace with real time.
-bool Engine::held_back_until(uint64_t next_ns) {
-  const bool only_observers =
-      std::none_of(participants_.begin(), participants_.end(),
-                   [](const auto& entry) { return entry.second->role == Role::kWorker; });
-  if (!only_observers) {
-    tied_ = false;
-    return false;
+// How many times as fast as real time virtual time may go; 0: as fast as it can.
+uint64_t Engine::pace() const {
+  if (next_device_event_ns() != kNever) return 0;
+  uint64_t pace = 1;
+  for (const auto& [id, client] : participants_) {
+    if (client->role != Role::kWorker || client->condemned) continue;
+    if (client->for_time && client->deadline_ns != kNever) return 0;
+    pace = kPace;
   }
-  if (!tied_) {
-    tied_ = true;
+  return pace;
+}
+
+// Where there is nothing to simulate, only timers of those who look from time to time, virtual time
+// would race, and they with it: it then keeps pace with real time.
+bool Engine::held_back_until(uint64_t next_ns) {
+  const uint64_t now_pace = pace();
+  if (tied_pace_ != now_pace) {
+    tied_pace_ = now_pace;
     tied_real_ns_ = real_now_ns_;
     tied_now_ns_ = now_ns_;
   }
-  const uint64_t allowed_ns = tied_now_ns_ + (real_now_ns_ - tied_real_ns_);
+  if (!now_pace) return false;
+  const uint64_t allowed_ns = tied_now_ns_ + (real_now_ns_ - tied_real_ns_) * now_pace;
   if (next_ns <= allowed_ns) return false;
-  wake_real_ns_ = std::min(wake_real_ns_, real_now_ns_ + (next_ns - allowed_ns));
+  const uint64_t missing_ns = (next_ns - allowed_ns + now_pace - 1) / now_pace;  // of real time
+  wake_real_ns_ = std::min(wake_real_ns_, real_now_ns_ + missing_ns);
   return true;
 }
 

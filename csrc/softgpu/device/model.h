@@ -174,6 +174,7 @@ struct Client {
   uint64_t deadline_ns = kNever;
   uint64_t look_step_ns = 0;   // 0: it does not look
   uint64_t looked_ns = 0;      // when it was last told to
+  bool for_time = false;       // deadline_ns is not of one who looks
   uint64_t changes_seen = 0;   // of Engine::changes_, by then
   uint64_t spoke_real_ns = 0;
 

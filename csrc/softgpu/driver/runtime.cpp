@@ -364,9 +364,11 @@ void Runtime::say_idle_if_settled() {
   if (running_ != 0 || !is_virtual() || life != Life::kReady) return;
   uint64_t deadline_ns = proto::kNever;
   uint64_t look_step_ns = proto::kNever;
+  bool for_time = false;
   for (const Waiter* waiter : waiters_) {
     deadline_ns = std::min(deadline_ns, waiter->deadline_ns);
     if (waiter->look.step_ns) look_step_ns = std::min(look_step_ns, waiter->look.step_ns);
+    else for_time |= waiter->deadline_ns != proto::kNever;
   }
   if (!idle_due_ && deadline_ns == idle_deadline_ns_) return;
   // Memory that goes with the end of an operation must not go late: others may want it.
@@ -375,6 +377,7 @@ void Runtime::say_idle_if_settled() {
   for (const Waiter* waiter : waiters_) add_interest(waiter->interest, &idle);
   if (look_step_ns != proto::kNever) idle.look_step_ns = look_step_ns;
   idle.only_looked = only_looked_;
+  idle.for_time = for_time;
   post(Type::kIdle, idle);
   flush();
   idle_due_ = false;
@@ -399,9 +402,10 @@ void Runtime::add_interest(const Interest& interest, proto::Idle* idle) const {
   }
 }
 
-void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
+// False: it was a nap, and nothing has happened in virtual time.
+bool Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
                           Interest interest, Look look) {
-  if (life != Life::kReady || ready(argument)) return;
+  if (life != Life::kReady || ready(argument)) return true;
   Waiter self{ready, argument, deadline_ns, interest, look, false, {}};
   waiters_.push_back(&self);
   only_looked_ = only_looked_ && look.only_looked;
@@ -413,7 +417,7 @@ void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
   const bool naps = observes_ && is_virtual() && only_time;
   while (!self.woken) {
     if (naps) {
-      if (self.changed.wait_for(lock, kNap) == std::cv_status::timeout) break;
+      if (nap_is_over_ || self.changed.wait_for(lock, kNap) == std::cv_status::timeout) break;
       continue;
     }
     if (is_virtual() || deadline_ns == proto::kNever) {
@@ -427,16 +431,24 @@ void Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
     }
   }
   waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &self));
-  if (self.woken) return;
+  if (naps) nap_is_over_ = false;
+  if (self.woken) return true;
   const bool only_looked = only_looked_;
   thread_begins(lock);  // from a nap, of which the device knows nothing
   only_looked_ = only_looked;
+  return false;
 }
 
-void Runtime::wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns,
+void Runtime::end_nap() {
+  const Lock lock(mutex);
+  nap_is_over_ = observes_;
+  for (Waiter* waiter : waiters_) waiter->changed.notify_one();
+}
+
+bool Runtime::wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns,
                               bool only_looked) {
   const auto never = [](void*) { return false; };
-  wait_erased(lock, never, nullptr, deadline_ns, kOnlyTime, {step_ns, only_looked});
+  return wait_erased(lock, never, nullptr, deadline_ns, kOnlyTime, {step_ns, only_looked});
 }
 
 void Runtime::wake_satisfied() {

@@ -159,8 +159,9 @@ class Runtime {
     wait_erased(lock, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready, deadline_ns,
                 interest, {});
   }
-  // Until the deadline, or a look is due: softgpu_wait_for_change.
-  void wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns, bool only_looked);
+  // Until the deadline, or a look is due: softgpu_wait_for_change. False: a nap ended before.
+  bool wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns, bool only_looked);
+  void end_nap();  // softgpu_end_nap
   // A poll that would answer "not ready" gives virtual time a chance to pass, else a polling loop
   // would stop the clock that it polls.
   void let_time_pass(Lock& lock, uint64_t op);
@@ -183,7 +184,7 @@ class Runtime {
     return true;
   }
   void append(const void* message, size_t bytes);
-  void wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
+  bool wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
                    Interest interest, Look look);
   void add_interest(const Interest& interest, proto::Idle* idle) const;
   void wake_satisfied();
@@ -206,6 +207,7 @@ class Runtime {
   void lose();
 
   bool observes_ = false;
+  bool nap_is_over_ = false;
   int fd_ = -1;
   int wake_fd_ = -1;  // tells the connection thread of a batch to flush (real clock)
   bool flush_armed_ = false;

@@ -20,11 +20,18 @@ class Clock(Protocol):
     def now_ns(self) -> int:
         """Now."""
 
-    def wait_until_ns(self, deadline_ns: int, *, only_looked: bool = False) -> None:
-        """Block the calling thread until then.
+    def wait_until_ns(
+        self, deadline_ns: int, *, step_ns: int = 0, only_looked: bool = False
+    ) -> bool:
+        """Block the calling thread until then, or until `end_wait`; whether it is then.
 
-        `only_looked`: since the last wait it has written nothing that a job looks at.
+        On the virtual clock, and with a `step_ns`, it is "then" as soon as somebody else has been
+        at work, so long after the last look at the earliest. `only_looked`: since the last wait
+        the caller has written nothing that a job looks at.
         """
+
+    def end_wait(self) -> None:
+        """Have the thread that waits on the virtual clock come back, for any thread."""
 
     def outside(self) -> AbstractContextManager[None]:
         """Around waiting for another process that computes: time passes meanwhile."""
@@ -39,10 +46,16 @@ class MonotonicClock:
         """Now."""
         return time.monotonic_ns()
 
-    def wait_until_ns(self, deadline_ns: int, *, only_looked: bool = False) -> None:
+    def wait_until_ns(
+        self, deadline_ns: int, *, step_ns: int = 0, only_looked: bool = False
+    ) -> bool:
         """Sleep until then."""
-        del only_looked
+        del step_ns, only_looked
         time.sleep(max(0, deadline_ns - self.now_ns()) / 1e9)
+        return True
+
+    def end_wait(self) -> None:
+        """Nobody waits here: on this clock the loop sleeps in the poller."""
 
     def outside(self) -> AbstractContextManager[None]:
         """It always passes."""
@@ -65,14 +78,15 @@ class SoftGpuClock:
         driver = ctypes.CDLL(library)
         try:
             self._now = driver.softgpu_now_ns
-            self._wait = driver.softgpu_wait_for_change
+            self._wait, self._end_nap = driver.softgpu_wait_for_change, driver.softgpu_end_nap
             observe = driver.softgpu_observe
             is_virtual = driver.softgpu_clock_is_virtual
             self._begin, self._end = driver.softgpu_wait_begin, driver.softgpu_wait_end
         except AttributeError as missing:
             raise OSError(f"{library} is not the software GPU's: {missing}") from None
         self._now.restype = ctypes.c_uint64
-        self._wait.restype = None
+        self._wait.restype = ctypes.c_int
+        self._end_nap.restype = None
         self._wait.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int]
         observe.restype = None
         is_virtual.restype = ctypes.c_int
@@ -88,9 +102,15 @@ class SoftGpuClock:
         """Now, on the device's clock."""
         return int(self._now())
 
-    def wait_until_ns(self, deadline_ns: int, *, only_looked: bool = False) -> None:
+    def wait_until_ns(
+        self, deadline_ns: int, *, step_ns: int = 0, only_looked: bool = False
+    ) -> bool:
         """Let time pass until then; `only_looked` leaves those asleep who wait for a change."""
-        self._wait(0, deadline_ns, only_looked)
+        return bool(self._wait(step_ns, deadline_ns, only_looked))
+
+    def end_wait(self) -> None:
+        """Have the thread that waits come back, or its next wait end at once."""
+        self._end_nap()
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:

@@ -141,6 +141,7 @@ Idle Simulation::idle_of(const Peer& peer) const {
   Idle message{{}, peer.received, peer.deadline_ns};
   message.look_step_ns = peer.look_step_ns;
   message.only_looked = peer.only_looked;
+  message.for_time = peer.for_time;
   return message;
 }
 

@@ -46,6 +46,7 @@ struct Peer {
   uint64_t received = 0, ops = 0, deadline_ns = kNever;
   uint64_t look_step_ns = 0;
   bool only_looked = false;
+  bool for_time = true;   // what it says of its deadline
   bool executes = true;   // answers START with BODY
   bool goes_idle = true;  // says IDLE whenever it has nothing to do
   bool closed = false;

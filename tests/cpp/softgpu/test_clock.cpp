@@ -260,6 +260,56 @@ TEST(observers_alone_keep_pace_with_real_time) {
   CHECK_EQ(s.peers[o].times.at(0), 100 * kMs);
 }
 
+// Jobs that wait for input, and a daemon that looks from time to time: its timers must not race.
+TEST(timers_of_those_who_look_keep_pace_with_real_time_beside_clients_that_wait_for_nothing) {
+  Simulation s;
+  const uint32_t a = s.join(1), o = s.join(9, kObserver);
+  s.peers[a].deadline_ns = 100 * kMs;
+  s.peers[a].for_time = false;  // its helper looks now and then, too
+  s.peers[o].deadline_ns = 80 * kMs;
+  s.peers[o].goes_idle = false;
+  s.idle(a);
+  s.idle(o);
+  CHECK(s.peers[o].times.empty());
+  CHECK_EQ(s.engine.next_wake_real_ns(), 80 * kMs / kPace);
+  s.real_ns = 80 * kMs / kPace - 1;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK(s.peers[o].times.empty());
+  s.real_ns = 80 * kMs / kPace;
+  s.engine.advance(s.real_ns);
+  s.receive();
+  CHECK_EQ(s.peers[o].times.at(0), 80 * kMs);
+}
+
+TEST(time_that_a_client_waits_for_passes_at_once_and_so_do_timers_before_it) {
+  Simulation s;
+  const uint32_t a = s.join(1), o = s.join(9, kObserver);
+  s.peers[a].deadline_ns = 100 * kMs;
+  s.peers[o].deadline_ns = 80 * kMs;
+  s.peers[o].goes_idle = false;
+  s.idle(a);
+  s.idle(o);
+  CHECK_EQ(s.peers[o].times.at(0), 80 * kMs);
+  s.peers[o].deadline_ns = kNever;
+  s.idle(o);
+  CHECK_EQ(s.peers[a].times.at(0), 100 * kMs);
+}
+
+TEST(what_is_on_a_gpu_ends_at_once_and_so_do_timers_before_that) {
+  Simulation s;
+  const uint32_t a = s.join(1), o = s.join(9, kObserver);
+  const uint64_t op = s.submit(a, kernel(kMs));
+  s.peers[o].deadline_ns = kMs / 2;
+  s.peers[o].goes_idle = false;
+  s.idle(a);
+  s.idle(o);
+  CHECK_EQ(s.peers[o].times.at(0), kMs / 2);
+  s.peers[o].deadline_ns = kNever;
+  s.idle(o);
+  CHECK_EQ(s.done(a, op).end_ns, kMs);
+}
+
 TEST(an_observer_silent_for_too_long_is_left_behind_until_it_speaks) {
   Simulation s;
   const uint32_t a = s.join(1), o = s.join(9, kObserver);

@@ -87,6 +87,20 @@ def test_who_looks_for_a_change_does_not_because_another_looked(gpu):
     assert gpu.run("only_looked = 1\n" + LOOKER) == "5000000 8000000"
 
 
+def test_an_observer_that_is_called_for_comes_back_before_its_time(gpu):
+    out = gpu.run("""
+libcuda.softgpu_observe()
+start = libcuda.softgpu_now_ns()
+came = 0
+for _ in range(400):  # naps that end by themselves would take longer than a program may
+    libcuda.softgpu_end_nap()
+    came += libcuda.softgpu_wait_for_change(0, start + 10**15, 1)
+print(came)
+""")
+
+    assert out == "0"
+
+
 def test_a_kernel_runs_while_a_thread_waits_for_a_time(gpu):
     out = gpu.run(
         SLOW

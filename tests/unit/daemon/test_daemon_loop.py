@@ -46,6 +46,72 @@ def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
     assert "job 1" not in " ".join([answer.result().summary, *answer.result().lines])
 
 
+class VirtualClock:
+    """Goes on when the loop waits; `at_wait` is called then and may end the wait by `end_wait`."""
+
+    is_virtual = True
+
+    def __init__(self, at_wait=lambda: None):
+        self.ns = 0
+        self.waits_ns, self.steps_ns, self.ends = [], set(), 0
+        self._at_wait = at_wait
+
+    def now_ns(self):
+        return self.ns
+
+    def wait_until_ns(self, deadline_ns, *, step_ns=0, only_looked=False):
+        self.waits_ns.append(deadline_ns - self.ns)
+        self.steps_ns.add(step_ns)
+        ends = self.ends
+        self._at_wait()
+        if self.ends > ends:
+            return False
+        self.ns = deadline_ns
+        return True
+
+    def end_wait(self):
+        self.ends += 1
+
+
+def virtual_loop(clock):
+    channels = SimpleNamespace(perform=lambda action: None, release_all=lambda: None)
+    return Loop(scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=channels)
+
+
+def test_on_the_virtual_clock_rounds_are_rare_while_nothing_goes_on_and_a_timer_is_kept():
+    clock = VirtualClock()
+    loop = virtual_loop(clock)
+
+    for _ in range(30):
+        loop._wait_virtual()
+    loop._wake_at_ns = clock.ns + 7 * VIRTUAL_ROUND_NS
+    loop._wait_virtual()
+
+    told = [ns // VIRTUAL_ROUND_NS for ns in clock.waits_ns]
+    assert told[:16] == [1] * 16
+    assert told[16:24] == [2, 4, 8, 16, 32, 64, 100, 100]
+    assert told[30] == 7
+    assert clock.steps_ns == {VIRTUAL_ROUND_NS}  # so soon after a change, however rare
+
+
+def test_whoever_posts_ends_the_virtual_wait_and_the_loop_itself_does_not():
+    did = []
+    loop = virtual_loop(clock := VirtualClock(lambda: loop.post(lambda: did.append("posted"))))
+    for _ in range(30):
+        loop.poller.poll(now_ns=1)  # the next wait would be long
+    loop._wait_virtual()
+    loop._round(notable=False)
+
+    assert (clock.ns, clock.ends, did) == (0, 1, ["posted"])
+
+    loop.post(lambda: did.append("by itself"))  # as from its own round
+    clock._at_wait = lambda: None
+    loop._wait_virtual()
+
+    assert clock.ends == 1
+    assert clock.waits_ns[-1] == VIRTUAL_ROUND_NS  # time passes before it, though not much
+
+
 def test_nobody_waits_for_a_loop_that_has_ended():
     channels = SimpleNamespace(perform=lambda action: None, release_all=lambda: None)
     loop = Loop(
@@ -181,10 +247,14 @@ class Naps:
     def now_ns(self):
         return self._now_ns
 
-    def wait_until_ns(self, deadline_ns, *, only_looked=False):
+    def wait_until_ns(self, deadline_ns, *, step_ns=0, only_looked=False):
         self.waits.append((deadline_ns, only_looked))
         self._now_ns = next(self._times_ns)
         self.meanwhile()
+        return self._now_ns >= deadline_ns
+
+    def end_wait(self):
+        """It ends anyway."""
 
 
 def two_rounds(clock, posts=None):

@@ -77,6 +77,22 @@ def test_polling_by_hand_reads_stamps_and_charges(job: Job, poller: _native.Poll
     assert job.tick_ns() == 5000
 
 
+def test_polling_by_hand_is_rarer_while_nothing_goes_on(job: Job) -> None:
+    poller = _native.Poller(period_ns=1_000_000, idle_period_ns=5_000_000)
+    poller.add(job.process, group=1)
+
+    def pauses(rounds: int) -> list[int]:
+        told = []
+        for number in range(rounds):
+            poller.poll(now_ns=1000 + number)
+            told.append(poller.pause_ns() // 1_000_000)
+        return told
+
+    assert pauses(19) == [1] * 15 + [2, 4, 5, 5]
+    job.set_slot(issued=1, done=0)
+    assert pauses(20) == [1] * 20
+
+
 def test_two_groups_on_two_gpus_do_not_share(poller: _native.Poller) -> None:
     jobs = [Job(1), Job(2)]
     for gpu, job in enumerate(jobs):
