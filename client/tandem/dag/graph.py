@@ -83,5 +83,6 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
             sm_count=window.device.sm_count,
             bandwidth_bytes_per_s=window.device.bandwidth_bytes_per_s,
             held=window.held,
+            periodic=iteration is not None,  # after it the same comes again
         ),
     )

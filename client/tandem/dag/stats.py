@@ -9,7 +9,9 @@ from tandem._page import Cell, count, span, time_text
 from tandem.dag.graph import Graph
 from tandem.dag.model import ON_GPU
 from tandem.dag.phases import PHASES
+from tandem.dag.rests import LINK_BYTES_PER_S, Memory, memory_of
 from tandem.trace.records import Device
+from tandem.units import format_bytes
 
 _GAPS = {  # by GapCause
     "host": "host: handed over only then",
@@ -122,6 +124,7 @@ class Stats:
     classes: dict[str, float]  # share of GPU time, from 0 to 1
     gaps: Gaps
     launch_bound: LaunchBound
+    memory: Memory
     unknown: Unknown
 
     def facts(self) -> Iterator[tuple[str, str]]:
@@ -141,8 +144,18 @@ class Stats:
         bound = self.launch_bound
         verdict = "yes" if bound.verdict else "no"
         yield "launch-bound", f"{verdict}: {bound.idle_share:.0%} of the length idle for the host"
+        if self.memory.used_bytes:
+            yield "memory used", format_bytes(self.memory.used_bytes)
+            yield "rests for long enough to move", self._resting()
         if held_ns := self.gaps.by_cause_ns.get("held"):
             yield "idle while held by tandem", time_text(held_ns)
+
+    def _resting(self) -> str:
+        if not self.memory.resting_bytes:
+            return "nothing"
+        text = format_bytes(self.memory.resting_bytes)
+        text = f"{text}, to the host and back at {LINK_BYTES_PER_S / 1e9:.0f} GB/s"
+        return f"at most {text}" if self.memory.is_bound else text
 
     def _as_known(self, gpu_ns: int) -> str:
         """A sum of durations, some of which may not be known."""
@@ -240,6 +253,7 @@ def stats_of(graph: Graph) -> Stats:
         classes={c.name.lower(): share for c, share in analysis.class_shares.items()},
         gaps=_gaps(analysis),
         launch_bound=_launch_bound(analysis),
+        memory=memory_of(analysis, [op.kind in ON_GPU for op in operations]),
         unknown=_unknown(graph),
     )
 

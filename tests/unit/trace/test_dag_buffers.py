@@ -4,10 +4,12 @@ import pytest
 from programs import ONE, TWO, Program
 from recordings import recording_of
 
+from tandem._marks import STEP
 from tandem._native import Allocations
 from tandem.dag.from_trace import from_trace
 from tandem.dag.graph import graph_of
 from tandem.dag.model import UNRESOLVED
+from tandem.dag.rests import Memory
 from tandem.dag.stats import stats_of
 
 A, B, C, BYTES = 0x7F00_0000_0000, 0x7F00_0010_0000, 0x7F00_0020_0000, 4096
@@ -64,6 +66,46 @@ def test_figures_say_what_data_asks_for_if_all_is_known():
     assert (known.data_critical_ns, known.unknown.accesses) == (1000, 0)
     assert (unknown.data_critical_ns, unknown.unknown.accesses) == (None, 1)
     assert any("more memory than is known" in doubt for doubt in unknown.doubts())
+
+
+@pytest.mark.parametrize(
+    ("between", "between_ns", "resting_bytes", "is_bound"),
+    [
+        (FILL, 700, BYTES, False),  # to the host and back takes 683 ns
+        (FILL, 600, 0, False),
+        (PLAIN, 700, BYTES, True),  # which may use A as well
+    ],
+)
+def test_memory_rests_if_it_could_go_and_be_back_before_it_is_used(
+    between, between_ns, resting_bytes, is_bound
+):
+    made = program().run(ONE, function=FILL, parameters=(A,), device_ns=1000)
+    made.run(ONE, function=between, parameters=(B,), device_ns=between_ns)
+    made.run(ONE, function=COPY, parameters=(A, C, 7), device_ns=1000)
+
+    found = stats_of(graph(made))
+
+    assert found.memory == Memory(
+        used_bytes=3 * BYTES, resting_bytes=resting_bytes, is_bound=is_bound
+    )
+    said = dict(found.facts())["rests for long enough to move"]
+    bound = "at most " * is_bound
+    assert said == (
+        f"{bound}4 KiB, to the host and back at 12 GB/s" if resting_bytes else "nothing"
+    )
+
+
+def test_of_an_iteration_what_comes_next_is_the_same_again():
+    made = program()
+    for _ in range(3):
+        made.run(ONE, function=FILL, parameters=(A,), device_ns=1000)
+        made.on("tandem_mark_v1", STEP, 0, 0)
+    recorded = from_trace(recording_of(made), "x.trace")
+
+    # The one use of an iteration is followed by that of the next, after no time at all.
+    assert stats_of(graph_of(recorded, iteration=2)).memory.resting_bytes == 0
+    (use,) = graph_of(recorded, iteration=2).analysis.next_uses
+    assert use.next is not None
 
 
 @pytest.mark.parametrize(

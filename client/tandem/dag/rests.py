@@ -1,0 +1,44 @@
+"""How much memory rests between its uses for so long that it could be elsewhere meanwhile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tandem._native import Analysis
+
+# Each way. What the daemon takes of a process that has not measured its link (docs/swap.md).
+LINK_BYTES_PER_S = 12_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What work on the GPU is known to use, in bytes, each buffer once."""
+
+    used_bytes: int
+    # Of buffers that could go to the host and be back before they are used again: their rest is at
+    # least as long as both copies (the free time of Peng et al., Capuchin, ASPLOS 2020).
+    resting_bytes: int
+    is_bound: bool  # of some of these not all uses are known: it may be less
+
+
+def memory_of(analysis: Analysis, is_work: Sequence[bool]) -> Memory:
+    """By the longest rest of each buffer; one that is not known to be used again has none.
+
+    `is_work`: by node, whether it works on the GPU. What lies between an allocation and the first
+    use, or the last use and the end, is no rest.
+    """
+    used: dict[int, int] = {}
+    resting: dict[int, bool] = {}  # whether another use may come in between
+    for use in analysis.next_uses:
+        if not is_work[use.node - analysis.first]:
+            continue
+        used[use.address] = use.bytes
+        copies_ns = 2 * use.bytes * 1_000_000_000 // LINK_BYTES_PER_S
+        if use.next is None or not is_work[use.next - analysis.first]:
+            continue
+        if (use.distance_ns or 0) >= max(1, copies_ns):
+            resting[use.address] = resting.get(use.address, True) and use.is_bound
+    return Memory(
+        used_bytes=sum(used.values()),
+        resting_bytes=sum(used[address] for address in resting),
+        is_bound=any(resting.values()),
+    )
