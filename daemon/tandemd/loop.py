@@ -83,6 +83,11 @@ class Change:
     rule: str = ""  # of a finding
 
 
+def _after(ns: int) -> int:
+    """The next time for a round on the virtual clock."""
+    return (ns // VIRTUAL_ROUND_NS + 1) * VIRTUAL_ROUND_NS
+
+
 class Loop:
     """Runs the core. `post`, `ask`, `stop` and `last_round_ns` are for any thread."""
 
@@ -129,7 +134,7 @@ class Loop:
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
         self._unsettled = False
-        # On the virtual clock: whether it waits, and whether it acted since and may have been seen.
+        # On the virtual clock: whether it waits for long, and acted since and may have been seen.
         self._waits = self._acted = False
         self._afterwards: list[Callable[[], None]] = []
 
@@ -287,29 +292,35 @@ class Loop:
         return self.poller.wait(timeout_ns=timeout_ns)
 
     def _wait_virtual(self) -> bool:
-        self._waits = True  # first: whoever posts after the next line has looked ends the wait
         next_ns = self._next_round_ns()
         while not self._stopping.is_set():
             only_looked, self._acted = not self._acted, False
-            is_time = self.clock.wait_until_ns(
-                next_ns, step_ns=VIRTUAL_ROUND_NS, only_looked=only_looked
-            )
+            soon_ns = _after(self.clock.now_ns())
+            self._waits = looks = next_ns > soon_ns  # first: whoever posts from here on ends that
+            if looks and self._posted:
+                next_ns, looks = soon_ns, False
+            is_time = self.clock.wait_until_ns(next_ns, looks=looks, only_looked=only_looked)
+            self._waits = False
             if self.attach is not None:
                 self.attach.poll(timeout_s=0)
             # A nap of real time that brought nothing leaves no trace in virtual time.
-            if is_time or self._posted or self._unsettled or self._acted:
+            if not (is_time or self._posted or self._unsettled or self._acted):
+                continue
+            # What brought it here comes at the next time for a round, however long the last one is
+            # ago, so that a run repeats: only where virtual time creeps in between.
+            if self.clock.now_ns() >= next_ns or not (is_time or looks):
                 break
-        self._waits = False
+            next_ns = min(next_ns, _after(self.clock.now_ns()))
         notable = self.poller.poll(now_ns=self.clock.now_ns())
         self._acted = self._acted or notable
         return notable
 
     def _next_round_ns(self) -> int:
         now_ns = self.clock.now_ns()
-        next_ns = now_ns if self._posted else now_ns + self.poller.pause_ns()
+        next_ns = _after(now_ns + self.poller.pause_ns() - VIRTUAL_ROUND_NS)
         if self._wake_at_ns is not None:
-            next_ns = min(next_ns, self._wake_at_ns)
-        return max(next_ns, now_ns + VIRTUAL_ROUND_NS)
+            next_ns = min(next_ns, _after(self._wake_at_ns - 1))
+        return max(next_ns, _after(now_ns))
 
     def _round(self, *, notable: bool) -> None:
         now_ns = self.clock.now_ns()

@@ -252,10 +252,11 @@ bool awaits_end(const Channel& channel, Round round) {
 // Threads at a gate, here and elsewhere, have nothing to look at because of rounds in which nothing was
 // done. The device tells the end of what a marker follows at once, which is a change like any other.
 void pause_virtual(const Channel& channel, Round round, bool was_told) {
-  uint64_t step_ns = round.load == Load::kIdle ? kVirtualStepNs : 0;
-  if (awaits_end(channel, round)) step_ns = kEveryChangeNs;
   const bool only_looked = round.only_looked && !was_told;
-  g_clock.wait_for_change(step_ns, g_clock.now_ns() + pause_ns(round), only_looked);
+  const uint64_t until_ns = g_clock.now_ns() + pause_ns(round);
+  if (round.load == Load::kIdle) return g_clock.wait_for_step(kVirtualStepNs, until_ns, only_looked);
+  const uint64_t step_ns = awaits_end(channel, round) ? kEveryChangeNs : 0;
+  g_clock.wait_for_change(step_ns, until_ns, only_looked);
 }
 
 void pause_after(const Channel& channel, Round round, bool was_told) {

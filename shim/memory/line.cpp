@@ -183,7 +183,7 @@ void Place::pause(uint32_t round, bool again) {
   const uint64_t start = g_clock.now_ns();
   if (g_clock.is_virtual()) {
     const uint64_t retry_ns = retry_ns_ > start ? retry_ns_ : start + kSliceNs;
-    g_clock.wait_for_change(kVirtualStepNs, std::min({start + kSliceNs, retry_ns, until_ns_}), again);
+    g_clock.wait_for_step(kVirtualStepNs, std::min({start + kSliceNs, retry_ns, until_ns_}), again);
   } else if (const uint32_t news = g_news.load(std::memory_order_acquire); !is_first()) {
     futex_wait(g_news, news, std::min(kSliceNs, until_ns_ - std::min(until_ns_, start)));
   } else {

@@ -51,7 +51,7 @@ bool is_let_in(Needs needs) {
 }
 
 void pause(uint32_t door, bool again) {
-  if (g_clock.is_virtual()) g_clock.wait_for_change(kVirtualStepNs, g_clock.now_ns() + kSliceNs, again);
+  if (g_clock.is_virtual()) g_clock.wait_for_step(kVirtualStepNs, g_clock.now_ns() + kSliceNs, again);
   else futex_wait(g_door, door, kSliceNs);
 }
 

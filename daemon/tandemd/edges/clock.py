@@ -21,13 +21,12 @@ class Clock(Protocol):
         """Now."""
 
     def wait_until_ns(
-        self, deadline_ns: int, *, step_ns: int = 0, only_looked: bool = False
+        self, deadline_ns: int, *, looks: bool = False, only_looked: bool = False
     ) -> bool:
         """Block the calling thread until then, or until `end_wait`; whether it is then.
 
-        On the virtual clock, and with a `step_ns`, it is "then" as soon as somebody else has been
-        at work, so long after the last look at the earliest. `only_looked`: since the last wait
-        the caller has written nothing that a job looks at.
+        `looks`: on the virtual clock it is "then" as soon as somebody else has been at work.
+        `only_looked`: since the last wait the caller has written nothing that a job looks at.
         """
 
     def end_wait(self) -> None:
@@ -47,10 +46,10 @@ class MonotonicClock:
         return time.monotonic_ns()
 
     def wait_until_ns(
-        self, deadline_ns: int, *, step_ns: int = 0, only_looked: bool = False
+        self, deadline_ns: int, *, looks: bool = False, only_looked: bool = False
     ) -> bool:
         """Sleep until then."""
-        del step_ns, only_looked
+        del looks, only_looked
         time.sleep(max(0, deadline_ns - self.now_ns()) / 1e9)
         return True
 
@@ -103,10 +102,10 @@ class SoftGpuClock:
         return int(self._now())
 
     def wait_until_ns(
-        self, deadline_ns: int, *, step_ns: int = 0, only_looked: bool = False
+        self, deadline_ns: int, *, looks: bool = False, only_looked: bool = False
     ) -> bool:
         """Let time pass until then; `only_looked` leaves those asleep who wait for a change."""
-        return bool(self._wait(step_ns, deadline_ns, only_looked))
+        return bool(self._wait(looks, deadline_ns, only_looked))
 
     def end_wait(self) -> None:
         """Have the thread that waits come back, or its next wait end at once."""
