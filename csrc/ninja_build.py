@@ -418,6 +418,9 @@ def write_ninja(variant: str) -> Path:
             # Optimising a test takes longer than what it saves while it runs.
             if is_plain or (variant == "tsan" and relative.is_relative_to("tests")):
                 flags += " -O0"
+            # No program with threads interprets PTX.
+            if variant == "tsan" and relative.is_relative_to("csrc/softgpu/ptx"):
+                flags += " -O0 -fno-sanitize=thread"
             # What tests share with a library is compiled as for that, which comes before them.
             rules.setdefault(
                 obj,

@@ -29,10 +29,12 @@
 // Who only looks at what others write to memory need not look while nobody writes: IDLE says so by
 // `look_step_ns`, and the device answers TIME, `look` set, once some client has been at work since the
 // last look, that long after it or later. An IDLE with `only_looked` is of a client that was not.
-// While nothing is on a GPU and no client waits for time alone, there are only timers of those who
-// look: they then keep pace with real time (kPace times it; without clients other than observers no
-// faster). Observers (the daemon) take part the same way, and an observer silent for more than kObserverPatienceMs of real time is
-// left behind until it speaks again (a stopped daemon must not stop the world).
+// While nothing is on a GPU and no client waits for time alone (`for_time`), there are only timers of
+// those who look: time then advances kPace times as fast as real time at most, and no faster than it
+// while only observers are connected.
+// Observers (the daemon) take part the same way, but one that is silent for more than
+// kObserverPatienceMs of real time is left behind until it speaks again (a stopped daemon must not
+// stop the world).
 #pragma once
 
 #include <cstdint>

@@ -197,7 +197,7 @@ class Engine {
   uint64_t started_real_ns_;
   uint64_t real_now_ns_;
   uint64_t wake_real_ns_ = kNever;
-  // While only observers are connected virtual time is tied to real time from these two on.
+  // Virtual time goes so many times as fast as real time at most, from these two on; 0: as it can.
   uint64_t tied_pace_ = 0;
   uint64_t tied_real_ns_ = 0, tied_now_ns_ = 0;
 
