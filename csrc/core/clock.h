@@ -36,14 +36,15 @@ class Clock {
     wait_(step_ns, deadline_ns, only_looked);
   }
 
-  // The same for who looks seldom: back at the first multiple of step_ns after somebody has been at work.
-  // When that is depends on nothing else, also not on what brought it to look before: so a run repeats.
+  // The same for who looks seldom: back at the first multiple of step_ns after somebody has been at work,
+  // or between two of them once the deadline has come. So what somebody does is seen at a time that
+  // depends on nothing else, also not on what made it look before, and a run repeats.
   void wait_for_step(uint64_t step_ns, uint64_t deadline_ns, bool only_looked) const {
-    wait_(1, deadline_ns, only_looked);
+    const uint64_t half_ns = step_ns / 2;
+    const uint64_t end_ns = (deadline_ns + half_ns) / step_ns * step_ns + half_ns;  // not before it
+    wait_(1, end_ns, only_looked);
     const uint64_t now = now_ns();
-    if (now >= deadline_ns) return;
-    const uint64_t next = (now / step_ns + 1) * step_ns;
-    wait_(0, next < deadline_ns ? next : deadline_ns, true);
+    if (now < end_ns) wait_(0, (now / step_ns + 1) * step_ns, true);
   }
 
   // Measures the counter's rate again over all the time since start. Helper thread only.

@@ -317,7 +317,11 @@ class Loop:
 
     def _next_round_ns(self) -> int:
         now_ns = self.clock.now_ns()
-        next_ns = _after(now_ns + self.poller.pause_ns() - VIRTUAL_ROUND_NS)
+        next_ns, pause_ns = _after(now_ns), self.poller.pause_ns()
+        if pause_ns > VIRTUAL_ROUND_NS:
+            # Between two of the grid: what others do on it is then seen at the same time, whenever
+            # this daemon began to be idle.
+            next_ns = _after(now_ns + pause_ns) - VIRTUAL_ROUND_NS // 2
         if self._wake_at_ns is not None:
             next_ns = min(next_ns, _after(self._wake_at_ns - 1))
         return max(next_ns, _after(now_ns))

@@ -92,10 +92,10 @@ def test_on_the_virtual_clock_rounds_are_rare_while_nothing_goes_on_and_a_timer_
     loop._wake_at_ns = clock.ns + 7 * VIRTUAL_ROUND_NS
     loop._wait_virtual()
 
-    told = [ns // VIRTUAL_ROUND_NS for ns in clock.waits_ns]
+    told = [ns / VIRTUAL_ROUND_NS for ns in clock.waits_ns]
     assert told[:16] == [1] * 16
-    assert told[16:24] == [2, 4, 8, 16, 32, 64, 100, 100]
-    assert told[30] == 7
+    assert told[16:24] == [2.5, 4, 8, 16, 32, 64, 100, 100]  # between two of the grid
+    assert told[30] == 7.5  # 7 and to the next of the grid
     # Of a change it hears at once, and has a round at the next time for one.
     assert clock.looks == [ns > VIRTUAL_ROUND_NS for ns in clock.waits_ns]
 
