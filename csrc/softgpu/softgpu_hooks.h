@@ -26,7 +26,8 @@ void softgpu_wait_until_ns(uint64_t deadline_ns);
 // observer that others want something of.
 int softgpu_wait_for_change(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
 
-// The thread of an observer that waits comes back, or its next wait ends at once. For any thread.
+// The thread of an observer that waits for a change (with a step_ns) comes back, or from its next such
+// wait at once. For any thread.
 void softgpu_end_nap(void);
 
 // The calling thread is about to block outside the driver (a futex, a socket, a join): do not wait

@@ -417,7 +417,8 @@ bool Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
   const bool naps = observes_ && is_virtual() && only_time;
   while (!self.woken) {
     if (naps) {
-      if (nap_is_over_ || self.changed.wait_for(lock, kNap) == std::cv_status::timeout) break;
+      const bool is_called = nap_is_over_ && look.step_ns;
+      if (is_called || self.changed.wait_for(lock, kNap) == std::cv_status::timeout) break;
       continue;
     }
     if (is_virtual() || deadline_ns == proto::kNever) {
@@ -431,7 +432,7 @@ bool Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
     }
   }
   waiters_.erase(std::find(waiters_.begin(), waiters_.end(), &self));
-  if (naps) nap_is_over_ = false;
+  if (naps && look.step_ns) nap_is_over_ = false;
   if (self.woken) return true;
   const bool only_looked = only_looked_;
   thread_begins(lock);  // from a nap, of which the device knows nothing

@@ -30,7 +30,7 @@ class Clock(Protocol):
         """
 
     def end_wait(self) -> None:
-        """Have the thread that waits on the virtual clock come back, for any thread."""
+        """Have the thread that waits on the virtual clock, and looks, come back; for any thread."""
 
     def outside(self) -> AbstractContextManager[None]:
         """Around waiting for another process that computes: time passes meanwhile."""
@@ -108,7 +108,7 @@ class SoftGpuClock:
         return bool(self._wait(looks, deadline_ns, only_looked))
 
     def end_wait(self) -> None:
-        """Have the thread that waits come back, or its next wait end at once."""
+        """Have the thread that waits and looks come back, or its next such wait end at once."""
         self._end_nap()
 
     @contextlib.contextmanager

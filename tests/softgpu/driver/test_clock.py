@@ -94,7 +94,7 @@ start = libcuda.softgpu_now_ns()
 came = 0
 for _ in range(400):  # naps that end by themselves would take longer than a program may
     libcuda.softgpu_end_nap()
-    came += libcuda.softgpu_wait_for_change(0, start + 10**15, 1)
+    came += libcuda.softgpu_wait_for_change(1, start + 10**15, 1)
 print(came)
 """)
 
