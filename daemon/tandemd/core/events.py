@@ -1,7 +1,7 @@
-"""What can happen (past tense) and what the core may ask for (imperative).
+"""Events, the facts that the core is told (past tense), and actions, its requests (imperative).
 
 Every event carries `now_ns`, the attach clock's time at which the daemon took it: the core has no
-clock of its own. Actions are performed by the loop, in order.
+clock of its own. The loop performs actions in order.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from tandemd.core.watchdog.finding import Finding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRegistered:
-    """`tandem run` announced a job; it lives while its process or any attached one lives."""
+    """`tandem run` announced a job; it lives as long as that process or any attached one."""
 
     now_ns: int
     job_id: int
     uid: int
     spec: JobSpec
-    meant_gpus: frozenset[int] = frozenset()  # that it may use
-    told: str = ""  # what it is to know from the start
+    meant_gpus: frozenset[int] = frozenset()  # GPUs that it may use
+    told: str = ""  # first thing to tell in its story; empty = nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessAttached:
     """A process said hello.
 
-    An unknown job id (a job from before a restart, or a bare process) makes the job from `spec`; a
-    known job keeps its own.
+    If the job id is unknown (a job from before a restart, or a bare process), `spec` defines the
+    job; a known job keeps its own.
     """
 
     now_ns: int
@@ -47,16 +47,17 @@ class ProcessAttached:
     uid: int
     gpu: int
     spec: JobSpec
-    takes_files: bool = False  # `OfferFile` may be said to it
-    gives_back: bool = False  # and `TakeBack`
-    has_set: bool = False  # from a daemon before this one, or is on the whole GPU for good
-    cancel: Cancel | None = None  # of its job, that a daemon before this one began
-    mps_percent: float = 0.0  # of the SMs, as its environment says it to MPS; 0 = not known
+    takes_files: bool = False  # it understands `OfferFile`
+    gives_back: bool = False  # it understands `TakeBack`
+    # It got a set from an earlier daemon, or stays on the whole GPU for good.
+    has_set: bool = False
+    cancel: Cancel | None = None  # a cancellation of its job that an earlier daemon began
+    mps_percent: float = 0.0  # its share of the SMs by its environment's MPS setting; 0 = not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMapped:
-    """The process mapped its pages; others may look at its presence from now on."""
+    """The process mapped its pages; from now on others may look at its presence."""
 
     now_ns: int
     process_id: int
@@ -74,7 +75,7 @@ class ProcessExited:
 class HandleShared:
     """The process exported or imported something on the GPU.
 
-    Processes of one uid that say the same key may wait for each other.
+    Processes of one uid that report the same key may wait for each other.
     """
 
     now_ns: int
@@ -84,7 +85,7 @@ class HandleShared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAdded:
-    """The process has work on another GPU, too."""
+    """The process has put work on another GPU as well."""
 
     now_ns: int
     process_id: int
@@ -101,7 +102,7 @@ class JobExited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTurnedAway:
-    """A process of the job was refused, and runs unshared."""
+    """A process of the job was refused and runs unshared."""
 
     now_ns: int
     job_id: int
@@ -110,7 +111,7 @@ class JobTurnedAway:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSampled:
-    """Newest figures of the processes that changed since the last sample."""
+    """The newest figures of the processes that changed since the last sample."""
 
     now_ns: int
     samples: tuple[Usage, ...]
@@ -118,20 +119,20 @@ class UsageSampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestsServed:
-    """Requests of a process ended; how long each took, in order of their ends."""
+    """Requests of a process ended; gives the duration of each, in order of their ends."""
 
     now_ns: int
     process_id: int
     kind: RequestKind
     durations_ns: tuple[int, ...]
-    at_once: int = 0  # the most marked ones that were under way meanwhile
-    said_ns: tuple[int, ...] = ()  # what the mark of each says that it is to take, 0 = nothing
-    held_ns: tuple[int, ...] = ()  # for how much of each its process was held; empty = none was
+    at_once: int = 0  # most marked requests that were in flight at once meanwhile
+    said_ns: tuple[int, ...] = ()  # target duration that each request's mark states; 0 = none
+    held_ns: tuple[int, ...] = ()  # how long the process was held during each; empty = never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkClassified:
-    """What the work of a process is bound by was told from a recording."""
+    """A recording showed what the work of a process is bound by."""
 
     now_ns: int
     process_id: int
@@ -140,7 +141,7 @@ class WorkClassified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveRecorded:
-    """What an iteration of a process holds of the GPU as its work gets done was recorded."""
+    """An iteration was recorded: the GPU memory the process holds as its work proceeds."""
 
     now_ns: int
     process_id: int
@@ -149,7 +150,7 @@ class CurveRecorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingTold:
-    """How a process scales with SMs was told from a recording, or could not be, and why."""
+    """A recording showed how a process scales with SMs, or why that cannot be told."""
 
     now_ns: int
     process_id: int
@@ -159,30 +160,32 @@ class ScalingTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryAudited:
-    """What the driver says that processes hold, beside what they say themselves."""
+    """What the driver says that processes hold, next to what they claim themselves."""
 
     now_ns: int
-    # Process id, bytes on each GPU that it is on; none: the driver names others and not this one.
+    # Process id, and bytes on each of its GPUs; no bytes: the driver lists other processes but not
+    # this one.
+
     held_bytes: tuple[tuple[int, tuple[int, ...]], ...]
-    is_complete: bool = True  # the driver said all of every GPU
-    # What processes said at that time, newer than their usage: bytes on all GPUs, and the same with
-    # what they were asking the driver for.
+    is_complete: bool = True  # the driver listed everything on every GPU
+    # What processes claimed at that time, which is newer than their usage: bytes on all GPUs, and
+    # that plus what they were requesting from the driver.
     claims: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessCheckpointed:
-    """The driver saved a process to the host, or brought it back; or could not."""
+    """The driver saved a process to the host or restored it, or failed to."""
 
     now_ns: int
     process_id: int
-    away: bool  # what was asked for
-    problem: str = ""  # why not, for people
+    away: bool  # True: the request was to save it; False: to restore it
+    problem: str = ""  # why it failed, for people; empty = it did not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingBegan:
-    """The watchdog found that something is the matter with the job."""
+    """The watchdog found something wrong with the job."""
 
     now_ns: int
     job_id: int
@@ -191,7 +194,7 @@ class FindingBegan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingEnded:
-    """It no longer is; `finding` is what was found last."""
+    """A finding no longer holds; `finding` is its last version."""
 
     now_ns: int
     job_id: int
@@ -200,7 +203,7 @@ class FindingEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUpdated:
-    """Somebody allowed to do so changed what the job may have."""
+    """Somebody with the right to do so changed what the job may have."""
 
     now_ns: int
     job_id: int
@@ -209,19 +212,19 @@ class JobUpdated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPaused:
-    """A person paused the job; programs of it that listen have so long before it is held."""
+    """A person paused the job; its programs that listen get `grace_ns` before it is held."""
 
     now_ns: int
     job_id: int
     grace_ns: int = 0
-    # Where a daemon before this one paused it: the number that its programs know; 0 = they went on
-    # meanwhile, and are to be told anew. None: nobody did, or nobody listened.
+    # Set if an earlier daemon paused the job and programs listened: the number of the pause that
+    # they know; 0 = they resumed meanwhile and must be told anew. None: neither is the case.
     told: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResumed:
-    """A person let the job go on."""
+    """A person let the job continue."""
 
     now_ns: int
     job_id: int
@@ -229,7 +232,7 @@ class JobResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCancelled:
-    """Somebody ends the job: by this signal, and by SIGKILL after the grace."""
+    """Somebody ends the job: with this signal, and with SIGKILL after the grace."""
 
     now_ns: int
     job_id: int
@@ -247,7 +250,7 @@ class PolicyChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CeilingSet:
-    """What all jobs of a user may hold of each GPU's memory is something else from now on."""
+    """The limit on each GPU's memory for all jobs of a user together changed."""
 
     now_ns: int
     uid: int
@@ -263,16 +266,16 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRefused:
-    """The host has not the memory that was to come with an order."""
+    """The host lacks the memory that an order was to bring."""
 
     now_ns: int
     process_id: int
-    pool: int  # that order
+    pool: int  # number of that order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMade:
-    """The memory that came with an order was made, which took so long of the machine's time."""
+    """The memory for an order was allocated, which kept the machine busy for `took_ns`."""
 
     now_ns: int
     process_id: int
@@ -282,7 +285,7 @@ class PoolMade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCopied:
-    """A `CopyPool` has ended; `why_not` is empty where the file has everything."""
+    """A `CopyPool` ended; `why_not` is empty if the file holds everything."""
 
     now_ns: int
     process_id: int
@@ -303,17 +306,17 @@ class PlanFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubstrateFailed:
-    """Something that jobs on these GPUs ran on has ended, or is there again; `what` says which."""
+    """Something that jobs on these GPUs depend on ended or is back; `what` names it."""
 
     now_ns: int
-    since_ns: int  # when it may have been, at the earliest
+    since_ns: int  # earliest time at which it may have happened
     gpus: frozenset[int]
     what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MpsClientsListed:
-    """Whom MPS on these GPUs names as its clients; all others there are none."""
+    """The clients that MPS lists on these GPUs; no other process there is one."""
 
     now_ns: int
     gpus: frozenset[int]
@@ -381,7 +384,7 @@ class SetWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPresence:
-    """Before a launch the process looks at these processes and yields to the busy ones."""
+    """Before each launch the process checks these processes' presence and yields to busy ones."""
 
     process_id: int
     looks_at: tuple[int, ...]
@@ -397,7 +400,7 @@ class SetHonourPresence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellPause:
-    """A program that listens is to know of a pause that comes or is; 0: there is none."""
+    """Tell a program that listens about a coming or current pause; 0: there is none."""
 
     process_id: int
     number: int
@@ -405,7 +408,7 @@ class TellPause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMemoryLimit:
-    """Device memory the process may hold; NO_LIMIT = all of it."""
+    """Limit the device memory that the process may hold; NO_LIMIT = no limit."""
 
     process_id: int
     limit_bytes: int
@@ -413,7 +416,7 @@ class SetMemoryLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMemoryLease:
-    """Device memory the process may hold for now, within its limit; NO_LIMIT = all of that."""
+    """Limit the device memory held for now, within the memory limit; NO_LIMIT = no lease."""
 
     process_id: int
     lease_bytes: int
@@ -421,7 +424,7 @@ class SetMemoryLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetStepLimit:
-    """Stop the process at the mark that ends its so manyth step, or a later one; 0 = never."""
+    """Stop the process at the mark ending step number `steps`, or a later one; 0 = never."""
 
     process_id: int
     steps: int
@@ -429,9 +432,9 @@ class SetStepLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPhaseLimit:
-    """Stop the process at the mark that begins its so manyth phase, or a later one; 0 = never.
+    """Stop the process at the mark beginning phase number `phases`, or a later one; 0 = never.
 
-    A process has one limit of marks: this or that of steps, whichever was set last.
+    A process has a single limit on marks: this one or that on steps, whichever was set last.
     """
 
     process_id: int
@@ -450,22 +453,23 @@ class SetMemoryWait:
 class SetMemoryPlace:
     """Where the process stands in the line for device memory.
 
-    Its request `ticket` may try, once in each round, or is refused; 0 = none of its requests may.
+    Its request `ticket` may try once in each round, or is refused; 0 = none of its requests may
+    try.
     """
 
     process_id: int
     ticket: int
     round: int
     is_refused: bool
-    line_ahead: bool  # others wait: its next request joins the line before the driver is asked
+    line_ahead: bool  # others wait: its next request joins the line before asking the driver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveMemory:
-    """Have no more than `target_bytes` of what can be moved on the device; NO_LIMIT = all of it.
+    """Keep at most `target_bytes` of the movable memory on the device; NO_LIMIT = all of it.
 
-    The process says in its usage when the order with this number has ended. Before, it gets
-    `pool_bytes` more of host memory.
+    The process reports in its usage when the order with this number has ended. Before the order, it
+    gets `pool_bytes` more of host memory.
     """
 
     process_id: int
@@ -476,9 +480,9 @@ class MoveMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointProcess:
-    """Have the driver save the process to the host, or bring it back if it was saved.
+    """Have the driver save the process to the host, or restore a saved one.
 
-    `ProcessCheckpointed` says how that ended.
+    `ProcessCheckpointed` reports the outcome.
     """
 
     process_id: int
@@ -487,7 +491,7 @@ class CheckpointProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLane:
-    """Whether a closed gate holds the allocations of the process, too."""
+    """Whether a closed gate holds the process's allocations as well."""
 
     process_id: int
     holds: bool
@@ -495,7 +499,7 @@ class SetLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPool:
-    """Copy the host memory that came with order `pool` to a file; `PoolCopied` says how it went."""
+    """Copy the host memory of order `pool` to a file; `PoolCopied` reports the outcome."""
 
     process_id: int
     pool: int
@@ -504,9 +508,9 @@ class CopyPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferFile:
-    """Have the process take that file, unless it moved memory after the order `since`.
+    """Offer the process the file copy of `pool`, void if it moved memory after order `since`.
 
-    It says in its usage when `order` has ended, and whether it has.
+    Its usage reports when `order` has ended and whether the process took the file.
     """
 
     process_id: int
@@ -517,10 +521,10 @@ class OfferFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBack:
-    """Have the process give back the memory that came with order `pool`, if nothing is in it.
+    """Have the process give back the memory that came with order `pool`, if it is empty.
 
-    Not if it moved memory after the order `since`. It says in its usage when `order` has ended, and
-    whether it has.
+    The process ignores this if it moved memory after order `since`. Its usage reports when `order`
+    has ended and whether the memory was given back.
     """
 
     process_id: int
@@ -531,7 +535,7 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropPool:
-    """The process has the file, or needs none: the memory that came with order `pool` is free."""
+    """Free the memory of order `pool`: the process has the file or needs none."""
 
     process_id: int
     pool: int
@@ -539,7 +543,7 @@ class DropPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropFile:
-    """The file for that memory is of no use, or not any more."""
+    """Drop the file for that memory: it is useless, or no longer needed."""
 
     process_id: int
     pool: int
@@ -547,25 +551,25 @@ class DropFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetSms:
-    """Which SMs the process is to use; its work goes there from one submission to the next."""
+    """Set the SMs that the process is to use; its work moves there between two submissions."""
 
     process_id: int
     set: SmSet
-    turn: int  # unlike that of all tellings of late, 1 or more: it may be told a set once more
+    turn: int  # at least 1 and unlike recent ones, since a set may be assigned again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindPlan:
-    """Say how these jobs had best share a GPU: send `PlanFound`. It takes milliseconds."""
+    """Find how these jobs best share a GPU and send `PlanFound`; takes milliseconds."""
 
-    gpus: frozenset[int]  # whose jobs they are
+    gpus: frozenset[int]  # the GPUs of these jobs
     number: int
-    scene: Scene  # for any thread
+    scene: Scene  # safe to read from any thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetClass:
-    """The class the process is treated as."""
+    """Set the class that the process is treated as."""
 
     process_id: int
     job_class: JobClass
@@ -585,14 +589,14 @@ class SetLinger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetProcess:
-    """Give back everything of the process."""
+    """Release everything kept for the process."""
 
     process_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargeGroup:
-    """From now on the processes' GPU time is that of the group with this number."""
+    """Charge the processes' GPU time to the group with this number from now on."""
 
     process_ids: tuple[int, ...]
     group: int
@@ -604,7 +608,7 @@ class AnnounceJob:
 
     job_id: int
     kind: str
-    rule: str = ""  # of a finding
+    rule: str = ""  # the rule of a finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -613,12 +617,12 @@ class SignalJob:
 
     job_id: int
     signal: str  # of `cancels.SIGNALS`
-    process_id: int | None = None  # this one alone
+    process_id: int | None = None  # send it to this process only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepTrials:
-    """Remember what was measured on the GPU, also when the daemon has ended."""
+    """Remember what was measured on the GPU, beyond the daemon's lifetime."""
 
     gpu: int
     trials: tuple[Trial, ...]
@@ -626,7 +630,7 @@ class KeepTrials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt:
-    """Send `Ticked` no later than this; replaces any earlier wish."""
+    """Send `Ticked` no later than this; replaces any earlier `WakeAt`."""
 
     at_ns: int
 

@@ -1,10 +1,10 @@
 """The scheduler: `handle(event) -> list[Action]`.
 
 Rules
-1. It owns all jobs, groups and processes; nothing else changes them. No clock, no I/O: the same
-   events give the same actions.
-2. Every event first changes facts, then `settle` compares what should be with what was told, and
-   returns the difference. Gates close before others open.
+1. The scheduler owns all jobs, groups and processes; nothing else changes them. It has no clock and
+does no I/O: the same events give the same actions.
+2. Every event first updates facts. Then `settle` compares the desired state with what was last told
+to the processes, and returns the difference. Gates close before others open.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Scheduler:
         self.lanes = LanePlaces()
         self.tuning, self.energy = Tuning(), EnergyLedger()
         self.sets, self.probes, self.sized_sets = SetPlaces(), Probes(), SizedSets()
-        self._wakers = (  # what wants to be looked at again, besides turns
+        self._wakers = (  # parts, besides the turns, that ask to be woken
             self.memory,
             self.residency,
             self.checkpoints,
@@ -145,7 +145,8 @@ class Scheduler:
         )
         self._ties, self._minima = Ties(), Minima()
         self._told = Told()
-        self._left_otherwise: set[GroupKey] = set()  # whose processes leave each other more or less
+        # Groups with processes that leave each other more or less memory than before.
+        self._left_otherwise: set[GroupKey] = set()
         self._arrivals = self._group_numbers = 0
         self._structure_changed = True
         self._wake_at_ns: int | None = None
@@ -154,24 +155,24 @@ class Scheduler:
         """Apply one event; return the actions it calls for, in order.
 
         Raises:
-            CoreError: as `apply`.
+            CoreError: see `apply`.
         """
         return [*self.apply(event), *self.settle(event.now_ns)]
 
     def apply(self, event: Event) -> list[Action]:
-        """Take in the facts of one event; `settle` draws the conclusions, once for many.
+        """Record the facts of one event; `settle` draws the conclusions, once for many events.
 
         Raises:
             UnknownJobError: the event names a job that does not exist.
             UnknownPolicyError: the event names a policy that does not exist.
-            IllegalTransitionError: a bug: the event cannot happen now.
+            IllegalTransitionError: a bug: the event is impossible in the present state.
         """
         actions: list[Action] = []
         match event:
             case UsageSampled():
                 self._take_samples(event, actions)
             case Ticked():
-                pass  # for what time alone changes
+                pass  # for changes that time alone brings
             case (
                 WorkClassified()
                 | RequestsServed()
@@ -206,13 +207,13 @@ class Scheduler:
         return actions
 
     def settle(self, now_ns: int) -> list[Action]:
-        """Compare what should be with what was told; return the difference, in order."""
+        """Compare the desired state with what was told; return the difference, in order."""
         finished.forget_before(self.finished, now_ns - self.options.finished_kept_ns)
         self._let_lapse(now_ns)
         actions = self._pause_told(now_ns)
-        actions += self._pace(now_ns)  # before turns: who is kept wants none
+        actions += self._pace(now_ns)  # before turns: a group that is kept back wants none
         self._settle_lanes(now_ns)
-        if not self._structure_changed:  # else its islands are those of before
+        if not self._structure_changed:  # otherwise the islands are outdated
             self._structure_changed = self.tuning.decide(
                 self.islands, self.policy, self.options, now_ns
             )
@@ -220,7 +221,7 @@ class Scheduler:
         self._review_memory(now_ns)
         self._settle(now_ns, actions)
         if self.policy.by_lanes:
-            actions += self.lanes.tell(self.processes)  # behind the gates
+            actions += self.lanes.tell(self.processes)  # after the gates
         if self.options.splits or self.probes.wake_at_ns is not None:
             self.probes.decide(self.jobs, self.options, now_ns)
             probed = self.probes.gpus
@@ -234,7 +235,7 @@ class Scheduler:
             actions += self._move_memory(now_ns)
         if self.checkpoints.is_used:
             actions += self.checkpoints.decide(self.groups.values(), now_ns)
-        # The line behind the limits it depends on.
+        # The memory line goes after the limits that it depends on.
         actions += [*self._tell_reserves(), *self.memory.settle(now_ns, self.options)]
         self._tell_wake(now_ns, actions)
         return actions
@@ -246,7 +247,7 @@ class Scheduler:
         return told
 
     def _review_memory(self, now_ns: int) -> None:
-        """Tell turns what memory means for them, before they are given."""
+        """Tell the turns what memory means for them, before turns are given."""
         if not self.residency.is_used:
             return
         if self._structure_changed:
@@ -267,7 +268,7 @@ class Scheduler:
         return list(moves)
 
     def _memory_islands(self) -> Iterator[Island]:
-        """Where memory moves, nobody is divided (divisions.py): all take turns in one ring."""
+        """The islands as one ring each: where memory moves, GPUs are not divided (divisions.py)."""
         for gpus, members in self.islands.items():
             yield Island(
                 gpus=gpus,
@@ -278,10 +279,10 @@ class Scheduler:
             )
 
     def change_options(self, options: Options, *, now_ns: int) -> list[Action]:
-        """Go on with other settings, the policy included (a re-read configuration)."""
+        """Continue with other settings, the policy included (a re-read configuration)."""
         has_other_splits = options.splits != self.options.splits
         self.options = options
-        self.memory.note_change()  # the size of a GPU may be known now that was not
+        self.memory.note_change()  # the size of a GPU may have become known
         self._keep_minima(now_ns)
         for job in self.jobs.values() if has_other_splits else ():
             if said(job.spec) and not gpus_of(job) & self.divisions.planned_gpus:
@@ -290,14 +291,14 @@ class Scheduler:
 
     @property
     def divisions(self) -> Divisions:
-        """How GPUs are divided by plan."""
+        """The divisions of GPUs by plan."""
         return self.tuning.divisions
 
     def job(self, job_id: int) -> Job:
-        """A living or finished job.
+        """Return a living or finished job.
 
         Raises:
-            UnknownJobError: there is none, or it was forgotten.
+            UnknownJobError: there is no such job, or it was forgotten.
         """
         job = self.jobs.get(job_id) or self.finished.get(job_id)
         if job is None:
@@ -305,19 +306,19 @@ class Scheduler:
         return job
 
     def group_of(self, job: Job) -> Group | None:
-        """The group a living job is in."""
+        """The group of a living job."""
         return self.groups.get(job.group_key)
 
     def island_of(self, group: Group) -> tuple[list[Group], Turns] | None:
-        """The groups it takes turns with, itself included, and the turn; None without processes."""
+        """The groups it takes turns with, itself included, and their turns; None if not seated."""
         ring = self.rings.of(group)
         return None if ring is None else (self.rings.members[ring], self.rings.turns[ring])
 
     def to_classify(self) -> list[tuple[Process, bool]]:
-        """Processes of which the policy wants to know what bounds their work.
+        """Processes for which the policy wants to know what bounds their work.
 
-        And whether each has its GPU to itself now. Not while they share a turn: what is recorded
-        then does not tell.
+        Each comes with whether it has its GPU to itself now. Processes that share a turn are left
+        out: a recording made meanwhile would not tell.
         """
         if not self.options.mps_gpus:
             return []
@@ -337,7 +338,7 @@ class Scheduler:
         return companions is not None and companions.wants_bound(group, options)
 
     def _is_alone(self, group: Group, ring: Ring) -> bool:
-        """It has the turn, and nothing of anybody else is on the GPU."""
+        """Tells whether it has the turn and nobody else has work on the GPU."""
         others = (other for other in self.islands[ring[0]] if other is not group)
         return self.rings.turns[ring].is_alone(group) and not any(other.busy for other in others)
 
@@ -346,17 +347,17 @@ class Scheduler:
         return [p for p in self.processes.values() if self.shifts.tenant(p.process_id)]
 
     def to_scale(self) -> list[tuple[Job, Process]]:
-        """Processes of which it matters how they scale with SMs: all that are on a GPU."""
+        """Processes whose scaling with SMs matters: all that are on a GPU."""
         return [(job, p) for job in self.jobs.values() for p in job.processes.values()]
 
     def others_at_once(self, job: Job) -> Iterator[Job]:
-        """The jobs of which kernels may run at the same time as its own, as far as turns tell."""
+        """Jobs whose kernels may run at the same time as the job's, as far as turns tell."""
         for other in self.jobs.values():
             if other is not job and not self._take_turns(job, other):
                 yield other
 
     def _take_turns(self, job: Job, other: Job) -> bool:
-        """With each other, so that one begins when the other's work has ended."""
+        """Tells whether they alternate: one begins when the other's work has ended."""
         pair = [self.group_of(job), self.group_of(other)]
         groups = [group for group in pair if group is not None and not group.undrainable]
         homes = set(map(self.rings.of, groups))
@@ -371,11 +372,11 @@ class Scheduler:
     def objection_to(
         self, spec: JobSpec, job: Job | None = None, gpus: frozenset[int] = frozenset()
     ) -> str | None:
-        """Why the minimum of a new job, or another one of a living job, cannot be promised.
+        """Why the minimum of a new job, or the new minimum of a living job, cannot be promised.
 
-        Whatever its user may have, for which see `objection_for_user`. `gpus`: that a new job is
-        bound to; none: any will do. One that takes the place of `job`, which has no process, has
-        its promise too.
+        The ceiling of the job's user is checked by `objection_for_user`. `gpus` are the GPUs that a
+        new job is bound to; none: any will do. If `job` is given and has no process, the new job
+        takes its place and its promise.
         """
         capacity_bytes = self.memory.line.capacity_bytes
         whole = equal_parts(capacity_bytes)
@@ -394,7 +395,7 @@ class Scheduler:
     def objection_for_user(
         self, spec: JobSpec, uid: int, job: Job | None = None, gpus: frozenset[int] = frozenset()
     ) -> str | None:
-        """The same, where it is more than all jobs of its user may have."""
+        """Why the same request exceeds what all jobs of its user may have."""
         ceilings = self.memory.line.ceilings
         if not ceilings.binds(uid):
             return None
@@ -410,11 +411,11 @@ class Scheduler:
     def line_before(self, spec: JobSpec, uid: int, gpus: Collection[int]) -> str | None:
         """Why a new job would have to stand in line on each of `gpus`; None: it would not.
 
-        Without `gpus` any will do.
+        Without `gpus`, any GPU will do.
         """
         if not self.policy.by_lanes:
             return None
-        key = (uid, f"g:{spec.group}")  # without a group there is none of that name
+        key = (uid, f"g:{spec.group}")  # a job without a group matches no group of that name
         key = self._ties.home_of(key) or key
         known = equal_parts(self.memory.line.capacity_bytes)
         meant = {gpu: known[gpu] for gpu in gpus or known if gpu in known}
@@ -496,7 +497,7 @@ class Scheduler:
                 assert_never(event)
 
     def _join(self, job: Job, other: Job, now_ns: int, actions: list[Action]) -> None:
-        """Make their groups one: that of the two which is older lives on."""
+        """Merge the groups of two jobs; the older group survives."""
         pair = self.groups[job.group_key], self.groups[other.group_key]
         if pair[0] is pair[1]:
             return
@@ -578,7 +579,7 @@ class Scheduler:
             case JobCancelled():
                 signalled = self.cancels.begin(event, job)
                 actions += [signalled, _announce(job, "cancelled", event.now_ns)]
-                if signalled.signal != KILL:  # what a handler wants of the GPU it is to get
+                if signalled.signal != KILL:  # a handler of the signal may need the GPU
                     self._resume(job, event.now_ns, actions)
             case _:
                 assert_never(event)
@@ -589,7 +590,7 @@ class Scheduler:
         self._move(job, Stimulus.PAUSED, now_ns, actions)
 
     def _pause_told(self, now_ns: int) -> list[Action]:
-        """Those whose programs are ready, or had the time; and tell who is to hear of a pause."""
+        """Send due notices, and pause jobs whose programs are ready or out of time."""
         if self.notices.wake_at_ns is None:
             return []
 
@@ -616,7 +617,7 @@ class Scheduler:
             job.resume(now_ns)
             stimulus = Stimulus.RESUMED if job.processes else Stimulus.RESUMED_EMPTY
             self._move(job, stimulus, now_ns, actions)
-            # Its threads may have waited all the while: whoever is paused saves nothing up either.
+            # Its threads may have waited all along, but a paused job saves up no credit either.
             self.rings.forget_old_credit(self.groups[job.group_key], self.options)
         job.pause_number = job.unready = 0
         actions += self.notices.withdraw(self.groups[job.group_key])
@@ -638,7 +639,7 @@ class Scheduler:
             self._structure_changed = True
             return
         policy = policy_named(event.policy)
-        if policy is not self.policy:  # what somebody got by other rules is not his debt by these
+        if policy is not self.policy:  # service under the old rules is no debt under the new
             for group in self.groups.values():
                 group.virtual_ns = 0.0
         self.policy = policy
@@ -680,7 +681,7 @@ class Scheduler:
             self.cancels.come_back(job, event.cancel, event.now_ns)
         elif job.spec.memory_percent and job.spec.memory_bytes >= NO_LIMIT:
             job.spec = replace(job.spec, memory_bytes=self._share_of(event, job))
-        if job.spec.sm_count and not job.spec.sm_percent:  # its process knows the GPU
+        if job.spec.sm_count and not job.spec.sm_percent:  # the process knows the GPU
             job.spec = replace(job.spec, sm_percent=event.spec.sm_percent)
         process = Process(
             process_id=event.process_id,
@@ -718,7 +719,7 @@ class Scheduler:
         return gpu in self.options.splits or gpu in self.options.may_have_sets
 
     def _warn(self, job: Job, gpu: int, now_ns: int) -> None:
-        """Tell it what it cannot have there."""
+        """Tell the job what it cannot have on this GPU."""
         mode = self.options.mode_of([gpu])
         for warning in (
             unfit(job.spec, frozenset({gpu}), self.options),
@@ -729,7 +730,7 @@ class Scheduler:
                 job.tell(now_ns, warning)
 
     def _keep_minima(self, now_ns: int) -> None:
-        """Jobs came to a GPU, or went: first come, first promised."""
+        """Promise minimal memory anew after jobs came or went: first come, first promised."""
         capacity_bytes = self.memory.line.capacity_bytes
         self.residency.note_all()
         self.memory.line.reserves.note()
@@ -748,7 +749,7 @@ class Scheduler:
             self._keep_minima(now_ns)
 
     def _forget(self, process: Process, now_ns: int) -> None:
-        """It is gone: nobody decides about it any more."""
+        """Drop a process that is gone from everything that decides about it."""
         self.residency.forget(process)
         self.memory.line.reserves.note()
         self.checkpoints.forget(process)
@@ -761,7 +762,7 @@ class Scheduler:
         self.sets.forget(process.process_id)
 
     def _share_of(self, event: ProcessAttached, job: Job) -> int:
-        """A share in bytes, as its process says, who knows the GPU: no more than is true."""
+        """The job's share in bytes, as stated by its process, which knows the GPU, but capped."""
         capacity_bytes = self.memory.line.capacity_bytes.get(event.gpu, NO_LIMIT)
         most_bytes = capacity_bytes * job.spec.memory_percent // 100
         return min(event.spec.memory_bytes, most_bytes)
@@ -817,7 +818,7 @@ class Scheduler:
         for told in map(seen, event.samples) if self.checkpoints.is_used else event.samples:
             process = self.processes.get(told.process_id)
             if process is None:
-                continue  # left between the look and now
+                continue  # it left between the sample and now
             job = self.jobs[process.job_id]
             usage = self.memory.line.plausible(process, told)
             old, process.usage = process.usage, usage
@@ -845,21 +846,21 @@ class Scheduler:
             self._note_where_memory_is(job, event.now_ns, actions)
 
     def _note_left(self, job: Job) -> None:
-        """What is left to others depends on what it holds."""
+        """Note that the job's holdings changed, and with them what is left to others."""
         self.memory.line.ceilings.note(job.uid)
         self.memory.line.reserves.note()
         if has_siblings(self.groups[job.group_key]):
             self._left_otherwise.add(job.group_key)
 
     def _note_change(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
-        """What its requests take from now on is another matter."""
+        """Note a new phase or set: its request durations so far no longer apply."""
         if process.usage.phase_hash != old.phase_hash:
             self.tuning.note_phase(job.job_id)
         if process.usage.in_set != old.in_set:
             job.latency.moved_ns, process.moved = now_ns, process.usage
 
     def _note_memory(self, process: Process, old: Usage, job: Job, now_ns: int) -> None:
-        """What people want to know of it later."""
+        """Record what people may ask about the process's memory later."""
         if not process.usage.swapped_bytes:
             process.away_since_ns = 0
         elif not process.away_since_ns:
@@ -885,7 +886,7 @@ class Scheduler:
         if group.short_gaps != had_short_gaps:
             self._structure_changed = True  # the windows of others depend on it
         if self._structure_changed:
-            return  # everybody will be looked at
+            return  # every group will be looked at
         self._note(group)
         has_turn = self.rings.holds(group)
         stepped &= group.reopened_steps is not None or has_turn
@@ -894,7 +895,7 @@ class Scheduler:
             self.rings.touch(group)
 
     def _note(self, group: Group) -> None:
-        """Whoever decides about it will look at it."""
+        """Have everything that decides about the group look at it."""
         self.rings.note(group)
         if self.residency.is_used:
             self.residency.note(group)
@@ -954,7 +955,7 @@ class Scheduler:
     def _take_finding(self, event: FindingBegan | FindingEnded, actions: list[Action]) -> None:
         job = self.jobs.get(event.job_id)
         if job is None:
-            return  # ended meanwhile
+            return  # it has ended meanwhile
         began = isinstance(event, FindingBegan)
         rule, what = event.finding.rule, event.finding.what
         job.tell(event.now_ns, f"{rule}: {what}" if began else f"{rule}: over")
@@ -971,7 +972,7 @@ class Scheduler:
     ) -> None:
         process = self.processes.get(event.process_id)
         if process is None:
-            return  # left meanwhile
+            return  # it has left meanwhile
         job = self.jobs[process.job_id]
         match event:
             case WorkClassified():
@@ -988,7 +989,7 @@ class Scheduler:
                 self._structure_changed |= was_guessed and job.scaling is not None
 
     def _bind(self, group: Group, now_ns: int) -> None:
-        """Take what the group is bound by from its processes: unknown where they differ."""
+        """Set what bounds the group's work from its processes; unknown where they differ."""
         bounds = {p.mix.bound if p.mix else Bound.UNKNOWN for p in group.processes.values()}
         bound = bounds.pop() if len(bounds) == 1 else Bound.UNKNOWN
         if bound is not group.bound:
@@ -997,7 +998,7 @@ class Scheduler:
             self._structure_changed = True
 
     def _take_requests(self, event: RequestsServed, job: Job) -> None:
-        """By those of a job that nobody wants to be quick nothing is decided."""
+        """Take in request durations; those of jobs that need not be quick decide nothing."""
         if has_requests(job):
             self.tuning.take(event, job)
             note_rhythm(job, self.options, event.now_ns)
@@ -1012,7 +1013,7 @@ class Scheduler:
         job.served.add(event.durations_ns, event.said_ns, event.now_ns, job.spec.slo_p99_ns)
 
     def _end_requests(self, group: Group, count: int, now_ns: int) -> None:
-        """They matter for turns where these go by pieces of work."""
+        """Count requests as ended pieces of work, which matters where turns go by pieces."""
         group.piece.end(Kind.REQUEST, count, group.served_ns, now_ns)
         if self.policy.by_pieces and self.rings.turns_of(group) and not self._structure_changed:
             self._note(group)
@@ -1021,12 +1022,12 @@ class Scheduler:
     # Decisions
 
     def _pace(self, now_ns: int) -> list[Action]:
-        """Who goes on beside others; before, whom the policy does not hold any more is let go."""
+        """Decide who runs beside others, after releasing groups that the policy no longer holds."""
         pace = self._pace_of_policy
         are_left = self.lanes.is_used and not self.policy.by_lanes
         by_turns = pace in (Pace.FREE, Pace.RATED)
         if by_turns and not (are_left or self.shifts.is_used or self.phases.is_used):
-            return []  # as in most decisions
+            return []  # the usual case
         actions: list[Action] = []
         if are_left:
             actions += self.lanes.tell(self.processes)
@@ -1036,7 +1037,7 @@ class Scheduler:
 
     @property
     def _pace_of_policy(self) -> Pace:
-        """Where no kernels overlap nobody waits for another's iteration or phase."""
+        """Pace of the policy; FREE where no kernels overlap, so that nobody waits for others."""
         pace = self.policy.pace if self.options.mps_gpus else None
         return pace or Pace.FREE
 
@@ -1077,7 +1078,7 @@ class Scheduler:
                 self.rings.forget_old_credit(group, self.options)
 
     def _remaining_ns(self, group: Group) -> float:
-        """GPU time until it is done, if it takes as much as when jobs of these names ran before."""
+        """GPU time left, judging by finished jobs of the same names; inf if there are none."""
         names = [job.spec.name for job in group.jobs.values()]
         uid = group.key[0]
         before = {j.spec.name: j.gpu_ns for j in self.finished.values() if j.uid == uid}
@@ -1124,7 +1125,7 @@ class Scheduler:
             turns.seat(members, self.policy)
 
     def _try_to_drain_again(self, now_ns: int) -> None:
-        """Who did not drain in time on few SMs may do so on more."""
+        """Let groups that did not drain in time on few SMs try again if they have more now."""
         for group in self.groups.values():
             if group.undrainable and group.set_size > group.undrainable_on:
                 group.undrainable, group.drain_failures = False, 0
@@ -1145,14 +1146,14 @@ class Scheduler:
         return verdicts
 
     def _keep_trials(self) -> Iterator[Action]:
-        """What was just learnt where jobs use one GPU: of several it is of no kind of GPU."""
+        """Keep what trials on single GPUs taught; across several it fits no one kind of GPU."""
         for (gpus, _), turns in self.rings.turns.items():
             learnt = turns.foresight.take_learnt()
             if learnt and len(gpus) == 1:
                 yield KeepTrials(gpu=min(gpus), trials=learnt)
 
     def _tell_limits(self) -> Iterator[Action]:
-        """What processes of a user, group or job leave each other, where nothing else changed."""
+        """Tell processes what others of their user, group or job leave them, if that changed."""
         ceilings = self.memory.line.ceilings
         changed, self._left_otherwise = self._left_otherwise, set()
         if uids := ceilings.take_changed():
@@ -1164,7 +1165,7 @@ class Scheduler:
 
     def _tell_settings(self) -> Iterator[Action]:
         ceilings = self.memory.line.ceilings
-        self._left_otherwise.clear()  # for all are told
+        self._left_otherwise.clear()  # all are told below
         ceilings.take_changed()
         ceilings.look()
         rings, line = self.rings.members.values(), self.memory.line
@@ -1200,13 +1201,13 @@ class Scheduler:
 
 
 def _announce(job: Job, kind: str, now_ns: int, rule: str = "") -> AnnounceJob:
-    """Told to who watches now, and kept for who asks later."""
+    """Announce a change to watchers, and keep it for those who ask later."""
     job.events.tell(now_ns, f"{kind} {rule}" if rule else kind)
     return AnnounceJob(job_id=job.job_id, kind=kind, rule=rule)
 
 
 def _refresh(group: Group, now_ns: int, options: Options) -> None:
-    """Take the group's facts from its processes."""
+    """Update the group's facts from its processes."""
     wanted = group.wants
     busy = asks = calls = False
     steps, gap_ns, critical_until_ns = 0, 0, 0
@@ -1237,8 +1238,8 @@ def _refresh(group: Group, now_ns: int, options: Options) -> None:
 
 
 def _note_step(group: Group, count: int, now_ns: int) -> None:
-    """So many iterations have ended; what one cost is counted in the group's own GPU time."""
-    ended = max(1, count)  # those of a process that has left are no longer counted
+    """Note that `count` iterations ended, and their cost in the group's own GPU time."""
+    ended = max(1, count)  # a process that left is no longer in the count
     group.piece.end(Kind.ITERATION, ended, group.served_ns, now_ns)
     known = group.step_served_ns > 0
     since_ns = group.served_ns - group.step_served_ns
