@@ -1,4 +1,4 @@
-"""What was set for a job and has no effect on it as things are, and why."""
+"""Settings of a job that have no effect as things are, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROMISES = {"persistent_bytes": "persistent", "ephemeral_bytes": "ephemeral"}
 
 
 def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Iterator[str]:
-    """A line for each of the fields of its JobSpec, just set, that changes nothing."""
+    """Yield a line for each of these JobSpec fields, just set, that changes nothing."""
     changed = set(fields)
     whys = _whys(scheduler, job.spec, gpus_of(job))
     yield from (why for field, why in whys.items() if field in changed and why)
@@ -27,7 +27,7 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
         yield what
     group = scheduler.group_of(job)
     if _asks_for_sms(job, changed) and group:
-        # Where it is a set, it changes that, whether or not jobs take turns besides.
+        # Where `--sm` means a set, it takes effect whether or not jobs also take turns.
         why_not = (
             why_no_set(job, scheduler.options)
             if divides_space(group.gpus, scheduler.options)
@@ -44,12 +44,12 @@ def without_effect(scheduler: Scheduler, job: Job, fields: Iterable[str]) -> Ite
 def without_effect_from_the_start(
     scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]
 ) -> Iterator[str]:
-    """The same of a job that is about to start on these GPUs, or on any, if none is named."""
+    """Like `without_effect`, for a job about to start on these GPUs, or on any if none is named."""
     yield from filter(None, _whys(scheduler, spec, gpus).values())
 
 
 def _whys(scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]) -> dict[str, str]:
-    """Of fields, why each has no effect on these GPUs, or on any, if none is named; else ""."""
+    """Map fields to why they have no effect on these GPUs, or on any if none is named; else ""."""
     return {
         "idle_release_ns": no_release(spec),
         "memory_bytes": _no_memory_limit(spec, gpus, scheduler),
@@ -65,11 +65,11 @@ def _cut_anyway(spec: JobSpec, options: Options) -> str:
 
 
 def _only_measured(scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]) -> str:
-    # What class latency can have it has by its class, where nothing else follows objectives.
+    # A latency job gets its advantages by class, if nothing else follows objectives.
     if not spec.slo_p99_ns or spec.job_class is JobClass.LATENCY:
         return ""
     options, by_trials = scheduler.options, scheduler.policy.pace is Pace.FREE
-    sets = options.splits.keys() | options.may_have_sets  # are as large as objectives call for
+    sets = options.splits.keys() | options.may_have_sets  # sets are sized by objectives
     if options.tuner or options.planner or by_trials or sets & (gpus or sets):
         return ""
     return "slo is measured and reported, and nothing follows it: partition.tuner is off"
@@ -88,7 +88,7 @@ def _over(job: Job) -> str:
 
 
 def no_release(spec: JobSpec) -> str:
-    """Why the job does not give its memory up when idle, as was asked for; empty: it does."""
+    """Why the job does not give up memory when idle, as asked for; empty: it does."""
     if spec.swappable or not spec.idle_release_ns:
         return ""
     return (

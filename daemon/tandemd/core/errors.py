@@ -1,4 +1,4 @@
-"""What the core refuses, and why.
+"""The errors that the core raises.
 
 CoreError
 +-- UnknownJobError         no such job (any more)
@@ -21,7 +21,7 @@ class UnknownPolicyError(CoreError):
 
 
 class NeverFitsError(CoreError):
-    """It would not fit, even alone. Who only has to wait for others gets no error."""
+    """It would not fit, even alone. Jobs that only have to wait for others get no error."""
 
 
 class IllegalTransitionError(CoreError):

@@ -1,6 +1,6 @@
-"""Jobs that have ended, by number, the oldest first: for a while, and no more than so many.
+"""Finished jobs by number, oldest first, kept for a limited time and up to a limited count.
 
-Anybody may start and end jobs at any rate, and each that is kept costs memory and looks.
+Anybody may start and end jobs at any rate, and every job kept costs memory and time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MOST_OF_UID = 100
 
 
 def keep(finished: dict[int, Job], job: Job) -> None:
-    """It has just ended; where there are too many now, the oldest is forgotten."""
+    """Keep a job that has just ended; forget the oldest one if there are too many."""
     finished[job.job_id] = job
     of_uid = [other.job_id for other in finished.values() if other.uid == job.uid]
     if len(of_uid) > MOST_OF_UID:
@@ -22,6 +22,6 @@ def keep(finished: dict[int, Job], job: Job) -> None:
 
 
 def forget_before(finished: dict[int, Job], horizon_ns: int) -> None:
-    """Forget those that ended before that."""
+    """Forget jobs that ended before the horizon."""
     while finished and (oldest := next(iter(finished.values()))).ended_ns < horizon_ns:
         del finished[oldest.job_id]

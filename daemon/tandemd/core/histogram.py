@@ -1,7 +1,7 @@
-"""How long things took, counted by fixed bounds: what Prometheus calls a histogram.
+"""Durations counted in buckets with fixed bounds: a Prometheus histogram.
 
-The counts only grow: whoever looks now and then knows what came between, and nobody has to keep
-what was counted. A quantile is known as finely as the bounds are apart.
+Counts only grow, so that an occasional reader sees everything since its last look and no samples
+need to be kept. Quantiles are as precise as the bounds are close.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 _MS = 1_000_000
 
-# Requests, and waits for a turn: a segment is shorter than the first bound, and between the last
-# two is `max_hold_ns`, unless somebody configured it otherwise.
+# For requests and waits for a turn: a segment is shorter than the first bound, and the default
+# `max_hold_ns` lies between the last two.
 WAITS_NS = tuple(
     int(ms * _MS) for ms in (1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000)
 )
 
-# Decisions, of which one with a hundred jobs is to take 50 us; everybody waits for it meanwhile.
+# For decisions. With a hundred jobs one should take 50 us; everybody waits for it meanwhile.
 DECISIONS_NS = tuple(
     int(us * 1000) for us in (10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000, 1e6)
 )
@@ -26,21 +26,21 @@ DECISIONS_NS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A histogram as it was at some moment."""
+    """A snapshot of a histogram."""
 
     bounds_ns: tuple[int, ...]
-    counts: tuple[int, ...]  # by bound, which is part of it; then of what was longer than all
+    counts: tuple[int, ...]  # up to and including each bound; then those above all
     sum_ns: int = 0
 
     @property
     def count(self) -> int:
-        """Of all that was counted."""
+        """Number of all samples."""
         return sum(self.counts)
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Belongs to whoever counts; others get what `counted` returns."""
+    """A histogram owned by the thread that counts; others get what `counted` returns."""
 
     bounds_ns: tuple[int, ...]
     _counts: list[int] = field(init=False)
@@ -50,11 +50,11 @@ class Histogram:
         self._counts = [0] * (len(self.bounds_ns) + 1)
 
     def add(self, durations_ns: Iterable[int]) -> None:
-        """These took so long."""
+        """Count these durations."""
         for duration_ns in durations_ns:
             self._counts[bisect_left(self.bounds_ns, duration_ns)] += 1
             self._sum_ns += duration_ns
 
     def counted(self) -> Counted:
-        """As it is now."""
+        """Return a snapshot."""
         return Counted(self.bounds_ns, tuple(self._counts), self._sum_ns)

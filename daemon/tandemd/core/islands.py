@@ -1,7 +1,7 @@
-"""Which groups compete: islands of GPUs that some group ties together.
+"""Which groups compete: islands, sets of GPUs that some group ties together.
 
 A group is never split, so a group on GPUs 0 and 1 needs its turn on both at once. Two groups that
-share no GPU, not even through others, never wait for each other.
+share no GPU, not even through other groups, never wait for each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tandemd.core.turns.turns import Turns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Island:
-    """One of them, and who of it has the turn."""
+    """An island, its groups and their turns."""
 
     gpus: frozenset[int]
     members: list[Group]
@@ -25,18 +25,18 @@ class Island:
     options: Options
 
     def has_turn(self, group: Group) -> bool:
-        """It need not wait for others to have its memory."""
+        """Tells whether the group can have its memory without waiting for others."""
         turns = self.turns
         on_turn = (turns.holder, turns.companion, turns.third)
         return self.takes_no_turns(group) or group.key in on_turn
 
     def takes_no_turns(self, group: Group) -> bool:
-        """Its gate is open whatever others do."""
+        """Tells whether its gate is open whatever others do."""
         return group.undrainable or self.policy.always_open(group)
 
 
 def islands_of(groups: Iterable[Group]) -> dict[frozenset[int], list[Group]]:
-    """GPUs of each island -> its groups in order of arrival, without those without processes."""
+    """Map the GPUs of each island to its groups in order of arrival, if they have processes."""
     islands: list[tuple[set[int], list[Group]]] = []
     for group in groups:
         if not group.processes:

@@ -1,8 +1,7 @@
-"""Groups in order of one figure: the first is known without a look at the rest.
+"""Groups ordered by a figure; the first is known without looking at the rest.
 
-A binary heap whose entries are never searched for: what a change makes stale is left where it is
-and dropped when it comes up (lazy deletion), so that a change costs O(log n) and asking for the
-first costs O(1) most of the time.
+A binary heap with lazy deletion: entries are never searched for, and a stale entry stays until it
+comes up. A change costs O(log n), and finding the first costs O(1) most of the time.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from heapq import heapify, heappop, heappush
 
 from tandemd.core.model import Group, GroupKey
 
-SLACK = 64  # stale entries beyond the living ones before they are swept out
+SLACK = 64  # stale entries beyond the live ones before they are swept out
 
 
 class Line:
-    """Lowest figure first; equals in order of arrival."""
+    """A queue, lowest figure first; ties in order of arrival."""
 
     def __init__(self) -> None:
         self._figures: dict[GroupKey, float] = {}
         self._heap: list[tuple[float, int, Group]] = []
 
     def put(self, group: Group, figure: float) -> bool:
-        """Stand in line, or move within it; whether it does."""
+        """Add the group or move it within the line; return whether anything changed."""
         if self._figures.get(group.key) == figure:
             return False
         self._figures[group.key] = figure
@@ -33,11 +32,11 @@ class Line:
         return True
 
     def drop(self, group: Group) -> bool:
-        """Leave the line; whether it was in it."""
+        """Remove the group; return whether it was in the line."""
         return self._figures.pop(group.key, None) is not None
 
     def first(self, *, but: Group | None = None) -> Group | None:
-        """The first, or the first other than `but`."""
+        """The first group, or the first other than `but`."""
         heap, aside = self._heap, None
         while heap and (heap[0][2] is but or not self._is_live(heap[0])):
             entry = heappop(heap)
@@ -49,11 +48,11 @@ class Line:
         return found
 
     def figure(self, group: Group) -> float | None:
-        """Of a group that stands in line; None: it does not."""
+        """The figure of a group in the line; None if it is not in it."""
         return self._figures.get(group.key)
 
     def in_order(self) -> list[Group]:
-        """All of them, first to last."""
+        """All groups, first to last."""
         live = sorted(filter(self._is_live, self._heap), key=lambda entry: entry[:2])
         return list({group.key: group for _, _, group in live}.values())
 

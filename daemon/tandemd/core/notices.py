@@ -1,9 +1,9 @@
-"""Programs that asked for it hear of a pause before they are held, and may do something first.
+"""Notice of a pause to programs that asked for it, so that they can act before they are held.
 
-Such as write a checkpoint, for which they need the GPU that the pause takes from them. Groups are
-held as one, so all processes of a group that listen are told when one of its jobs is paused, and
-waited for: until each has said that it is ready, or the grace is over. A process says itself that
-it listens (shim/tandem_mark.h): a hint, which buys it no more than that.
+A program may, for example, write a checkpoint, for which it needs the GPU that the pause takes
+away. Groups are held as one: when one job of a group is paused, all listening processes of the
+group are told, and the pause waits until each has said that it is ready or the grace is over. That
+a process listens is its own claim (shim/tandem_mark.h), a hint that gains it nothing more.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from tandemd.core.words import counted, span_of
 GroupOf = Callable[[Job], Group]
 
 MOST_GRACE_NS = 3600 * 10**9
-AGAIN_NS = 30 * 10**9  # for those that went on without a daemon
-_NUMBERS = 0xFFFFFFFF  # of pauses; 0 is none
+AGAIN_NS = 30 * 10**9  # for programs that ran on without a daemon
+_NUMBERS = 0xFFFFFFFF  # of pauses; 0 = no pause
 
 
 class Notices:
-    """Who was told, and is not held yet. Pure; belongs to the scheduler."""
+    """Pauses that were announced and have not begun. Pure; belongs to the scheduler."""
 
     def __init__(self) -> None:
         self._given: dict[int, Notice] = {}  # by job
-        self._told: dict[int, int] = {}  # by process: of which pause it knows
+        self._told: dict[int, int] = {}  # by process: the pause it knows of
         self._newest = 0
 
     @property
@@ -35,12 +35,12 @@ class Notices:
         return min((notice.until_ns for notice in self._given.values()), default=None)
 
     def begin(self, event: JobPaused, job: Job, group: Group) -> bool:
-        """Whether it is to be held later; else nobody listens, there is no time, or it is held."""
+        """Announce a pause; False if nobody listens, there is no grace, or it is held already."""
         listeners, was_told = _listeners(group), event.told is not None
         if group.paused or not event.grace_ns or not (listeners or was_told):
             return False
         until_ns = event.now_ns + event.grace_ns
-        if job.notice is not None:  # a second wish may only shorten the first
+        if job.notice is not None:  # a second request can only shorten the grace
             until_ns = min(until_ns, job.notice.until_ns)
         given = next((one.notice for one in group.jobs.values() if one.notice), None)
         number = event.told or self._number(event.now_ns) if given is None else given.number
@@ -52,12 +52,12 @@ class Notices:
         return True
 
     def _number(self, now_ns: int) -> int:
-        """Another than any that a program may know still, of this daemon or one before it."""
+        """Return a number that no program can know yet, not even from an earlier daemon."""
         self._newest = max(self._newest + 1, now_ns // 1_000_000)
         return self._newest % _NUMBERS + 1
 
     def tell(self, jobs: Mapping[int, Job], group_of: GroupOf) -> Iterator[TellPause]:
-        """Who is to hear of a pause and has not yet: it may begin to listen meanwhile."""
+        """Tell listeners that do not know of a pause yet; a process may begin to listen late."""
         for job_id, notice in self._given.items():
             for process in _listeners(group_of(jobs[job_id])):
                 if self._told.get(process.process_id) != notice.number:
@@ -65,11 +65,11 @@ class Notices:
                     yield TellPause(process_id=process.process_id, number=notice.number)
 
     def over(self, jobs: Mapping[int, Job], group_of: GroupOf, now_ns: int) -> list[Job]:
-        """Jobs that are to be held now: with the first of a group all of it is."""
+        """Jobs to be held now; when the first job of a group is held, the whole group is."""
         found = []
         for job_id, notice in self._given.items():
             group = group_of(jobs[job_id])
-            # One without processes is about to end, and need not be held for that.
+            # A group without processes is about to end and need not be held.
             has_come = bool(_listeners(group)) if notice.is_awaited else bool(group.processes)
             is_ready = has_come and not waited_for(group, notice)
             if group.paused or now_ns >= notice.until_ns or is_ready:
@@ -77,12 +77,12 @@ class Notices:
         return found
 
     def end(self, job: Job) -> None:
-        """It is held now, or not any more to be."""
+        """End the notice: the job is held now, or no longer to be paused."""
         self._given.pop(job.job_id, None)
         job.notice = None
 
     def withdraw(self, group: Group) -> Iterator[TellPause]:
-        """A job of it goes on: once nobody pauses one, all who know of a pause hear of its end."""
+        """After a job resumes: once nobody pauses the group, tell those who know of a pause."""
         if group.paused or any(job.notice for job in group.jobs.values()):
             return
         for process_id in group.processes:
@@ -90,7 +90,7 @@ class Notices:
                 yield TellPause(process_id=process_id, number=0)
 
     def forget(self, process_id: int) -> None:
-        """It has ended."""
+        """Drop a process that has ended."""
         self._told.pop(process_id, None)
 
 
@@ -99,17 +99,17 @@ def _listeners(group: Group) -> list[Process]:
 
 
 def notice_of(job: Job) -> Notice | None:
-    """What another daemon has to know of its pause: until 0 where it is held already."""
+    """What another daemon must know of the pause; `until_ns` is 0 if the job is held already."""
     if job.notice is not None or not (job.paused and job.pause_number):
         return job.notice
     return Notice(number=job.pause_number, until_ns=0)
 
 
 def paused_again(job_id: int, notice: Notice | None, now_ns: int) -> JobPaused:
-    """A job that a daemon before this one paused, or was about to, is here again.
+    """Restore the pause of a job that an earlier daemon had paused or was about to pause.
 
-    What was under way goes on. Who was held went on as long as no daemon was there, and what it
-    did before the pause no longer fits: it is told again.
+    A running grace continues. A held job ran on while there was no daemon, so its preparations are
+    outdated: it is told again.
     """
     if notice is None:
         return JobPaused(now_ns=now_ns, job_id=job_id)
@@ -120,7 +120,7 @@ def paused_again(job_id: int, notice: Notice | None, now_ns: int) -> JobPaused:
 
 
 def listening_lines(job: Job) -> list[str]:
-    """That there are programs which hear of a pause; nothing where there are none."""
+    """A line about programs that get notice of a pause; empty if there are none."""
     count = sum(process.usage.listens for process in job.processes.values())
     return [f"before a pause {counted(count, 'program')} of it may do something"] if count else []
 
@@ -131,12 +131,12 @@ def waited_for(group: Group, notice: Notice) -> int:
 
 
 def pause_in_ns(job: Job, now_ns: int) -> int | None:
-    """So long its programs have at most before it is held; None: it is not about to be."""
+    """Time its programs have left before it is held; None: no pause is coming."""
     return None if job.notice is None else max(0, job.notice.until_ns - now_ns)
 
 
 def explain_notice(job: Job, group: Group, now_ns: int) -> str | None:
-    """What may still be done before it is held; None: nothing, nobody pauses it."""
+    """What may still happen before the job is held; None: no pause is coming."""
     left_ns = pause_in_ns(job, now_ns)
     if job.notice is None or left_ns is None:
         return None

@@ -1,4 +1,4 @@
-"""What is kept of a job that has ended: accounting, for long after the job itself is forgotten."""
+"""Accounting of an ended job, kept long after the job itself is forgotten."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ ENDED, CANCELLED = "ended", "cancelled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastJob:
-    """A job from when it came to the daemon until it ended; times are Unix time."""
+    """A job from its registration to its end; times are Unix time."""
 
     job_id: int
     uid: int
-    user: str  # as the uid was called then
+    user: str  # name of the uid at that time
     name: str
     group: str
     job_class: JobClass
-    gpus: tuple[str, ...]  # that it used, as people called them then
+    gpus: tuple[str, ...]  # used GPUs, by their names at that time
     command: str
     began_wall_ns: int
     ended_wall_ns: int
     outcome: str  # ENDED, CANCELLED
     gpu_ns: int
-    shared_ns: int  # the estimated part of it
-    energy_mj: int | None = None  # attributed to it; None: not known, or not when it was kept
-    waited_ns: int  # its threads, for others; not for its own window
+    shared_ns: int  # the estimated part of `gpu_ns`
+    energy_mj: int | None = None  # attributed energy; None: not known, or not recorded then
+    waited_ns: int  # waits of its threads, except for its own window
     peak_bytes: int
     launches: int
     iterations: int
-    refusals: int  # times it was told out of memory
-    findings: tuple[str, ...]  # rules of the watchdog
+    refusals: int  # out-of-memory answers
+    findings: tuple[str, ...]  # watchdog rules
 
 
 def past_of(
@@ -45,7 +45,7 @@ def past_of(
     name_of: Callable[[int], str],
     wall_ns: Callable[[int], int],
 ) -> PastJob:
-    """What is to be kept of a job that has just ended."""
+    """The accounting of a job that has just ended."""
     waits_ns = enumerate(job.waited_ns(job.ended_ns))
     told = (line.partition(" ") for _, line, _ in job.events.counted())
     return PastJob(

@@ -1,7 +1,7 @@
 """The table of all policies.
 
-A policy only ranks and classifies; taking turns, draining, holds and owed shares are the same for
-all of them (`turns.py`). Policies are stateless: everything they look at is in the group.
+A policy only ranks and classifies; turns, drains, holds and owed shares work alike under all of
+them (`turns.py`). Policies are stateless: everything they look at is in the group.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ POLICIES: dict[str, Policy] = {
 
 
 def policy_named(name: str) -> Policy:
-    """Look a policy up.
+    """Look up a policy.
 
     Raises:
-        UnknownPolicyError: there is none of that name; the text lists those there are.
+        UnknownPolicyError: no policy has that name; the text lists the known ones.
     """
     try:
         return POLICIES[name]

@@ -1,7 +1,7 @@
-"""The groups of one island, sorted into what a decision asks for: kept up to date, never searched.
+"""The groups of one island, indexed for decisions: kept up to date, never searched.
 
 A group *may claim* unless it is paused, exempt or undrainable; it *takes turns* if it also is not
-dozing. Everything else here says which of them have some property now. `Turns` alone writes.
+dozing. Every other index lists the groups with some property. Only `Turns` writes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from tandemd.core.policies.policy import Policy
 
 
 class Roster:
-    """Who is on the island, and in which state."""
+    """The groups on the island, by state."""
 
     def __init__(self) -> None:
         self.members: dict[GroupKey, Group] = {}  # in order of arrival
-        self.lines: dict[int, Line] = {}  # by tier: who waits for the turn, best first
-        self.held = Line()  # who waits at a closed gate, longest first
-        self.rising = Line()  # of these, who is to be looked at again, from when on
-        self.waking = Line()  # and of those, for whom a decision is due then
-        self._tiers: dict[GroupKey, int] = {}  # of all that may claim
-        self._wanting: dict[int, dict[GroupKey, Group]] = {}  # by tier: who may claim and has work
+        self.lines: dict[int, Line] = {}  # by tier: groups that wait for the turn, best first
+        self.held = Line()  # groups that wait at a closed gate, longest first
+        self.rising = Line()  # held groups to look at again, by when
+        self.waking = Line()  # those of `rising` for which a decision is due then
+        self._tiers: dict[GroupKey, int] = {}  # of all groups that may claim
+        # By tier: groups that may claim and have work.
+        self._wanting: dict[int, dict[GroupKey, Group]] = {}
         self._quiet: dict[GroupKey, Group] = {}
         self._busy: dict[GroupKey, Group] = {}
         self._unused: dict[GroupKey, Group] = {}
@@ -32,7 +33,7 @@ class Roster:
         self._served_before_ns: dict[GroupKey, int] = {}
 
     def seat(self, members: Iterable[Group], policy: Policy) -> None:
-        """Begin anew with these groups, in order of arrival."""
+        """Start over with these groups, in order of arrival."""
         self.members = {group.key: group for group in members}
         self._tiers = {
             key: policy.tier(group)
@@ -52,7 +53,7 @@ class Roster:
             self.place(group)
 
     def rank(self, group: Group, policy: Policy) -> bool:
-        """Sort a group by its work, of which something may have changed; whether its line did."""
+        """Index a group by its work, which may have changed; return whether its line changed."""
         _keep(self._busy, group, wanted=group.busy)
         tier = self._tiers.get(group.key)
         if tier is None:
@@ -65,7 +66,7 @@ class Roster:
         return self.lines[tier].drop(group)
 
     def place(self, group: Group) -> None:
-        """Sort a group by its gate, which may have moved."""
+        """Index a group by its gate, which may have moved."""
         key = group.key
         claims = key in self._tiers
         waits = group.open and group.wants and not group.busy and not group.dozing
@@ -78,9 +79,9 @@ class Roster:
             self.held.drop(group)
 
     def look_again(self, group: Group, at_ns: int | None, *, wakes: bool) -> None:
-        """A group that waits for the turn, from then on; `wakes`: at once then, not when it comes.
+        """Have a waiting group looked at again from `at_ns` on; None: no need.
 
-        None: not for that.
+        `wakes`: a decision is due at that time, instead of whenever the next one is made.
         """
         waits = group.key in self._tiers and group.hold_since_ns is not None
         for line, wanted in ((self.rising, waits), (self.waking, waits and wakes)):
@@ -90,7 +91,7 @@ class Roster:
                 line.drop(group)
 
     def risen(self, now_ns: int) -> Iterator[Group]:
-        """Who was to be looked at again by now; none is named twice."""
+        """Groups due to be looked at again by now, each only once."""
         while (group := self.rising.first()) is not None:
             if (self.rising.figure(group) or 0) > now_ns:
                 break
@@ -98,12 +99,12 @@ class Roster:
             yield group
 
     def next_rise_ns(self, *, but: Group) -> int | None:
-        """When to look again at the first of the others who wait; None: at none."""
+        """When to look again at the first waiting group other than `but`; None: not at all."""
         first = self.waking.first(but=but)
         return None if first is None else int(self.waking.figure(first) or 0)
 
     def exempt(self, group: Group) -> None:
-        """It may claim no longer."""
+        """Take away the group's right to claim."""
         self._quiet.pop(group.key, None)
         tier = self._tiers.pop(group.key)
         self._wanting[tier].pop(group.key, None)
@@ -113,7 +114,7 @@ class Roster:
             del self._wanting[tier], self.lines[tier]
 
     def take_served(self, changed: Iterable[Group]) -> dict[int, int]:
-        """GPU time charged to each tier since the last look, nanoseconds."""
+        """GPU time charged to each tier since the last look, in nanoseconds."""
         served_ns: dict[int, int] = {}
         for group in changed:
             tier = self._tiers.get(group.key)
@@ -125,37 +126,37 @@ class Roster:
 
     @property
     def tiers(self) -> Set[int]:
-        """Those in which someone may claim."""
+        """Tiers in which some group may claim."""
         return self._wanting.keys()
 
     @property
     def quiet(self) -> Iterable[Group]:
-        """Who may claim and has no work: their gates are all that there is to them."""
+        """Groups that may claim and have no work; only their gates matter."""
         return self._quiet.values()
 
     @property
     def wanting(self) -> Iterable[Group]:
-        """Who may claim and has work."""
+        """Groups that may claim and have work."""
         return (group for groups in self._wanting.values() for group in groups.values())
 
     @property
     def busy(self) -> Iterable[Group]:
-        """Who has work on the GPU."""
+        """Groups with work on the GPU."""
         return self._busy.values()
 
     @property
     def unused(self) -> Iterable[Group]:
-        """Whose gate is open and who only waits."""
+        """Groups whose gate is open but that only wait."""
         return self._unused.values()
 
     @property
     def draining(self) -> Collection[Group]:
-        """Whose gate closed on work that has not ended yet."""
+        """Groups whose gate closed on work that has not ended yet."""
         return self._draining.values()
 
     @property
     def reopened(self) -> Collection[Group]:
-        """Whose gate opened again because its work did not end."""
+        """Groups whose gate opened again because their work did not drain."""
         return self._reopened.values()
 
     def tier(self, group: Group) -> int:
@@ -163,23 +164,23 @@ class Roster:
         return self._tiers[group.key]
 
     def of_tier(self, tier: int) -> list[Group]:
-        """Who may claim in a tier."""
+        """Groups of a tier that may claim."""
         return [self.members[key] for key, theirs in self._tiers.items() if theirs == tier]
 
     def may_claim(self, group: Group) -> bool:
-        """Turns are for it."""
+        """Tells whether the group may claim the turn."""
         return group.key in self._tiers
 
     def takes_turns(self, group: Group) -> bool:
-        """It may claim, and does not doze."""
+        """Tells whether the group may claim and is not dozing."""
         return group.key in self._tiers and not group.dozing
 
     def wants(self, tier: int) -> bool:
-        """Someone of the tier has work."""
+        """Tells whether a group of the tier has work."""
         return bool(self._wanting.get(tier))
 
     def someone_wants(self, *, but: Group) -> bool:
-        """Someone else than that group has work."""
+        """Tells whether a group other than `but` has work."""
         return any(len(groups) > (but.key in groups) for groups in self._wanting.values())
 
 

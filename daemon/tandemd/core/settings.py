@@ -1,9 +1,9 @@
-"""What each process is told besides gate and honour: a pure function of the jobs on its island.
+"""Settings of processes besides gate and honour: a pure function of the jobs on their island.
 
-But of memory it is also told what the jobs of its user leave it, wherever these are.
+One exception: the memory limit also depends on the jobs of the same user elsewhere.
 
-Settings change when the set of jobs changes or what is expected of them, not when work comes and
-goes, so they are computed whole and compared with what was told last.
+Settings change when the set of jobs or the expectations of them change, not when work comes and
+goes, so they are computed in full and compared with what was told last.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ PRESENCE_MAX = 64  # shm::kPresenceMax: how many others a process can look at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a process is told that depends on the jobs only."""
+    """Settings of a process that depend on jobs only."""
 
     job_class: JobClass
-    window: tuple[int, int]  # segments, nanoseconds a segment
+    window: tuple[int, int]  # segments, nanoseconds per segment
     looks_at: tuple[int, ...] = ()
     memory_limit_bytes: int = NO_LIMIT
     memory_wait_ns: int = 0
-    linger: tuple[int, int] = (0, 0)  # nanoseconds: at least, at most
+    linger: tuple[int, int] = (0, 0)  # minimum and maximum, nanoseconds
 
     def changes_from(self, old: Settings | None, process_id: int) -> Iterator[Action]:
-        """The actions that turn `old` into this; None = a process that was told nothing yet."""
+        """Yield the actions that turn `old` into this; None = the process was told nothing yet."""
         if old is None or old.job_class is not self.job_class:
             yield SetClass(process_id=process_id, job_class=self.job_class)
         if old is None or old.window != self.window:
@@ -58,10 +58,10 @@ class Settings:
 
 
 class Views:
-    """Whom the processes of an island look at; alike for all of a class on a GPU.
+    """Whom the processes of an island look at: the same for all of a class on the same GPUs.
 
-    A policy's `yields_to` depends on the two classes and the GPUs only, and a group has one class:
-    nobody looks at the own group.
+    A policy's `yields_to` depends only on the two classes and the GPUs, and a group has one class,
+    so nobody looks at its own group.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Views:
         self._short_gaps = [group for group in island if group.short_gaps]
 
     def of(self, group: Group, gpus: frozenset[int]) -> tuple[int, ...]:
-        """The mapped processes on the GPUs to which the group yields, most urgent first."""
+        """The mapped processes on these GPUs to which the group yields, most urgent first."""
         uid = -1 if self._options.presence_across_users else group.key[0]
         key = (group.job_class, gpus, uid)
         if key not in self._known:
@@ -108,7 +108,7 @@ class Views:
 
 
 def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tuple[int, Settings]]:
-    """The settings of every process of a group, beside the other groups of its island."""
+    """Yield the settings of each process of a group, given the other groups of its island."""
     job_class = group.job_class
     lingers = job_class is JobClass.LATENCY
     segments = views.window_segments(group)
@@ -127,7 +127,7 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
 
 
 def has_siblings(group: Group) -> bool:
-    """What one of its processes holds is left to others no more."""
+    """Tells whether memory that one of its processes holds reduces the limits of the others."""
     if len(group.processes) < 2:
         return False
     limits = (job.spec.memory_bytes for job in group.jobs.values())
@@ -135,9 +135,9 @@ def has_siblings(group: Group) -> bool:
 
 
 def memory_limit(process: Process, group: Group, line: MemoryLine) -> int:
-    """What others leave it of the limits of its job, group and user, for each GPU by itself.
+    """What others leave it of the limits of its job, group and user, on each GPU separately.
 
-    That is no more than there is for jobs; what all others leave of it they tell (reserves.py).
+    The limit never exceeds what jobs can have; reserves.py tells what all others leave of that.
     """
     left_bytes = line.ceilings.left(process, group.jobs[process.job_id], group)
     return min(left_bytes, line.reserves.limit_bytes(process))

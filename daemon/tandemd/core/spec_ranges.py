@@ -1,6 +1,6 @@
-"""What the figures of a JobSpec may be, whoever says them.
+"""Allowed values of JobSpec fields, whoever sets them.
 
-They go into shared pages and messages whose words are 32 and 64 bits wide, some added to the time.
+They go into shared pages and messages with 32- and 64-bit words, and some are added to the time.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from tandemd.core.model import NEVER_IDLE_NS, NO_LIMIT, JobSpec
 from tandemd.core.space.asked import MODES
 
-MOST_WAIT_NS = (2**16 - 1) * 10**9  # as long as wire::Request can say
-MOST_NS = NEVER_IDLE_NS  # of all other durations: 100 years
+MOST_WAIT_NS = (2**16 - 1) * 10**9  # the maximum that wire::Request can carry
+MOST_NS = NEVER_IDLE_NS  # for all other durations: 100 years
 
 _BYTES = range(NO_LIMIT + 1)
 _PERCENT = range(100 + 1)
@@ -29,7 +29,7 @@ _RANGES = {
 
 
 def objection(spec: JobSpec) -> str | None:
-    """Which figure is out of its range; None: none is."""
+    """Name a field that is out of range; None: all are in range."""
     for name, allowed in _RANGES.items():
         if (value := getattr(spec, name)) not in allowed:
             return f"{name} {value!r} is out of range"

@@ -1,4 +1,4 @@
-"""What was asked for a job, and what of it was changed, in words."""
+"""A job's request, and changes to it, in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandemd.core.words import size_of, span_of
 
 
 def describe(spec: JobSpec) -> str:
-    """Its class and group."""
+    """The job's class and group."""
     parts = [f"class {spec.job_class.name.lower()}"]
     if spec.group:
         parts.append(f"group '{spec.group}'")
@@ -18,7 +18,7 @@ def describe(spec: JobSpec) -> str:
 
 
 def changes_of(old: JobSpec, new: JobSpec) -> str:
-    """`memory 20 GiB -> 10 GiB, priority normal -> batch`, by the words of `tandem set`."""
+    """`memory 20 GiB -> 10 GiB, priority normal -> batch`, in the words of `tandem set`."""
     changed = (
         f"{word} {told(old)} -> {told(new)}"
         for word, (fields, told) in _WORDS.items()
@@ -51,7 +51,7 @@ def _preemptible(spec: JobSpec) -> str:
     return {None: "not said", True: "yes", False: "no"}[spec.preemptible]
 
 
-# word of `tandem set` -> the fields that it sets, and how they are told
+# word of `tandem set` -> the fields that it sets, and how to tell them
 _WORDS: dict[str, tuple[tuple[str, ...], Callable[[JobSpec], str]]] = {
     "priority": (("job_class",), lambda spec: spec.job_class.name.lower()),
     "memory": (("memory_bytes", "memory_percent"), _memory),

@@ -1,7 +1,7 @@
-"""The life of a job as a table: (state, stimulus) -> state.
+"""The life cycle of a job as a table: (state, stimulus) -> state.
 
-A pair that is missing is a bug and raises with the job's story. `PAUSED` absorbs everything that
-says what the job's processes do: a person's word stands until a person takes it back.
+A missing pair is a bug and raises with the job's story. `PAUSED` absorbs all activity of the job's
+processes: a person's pause stands until a person lifts it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ TABLE: dict[tuple[JobState, Stimulus], JobState] = {
     (S.SWAPPED, T.QUIET): S.SWAPPED,
     (S.SWAPPED, T.PAUSED): S.SWAPPED,
     (S.SWAPPED, T.MOVED_BACK): S.PAUSED,
-    (S.SWAPPED, T.RESUMED): S.WAITING,  # for its memory
+    (S.SWAPPED, T.RESUMED): S.WAITING,  # waits for its memory
     (S.SWAPPED, T.LEFT): S.PAUSED,
     (S.DETACHED, T.ATTACHED): S.IDLE,
     (S.DETACHED, T.PAUSED): S.PAUSED,
@@ -80,7 +80,7 @@ TABLE: dict[tuple[JobState, Stimulus], JobState] = {
 
 
 def advance(job: Job, stimulus: Stimulus) -> bool:
-    """Move the job along the table; True if its state changed.
+    """Move the job along the table; return whether its state changed.
 
     Raises:
         IllegalTransitionError: the table has no such row.

@@ -1,4 +1,4 @@
-"""What was decided about a job lately, each thing once: with how often, and when last."""
+"""Recent decisions about a job, each line once, with its count and the time of its last use."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class _Told:
 
 
 class Story:
-    """The newest `STORY_LINES` different lines, by when each was told last.
+    """The newest `STORY_LINES` distinct lines, ordered by when each was last told.
 
-    A job that takes turns is held and let go a hundred times a second: that is two lines.
+    A job that takes turns is held and released a hundred times a second: that makes two lines.
     """
 
     def __init__(self) -> None:
         self._told: dict[str, _Told] = {}  # by line
 
     def tell(self, now_ns: int, line: str) -> None:
-        """Add a line, or tell one again."""
+        """Add a line, or count it again."""
         told = self._told.pop(line, None)
         if told is None:
             told = _Told(first_ns=now_ns, last_ns=now_ns)
@@ -36,7 +36,7 @@ class Story:
             del self._told[next(iter(self._told))]
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """When last, and the line with how often it was told; the newest is last."""
+        """Yield the last time and the line with its count, newest last."""
         for line, told in self._told.items():
             often = ""
             if told.times > 1:
@@ -45,6 +45,6 @@ class Story:
             yield told.last_ns, line + often
 
     def counted(self) -> Iterator[tuple[int, str, int]]:
-        """When last, the line, and how often it was told."""
+        """Yield the last time, the line and its count."""
         for line, told in self._told.items():
             yield told.last_ns, line, told.times

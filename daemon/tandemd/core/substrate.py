@@ -1,6 +1,6 @@
-"""What a mode of a GPU means, and the table of all modes there are in this version.
+"""The meaning of a GPU's mode, and the table of all modes in this version.
 
-Whether a GPU is in one, and what has to run for that, is found out at the edges (`edges/modes.py`,
+Whether a GPU is in a mode, and what must run for it, is found out at the edges (`edges/modes.py`,
 `edges/mps.py`).
 """
 
@@ -17,7 +17,7 @@ from tandemd.core.substrates.time_slices import TimeSlices
 
 
 class Substrate(Protocol):
-    """How the GPU is divided between jobs."""
+    """How a GPU is divided between jobs."""
 
     @property
     def description(self) -> str:
@@ -25,18 +25,18 @@ class Substrate(Protocol):
 
     @property
     def warning(self) -> str:
-        """What a job has to be told when it comes to the GPU; empty: nothing."""
+        """What to tell a job that arrives on the GPU; empty: nothing."""
 
     @property
     def divides_space(self) -> bool:
-        """`--sm` is a part of the SMs; else a share of time."""
+        """Tells whether `--sm` means a part of the SMs; otherwise it is a share of time."""
 
     @property
     def is_live(self) -> bool:
-        """What `--sm` said can be changed while the job runs."""
+        """Tells whether the value of `--sm` can change while the job runs."""
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
-        """What the environment of a job has to say when it starts. `sm_count`: 0 = not known."""
+        """Environment variables that a job needs at its start. `sm_count`: 0 = not known."""
 
 
 SUBSTRATES: dict[str, Substrate] = {
@@ -48,5 +48,5 @@ SUBSTRATES: dict[str, Substrate] = {
 
 
 def divides_space(gpus: Iterable[int], options: Options) -> bool:
-    """On all of these `--sm` is a part of the SMs; else a share of time."""
+    """Tells whether `--sm` is a part of the SMs on all of these GPUs; else a share of time."""
     return SUBSTRATES[options.mode_of(gpus)].divides_space

@@ -1,7 +1,7 @@
-"""Sums of figures that processes claim of themselves.
+"""Sums of figures that processes claim about themselves.
 
-Each figure alone is at most MOST, whatever the process says; their sums are kept to that, too, for
-whoever is told of them has no wider word: protocol, shared pages, arrays.
+Every figure is at most MOST, whatever the process says. Sums are capped there as well, because
+receivers (protocol, shared pages, arrays) have no wider word.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ MOST = 2**63 - 1
 
 
 def total(figures: Iterable[int]) -> int:
-    """Their sum, or MOST."""
+    """The sum, at most MOST."""
     return min(sum(figures), MOST)
 
 
 def totals(rows: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """The same of each column; all rows are equally long."""
+    """The capped sum of each column; all rows are equally long."""
     return tuple(map(total, zip(*rows, strict=True)))

@@ -1,28 +1,29 @@
-"""Which groups became one, because their processes share something on the GPU.
+"""Groups merged because their processes share something on the GPU.
 
-Processes that map each other's memory or wait for each other's events would deadlock if one were
-held and the other not. A shim says what it shares by a key that is the same in all processes that
-share it; keys of different uids are different things. What was joined stays so as long as any of
-its jobs lives: what they still have of each other is not to be seen from outside.
+Processes that map each other's memory or wait for each other's events would deadlock if only one of
+them were held. A shim names what it shares by a key that is the same in all processes that share
+it; the same key of another uid means another thing. A merged group stays merged as long as any of
+its jobs lives, because what they still share cannot be seen from outside.
 """
 
 from __future__ import annotations
 
 from tandemd.core.model import Group, GroupKey, Job
 
-MAX_KEYS = 1024  # of one job: what it says beyond that ties nobody
+MAX_KEYS = 1024  # per job; further keys tie nobody
 
 
 class Ties:
-    """What each job shares, and under which key its group is known now."""
+    """What each job shares, and the key under which each merged group is now known."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[int, int], set[int]] = {}  # uid, key -> jobs
         self._keys: dict[int, set[tuple[int, int]]] = {}  # job -> what it shares
-        self._joined: dict[GroupKey, GroupKey] = {}  # a group that is no more -> what it is part of
+        # Key of a merged group -> key of the group it is in.
+        self._joined: dict[GroupKey, GroupKey] = {}
 
     def share(self, job: Job, key: int) -> set[int]:
-        """The job has the thing; the other jobs that have it, too."""
+        """Note that the job has the thing; return the other jobs that have it."""
         thing = (job.uid, key)
         keys = self._keys.setdefault(job.job_id, set())
         if thing not in keys and len(keys) >= MAX_KEYS:
@@ -33,22 +34,22 @@ class Ties:
         return jobs - {job.job_id}
 
     def forget_job(self, job_id: int) -> None:
-        """It ended."""
+        """Drop a job that has ended."""
         for thing in self._keys.pop(job_id, ()):
             self._jobs[thing].discard(job_id)
             if not self._jobs[thing]:
                 del self._jobs[thing]
 
     def forget_group(self, key: GroupKey) -> None:
-        """Nobody is left in it."""
+        """Drop a group that has no jobs left."""
         self._joined = {old: new for old, new in self._joined.items() if new != key}
 
     def home_of(self, key: GroupKey) -> GroupKey:
-        """The group that a group of that key is part of."""
+        """The key of the group that now contains the group with this key."""
         return self._joined.get(key, key)
 
     def join(self, survivor: Group, other: Group) -> None:
-        """Move everything of the other group over; the survivor keeps its turn and its service."""
+        """Merge `other` into the survivor, which keeps its turn and its service."""
         for old, new in self._joined.items():
             if new == other.key:
                 self._joined[old] = survivor.key

@@ -1,7 +1,7 @@
-"""What processes were told last, and what they have to be told now: the difference.
+"""What processes were told last, and the difference to what they must be told now.
 
-Settings are told where the jobs change, limits of memory also in between. Gates follow turns, and
-whether somebody need not yield to presence follows what its tier is owed.
+Settings are told when jobs change, memory limits also in between. Gates follow turns, and exemption
+from presence follows what a tier is owed.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from tandemd.core.turns.turns import Turns, Verdict
 
 
 class Told:
-    """Belongs to the scheduler."""
+    """The last told state of every process. Belongs to the scheduler."""
 
     def __init__(self) -> None:
         self.settings: dict[int, Settings] = {}  # process -> settings
         self.gates: dict[int, bool] = {}  # process -> open
         self._overdue: set[tuple[Ring, int]] = set()  # ring, tier
-        self._bold: set[int] = set()  # processes told not to honour presence
+        self._bold: set[int] = set()  # told not to honour presence
 
     def come(self, process_id: int) -> None:
-        """It is new, and its gate is as a fresh command page has it."""
+        """Add a process; a fresh command page has its gate open."""
         self.gates[process_id] = True
 
     def gone(self, process_id: int) -> None:
-        """Nothing is told to it any more."""
+        """Drop a process."""
         self.settings.pop(process_id, None)
         self.gates.pop(process_id, None)
 
     def tell_limits(self, groups: Iterable[Group], line: MemoryLine) -> Iterator[Action]:
-        """Of memory alone."""
+        """Tell changed memory limits only."""
         for group in groups:
             for process_id, process in group.processes.items():
                 old = self.settings[process_id]
@@ -55,7 +55,7 @@ class Told:
         policy: Policy,
         options: Options,
     ) -> Iterator[Action]:
-        """All, of the members of each ring."""
+        """Tell all changed settings to the members of each ring."""
         for members in rings:
             views = Views(members, policy=policy, options=options, line=line)
             for group in members:
@@ -68,9 +68,9 @@ class Told:
     def tell_honour(
         self, turns: Mapping[Ring, Turns], living: Set[int], *, whole: bool
     ) -> Iterator[Action]:
-        """Who need not yield to presence: the tiers that are owed time.
+        """Tell which processes need not yield to presence: those of tiers that are owed time.
 
-        Apart from the other settings, since it changes while the jobs do not; `whole`: they did.
+        Separate from the settings, because it changes while the jobs do not; `whole`: they did.
         """
         overdue = {(ring, tier) for ring, t in turns.items() for tier in t.overdue_tiers}
         if not whole and overdue == self._overdue:
@@ -84,13 +84,13 @@ class Told:
                 yield SetHonourPresence(process_ids=tuple(sorted(changed)), honour=honour)
 
     def tell_gates(self, verdicts: Sequence[Verdict]) -> Iterator[Action]:
-        """As turns were given just now."""
+        """Move gates as the new turns require."""
         closed = [p for verdict in verdicts for p in _processes_of(verdict.closed)]
         opened = [p for verdict in verdicts for p in _processes_of(verdict.opened)]
         return self._move_gates(closed, opened)
 
     def mend_gates(self, groups: Iterable[Group]) -> Iterator[Action]:
-        """Of all of them, where the jobs changed."""
+        """Tell every gate that differs from what was last told, after jobs changed."""
         wrong = [
             (group.open, process_id)
             for group in groups
@@ -102,7 +102,7 @@ class Told:
         return self._move_gates(closed, opened)
 
     def _move_gates(self, closed: list[int], opened: list[int]) -> Iterator[Action]:
-        """Some close before others open."""
+        """Close gates before opening others."""
         if closed:
             self.gates.update(dict.fromkeys(closed, False))
             yield CloseGates(process_ids=tuple(closed))

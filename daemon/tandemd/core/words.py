@@ -1,4 +1,4 @@
-"""How figures and names are told to people."""
+"""How figures and names are presented to people."""
 
 from math import inf
 
@@ -7,9 +7,9 @@ _PHASES = ("forward", "backward", "update", "prefill", "decode")
 
 
 def size_of(size_bytes: float, largest: int = len(_SIZES) - 1) -> str:
-    """`1.5 GiB`, `512 MiB`, `12 B`: as `tandem.units.format_bytes`, which is not for here.
+    """`1.5 GiB`, `512 MiB`, `12 B`: as `tandem.units.format_bytes`, which the core must not import.
 
-    `largest`: the unit not to go beyond, 1 for KiB.
+    `largest`: index of the largest unit to use, 1 for KiB.
     """
     value, index = float(abs(size_bytes)), 0
     while round(value, 1) >= 1024 and index < largest:
@@ -19,7 +19,7 @@ def size_of(size_bytes: float, largest: int = len(_SIZES) - 1) -> str:
 
 
 def sizes_apart(one: int, other: int) -> tuple[str, str]:
-    """Two sizes in units in which they read alike only if they are: `1025 MiB`, `1024 MiB`."""
+    """Two sizes in units in which only equal sizes read alike: `1025 MiB`, `1024 MiB`."""
     for largest in range(len(_SIZES) - 1, 0, -1):
         told = (size_of(one, largest), size_of(other, largest))
         if told[0] != told[1] or one == other:
@@ -45,7 +45,7 @@ def span_of(duration_ns: float) -> str:
 
 
 def phase_name(phase_hash: int) -> str:
-    """`phase backward`, where the name is a usual one; jobs tell the hash of it."""
+    """`phase backward` if the name is a usual one; jobs report only its hash."""
     return f"phase {_NAMES.get(phase_hash, f'{phase_hash:016x}')}"
 
 

@@ -1,1 +1,1 @@
-"""Whose turn it is on an island, for how long, and with whom it is shared."""
+"""Whose turn it is on an island, for how long, and who shares it."""

@@ -1,4 +1,4 @@
-"""What a policy says of groups that might hold a turn together."""
+"""A policy's say on groups that might share a turn."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ class Judgement:
 
 
 class Pace(Enum):
-    """What decides when a job goes on beside others, apart from turns."""
+    """What decides when a job continues beside others, apart from turns."""
 
     FREE = 0
     CURVES = 1  # iterations begin when memory curves allow it (shifts.py)
-    PHASES = 2  # phases begin when nobody else is in the same one (phase_gate.py)
-    RATED = 3  # a part of the time, as long as the holder loses little (throttle.py)
+    PHASES = 2  # phases begin when no other job is in the same one (phase_gate.py)
+    RATED = 3  # a fraction of the time, as long as the holder loses little (throttle.py)
 
 
 class Companions(Protocol):
-    """Whom a holder of the turn may have beside it."""
+    """Which groups may share the turn with its holder."""
 
     @property
     def pace(self) -> Pace:
-        """What decides when those go on who may run together."""
+        """What decides when jobs that may run together continue."""
 
     def wants_bound(self, group: Group, options: Options) -> bool:
-        """It matters what the group's work is bound by."""
+        """Tells whether it matters what bounds the group's work."""
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
-        """The group may hold the turn together with its holder."""
+        """Tells whether the group may share the turn with its holder."""
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
-        """The same of any two groups, in words."""
+        """Judge any two groups in the same way, in words."""
 
 
 def kept_apart(group: Group, other: Group, options: Options) -> str:
-    """Why the place lets kernels of the two not overlap, whatever they do; empty: it lets them."""
+    """Why kernels of the two cannot overlap here, whatever they do; empty: they can."""
     if not options.overlaps(group.gpus | other.gpus):
         return "kernels of two processes overlap only under mps"
     if group.key[0] != other.key[0]:
@@ -53,9 +53,9 @@ def kept_apart(group: Group, other: Group, options: Options) -> str:
 
 
 def unfit(group: Group, options: Options, *, followed: str) -> tuple[tuple[bool, str], ...]:
-    """What keeps a group from having a pace at all: whether each is so, and how to say it.
+    """Conditions that keep a group from having a pace at all: whether each holds, and its wording.
 
-    `followed`: what of its process is looked at for that, as "memory of one only is".
+    `followed`: what is tracked of a single process, as in "memory of one only is".
     """
     count = len(group.processes)
     return (

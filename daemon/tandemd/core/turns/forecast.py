@@ -1,7 +1,7 @@
-"""How wide a window is worth while the gaps of more urgent work are short.
+"""How wide a window should be while more urgent work has only short gaps.
 
-A request finds what the window let through in front of it. Where the gap that it ends was too short
-for more anyway, a window of one segment costs best-effort work next to nothing.
+A request queues behind whatever the window let through. If the gap before it was too short for more
+anyway, a window of one segment costs best-effort work next to nothing.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from tandemd.core.model import Group, Options
 from tandemd.core.policies.policy import Policy
 
 NARROW = 1  # segments
-HYSTERESIS = 2  # short gaps stay so until they are this much longer
+HYSTERESIS = 2  # short gaps count as short until they are this many times longer
 
 
 def short_gap_ns(options: Options) -> int:
-    """Below this a gap is short: it has no room for a whole window and one segment more."""
+    """Gaps below this are short: they have no room for a whole window plus one segment."""
     return (options.window_segments + 1) * options.segment_ns
 
 
 def has_short_gaps(group: Group, options: Options) -> bool:
-    """Whether others had better expect little time; of gaps that are not known nothing is said."""
+    """Tells whether the group leaves others little time; False if its gaps are not known."""
     limit_ns = short_gap_ns(options) * (HYSTERESIS if group.short_gaps else 1)
     return 0 < group.gap_p50_ns < limit_ns
 
@@ -29,7 +29,7 @@ def has_short_gaps(group: Group, options: Options) -> bool:
 def narrowed_by(
     group: Group, island: Iterable[Group], *, policy: Policy, options: Options
 ) -> list[Group]:
-    """The groups for whose gaps the group has a narrow window."""
+    """The groups whose short gaps narrow the window of `group`."""
     if not (options.forecast_gaps and options.window_segments > NARROW and policy.windowed(group)):
         return []
     overlap = options.overlaps(group.gpus)

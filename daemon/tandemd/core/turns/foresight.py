@@ -1,9 +1,9 @@
-"""What is known of how jobs slow each other down, for those who decide who runs beside whom.
+"""What is known of how jobs slow each other down, for choosing who runs beside whom.
 
-Progress that was measured in trials (trials.py) teaches the model of the GPU (interference.py).
-From then on, of those who may share a turn, those go first that are to slow each other down least;
-and nobody joins who would make a job with an objective miss it. A third joins only where it is
-foretold that the three get more done than the two.
+Progress measured in trials (trials.py) teaches the model of the GPU (interference.py). From then
+on, among groups that may share a turn, those predicted to slow each other down least go first, and
+no group joins that would make a job with an objective miss it. A third joins only if the three are
+predicted to get more done than the two.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tandemd.core.model import Group, GroupKey
 from tandemd.core.turns.interference import Features, Interference, Neighbour, Trial, features_of
 from tandemd.core.turns.trials import Measured
 
-FINE = 0.1  # predictions that differ by less are alike
+FINE = 0.1  # predictions that differ by less are equal
 
 
-GAIN = 1.05  # a third that is to add less adds nothing (as steps of a scaling curve)
+GAIN = 1.05  # a third that adds less adds nothing (as in steps of a scaling curve)
 
 
 @dataclass(slots=True)
 class Foresight:
-    """Of one island. What it says of some groups it keeps until it learns more, or `forget`."""
+    """Predictions for one island, cached until something is learnt or `forget` is called."""
 
     model: Interference = field(default_factory=Interference)
     learnt: list[Trial] = field(default_factory=list)  # until somebody takes them
@@ -32,16 +32,16 @@ class Foresight:
 
     @property
     def is_taught(self) -> bool:
-        """Something was measured; else nothing is foretold."""
+        """Tells whether anything was measured; without measurements there are no predictions."""
         return self.model.count > 0
 
     def forget(self) -> None:
-        """Other groups are there, or what their work is has changed."""
+        """Drop the cache: groups, or the nature of their work, have changed."""
         self._slowdowns.clear()
         self._costs.clear()
 
     def learn(self, measured: Iterable[Measured], members: Iterable[Group]) -> None:
-        """Take in what trials have measured of these groups."""
+        """Learn from what trials measured of these groups."""
         self.forget()
         known: dict[GroupKey, Features | None] = {g.key: features(g) for g in members}
         for one in measured:
@@ -54,14 +54,14 @@ class Foresight:
                 self.learnt.append(trial)
 
     def take_learnt(self) -> tuple[Trial, ...]:
-        """What was learnt since the last call."""
+        """Return what was learnt since the last call."""
         learnt, self.learnt = tuple(self.learnt), []
         return learnt
 
     def slowdown(self, group: Group, *beside: Group) -> float | None:
-        """How many times as long it is to take beside the others; None: nobody knows.
+        """Predict the factor by which its work takes longer beside the others; None: not known.
 
-        Nothing is known before anything was measured, or of work of which nobody knows what it is.
+        It is not known before anything was measured, or for work of unknown nature.
         """
         if not self.is_taught:
             return None
@@ -76,18 +76,18 @@ class Foresight:
         return self._slowdowns[asked]
 
     def done(self, *groups: Group) -> float | None:
-        """What they are to get done together, as trials count it: 1 is one after the other."""
+        """Predict their joint progress as trials count it: 1 equals taking turns."""
         slowdowns = [self.slowdown(one, *_but(one, groups)) for one in groups]
         known = [slowdown for slowdown in slowdowns if slowdown is not None]
         return sum(1 / each for each in known) if len(known) == len(groups) else None
 
     def adds(self, third: Group, *pair: Group) -> bool:
-        """With the third more is to be done than by the pair; False: also where nobody knows."""
+        """Tells whether the three should get more done than the pair; False if not known."""
         more, without = self.done(third, *pair), self.done(*pair)
         return more is not None and without is not None and more >= GAIN * without
 
     def cost(self, group: Group, beside: Group) -> float:
-        """Ranks those who might join: the least goes first; 0 while nothing is known."""
+        """Rank for candidates to join: the lowest goes first; 0 while nothing is known."""
         pair = (group.key, beside.key)
         if pair not in self._costs:
             slowdowns = [self.slowdown(group, beside), self.slowdown(beside, group)]
@@ -96,7 +96,7 @@ class Foresight:
         return self._costs[pair]
 
     def endangered(self, *groups: Group) -> Group | None:
-        """Which of them would miss an objective together; None: none, as far as is known."""
+        """A group that would miss an objective if they ran together; None: none known."""
         for one in groups:
             if not any(job.spec.slo_p99_ns for job in one.jobs.values()):
                 continue
@@ -111,7 +111,7 @@ def _but(one: Group, groups: Iterable[Group]) -> list[Group]:
 
 
 def features(group: Group) -> Features | None:
-    """Of the work of all its processes; None: of one of them it is not known."""
+    """Features of the work of all its processes; None if any of them is not known."""
     mixes = [process.mix for process in group.processes.values()]
     found = [features_of(mix) for mix in mixes if mix is not None]
     if not found or len(found) < len(mixes):
@@ -125,7 +125,7 @@ def features(group: Group) -> Features | None:
 
 
 def _misses(group: Group, slowdown: float) -> bool:
-    """An objective that it keeps now."""
+    """Tells whether the slowdown breaks an objective that the group meets now."""
     return any(
         job.latency.p99_ns <= job.spec.slo_p99_ns < job.latency.p99_ns * slowdown
         for job in group.jobs.values()

@@ -1,41 +1,43 @@
 """Turns on one island: whose gate is open now, and when to look again.
 
 Rules
-1. At most one group that takes turns holds the island while any of them has work, alone or with
-   one companion; when none has, all gates are open. Paused groups are closed, exempt ones (policy,
-   undrainable) are open.
-2. A hand-over is quiescent: the old holder's gate closes, and the new one's opens only when
-   nothing of the others is left on the GPU.
-3. A group of whose work nothing ends for `drain_ns`, or twice as long as a piece of it took last,
-   reopens until a step, a quiet moment or a second, then is closed again; after `drain_tries`
-   failures it is undrainable and takes no more turns. What it had submitted before and becomes less
-   is no failure, for `max_hold_ns` in all (backlog.py).
-4. A group with work is held no longer than `max_hold_ns` at a stretch: then it gets a quantum, in
+1. While any group that takes turns has work, at most one of them holds the island, alone or with
+   companions (rules 8 and 9). When none has work, all gates are open. Paused groups are closed;
+   exempt ones (policy, undrainable) are open.
+2. A hand-over is quiescent: the old holder's gate closes, and the new holder's opens only when no
+   other group has work left on the GPU.
+3. A group is reopened if none of its work ends for `drain_ns`, or for twice the time that the last
+   piece took if that is longer. It stays open until a step, a quiet moment or a second has passed;
+   then it is closed again. After `drain_tries` failures it is undrainable and takes no more turns.
+   A shrinking backlog of earlier submissions is no failure, for `max_hold_ns` in all (backlog.py).
+4. A group with work is held for at most `max_hold_ns` at a stretch: then it gets a quantum, under
    any policy.
 5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the
-   GPU: what a process says of its waiting threads is a hint, and must not cost others their turns.
-6. A quantum lasts many times what passing the turn on takes, where memory has to move for that
-   (residency.py). It may be a little shorter or longer so that a turn ends with an iteration
+   GPU: what a process says about its waiting threads is a hint and must not cost others their
+   turns.
+6. If memory must move for a hand-over, a quantum lasts many times as long as that takes
+   (residency.py). A quantum may be a little shorter or longer so that a turn ends with an iteration
    (quantum.py).
-7. A tier that is owed its minimal share goes before everyone else (see shares.py).
-8. Whom the policy lets hold the turn beside the holder (companions.py) does so while both have
-   work: the first in its line when the turn begins, or when there is none. The turn is counted in
-   the holder's GPU time; a companion may become the holder, and the other way round, without its
-   gate moving. Two who get no more done together are parted again for a while (trials.py). What was
-   measured so says who of a line goes first, and who had better not: foresight.py.
-9. A third holds the turn beside the two if it may beside each of them, and what was measured lets
-   expect that the three get more done than the two. Without measurements there is no third.
-10. A holder that asks not to lose the GPU now, or whose iterations are not to be cut, keeps the
-   turn a little longer than its equals would let it, but for who is of a more urgent tier or owed
-   his share (reprieve.py).
-11. Where lower work is let beside a holder a part of the time, throttle.py says how much of it.
-12. Where turns go by pieces of work (`Policy.by_pieces`), one ends with the iteration or request
-   of its holder and not with a quantum (quantum.py), at once if there is no next one. Whoever has
-   waited long enough to come before others by that alone is looked at then.
+7. A tier that is owed its minimal share goes before everyone else (shares.py).
+8. Groups that the policy allows as companions (companions.py) share the turn with the holder while
+   both have work. The companion is the first in its line, chosen when the turn begins or when there
+   is none. The turn is counted in the holder's GPU time; holder and companion may swap roles
+   without a gate moving. Two that get no more done together are separated again for a while
+   (trials.py). These measurements also decide who of a line goes first and who had better not join
+   (foresight.py).
+9. A third group joins the two if it may share a turn with each of them and the measurements predict
+   that the three get more done than the two. Without measurements there is no third.
+10. A holder that asks to keep the GPU now, or whose iterations must not be cut, keeps the turn a
+   little longer than its peers would let it, but not against a more urgent tier or one that is owed
+   its share (reprieve.py).
+11. Where lower work may run beside a holder for part of the time, throttle.py says how much of it.
+12. Where turns go by pieces of work (`Policy.by_pieces`), a turn ends with the holder's iteration
+   or request and not with a quantum (quantum.py); it ends at once if no next piece follows. A group
+   that moves ahead of others merely by waiting is looked at when it has waited long enough.
 
 A decision looks only at the groups that changed, the holder, and the first in each line
-(roster.py), so that it costs the same with a hundred jobs as with three. Only the first job to
-begin on a quiet GPU, and the last to end, move everybody's gate.
+(roster.py), so it costs the same with a hundred jobs as with three. Only the first job to begin on
+a quiet GPU, and the last to end, move everybody's gate.
 """
 
 from __future__ import annotations
@@ -56,13 +58,13 @@ from tandemd.core.turns.throttle import Throttle
 from tandemd.core.turns.trials import Trials
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
-UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
+UNUSED_NS = 1_000_000_000  # a group that waits this long at an open gate waits for something else
 LOOK_AGAIN_NS = 1_000_000  # the shortest useful wait: one round of the poller
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What `Turns.decide` found."""
+    """The result of `Turns.decide`."""
 
     opened: list[Group] = field(default_factory=list)
     closed: list[Group] = field(default_factory=list)
@@ -70,16 +72,16 @@ class Verdict:
     released: list[Group] = field(default_factory=list)  # had work and waited at the gate
     exempted: list[Group] = field(default_factory=list)  # became undrainable
     drained: list[Group] = field(default_factory=list)  # their work ended behind the gate
-    passed: list[Group] = field(default_factory=list)  # had the turn or have it, if that is new
+    passed: list[Group] = field(default_factory=list)  # had or have the turn, if it moved
     wake_at_ns: int | None = None
 
     @property
     def moved(self) -> Iterator[Group]:
-        """Of whom others may go by something that is new."""
+        """Groups with news that others may act on."""
         return chain(self.opened, self.closed, self.exempted, self.drained, self.passed)
 
     def wake(self, at_ns: int) -> None:
-        """Look again no later than this."""
+        """Ask for another look no later than this."""
         self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)
 
 
@@ -93,13 +95,13 @@ class Turns:
         self._companion: Group | None = None
         self.third: GroupKey | None = None
         self._third: Group | None = None
-        self.reorders = 0  # times that others have the turn, or come next, than before
+        self.reorders = 0  # times that the turn, or the order of claims, changed
         self.trials = Trials()
         self.foresight = Foresight()
         self.throttle = Throttle()
         self._turn_served_ns = 0  # the holder's served time when its turn began
         self._reached_ns = 0.0  # virtual time of the newest holder
-        self._breath = False  # a turn given by rule 4: whole, whatever the policy says
+        self._breath = False  # the turn was given by rule 4: whole, whatever the policy says
         self._breath_until_ns = 0
         self.reprieve = Reprieve()  # of the holder
         self._debts: dict[int, Debt] = {}
@@ -108,7 +110,7 @@ class Turns:
         self._changed: dict[GroupKey, Group] = {}
 
     def seat(self, members: Iterable[Group], policy: Policy) -> None:
-        """Take the groups of the island as they are now: one came or left, or its job changed."""
+        """Take the island's groups as they are now, after one came or left or its job changed."""
         self._roster.seat(members, policy)
         self._changed = dict(self._roster.members)
         self.trials.keep(self._roster.members)
@@ -124,11 +126,11 @@ class Turns:
 
     @property
     def overdue_tiers(self) -> set[int]:
-        """Tiers that go first and yield to nobody, until they got what they are owed."""
+        """Tiers that go first and yield to nobody until they get what they are owed."""
         return {tier for tier, debt in self._debts.items() if debt.overdue}
 
     def overdue(self, tier: int) -> bool:
-        """Whether it is one of them."""
+        """Tells whether the tier is overdue."""
         debt = self._debts.get(tier)
         return debt is not None and debt.overdue
 
@@ -137,17 +139,17 @@ class Turns:
         return self._roster.of_tier(tier)
 
     def is_shared_by(self, group: Group) -> bool:
-        """It holds the turn together with another."""
+        """Tells whether the group shares the turn with another."""
         return self._companion is not None and self._has_turn(group)
 
     def is_alone(self, group: Group) -> bool:
-        """It has the turn, and nothing of anybody else is on the GPU."""
+        """Tells whether it has the turn and nobody else has work on the GPU."""
         return group is self._holder and all(other is group for other in self._roster.busy)
 
     def left_of_turn_ns(self, policy: Policy, options: Options) -> int | None:
-        """GPU time until the holder may lose the turn although it has work; None: it never does.
+        """GPU time until the holder may lose the turn with work left; None: it never does.
 
-        Also None without a holder. Who preempts it, or was held for `max_hold_ns`, waits no longer.
+        Also None without a holder. Preemption, and a hold of `max_hold_ns`, do not wait that long.
         """
         holder = self._holder
         quantum_ns = None if holder is None else _quantum_ns(holder, policy, options)
@@ -156,7 +158,7 @@ class Turns:
         return max(0, self._left_ns(holder, policy, quantum_ns))
 
     def queue(self) -> list[Group]:
-        """Who has work and may claim the turn, the first to get it first."""
+        """Groups that have work and may claim the turn, in the order in which they get it."""
         lines = self._roster.lines.items()
         tiers = sorted(lines, key=lambda each: (not self.overdue(each[0]), each[0]))
         return [group for _, line in tiers for group in line.in_order()]
@@ -165,7 +167,7 @@ class Turns:
         """The island's virtual time: weighted service of whoever is next, or was served last.
 
         Start-time fair queueing (Goyal et al., SIGCOMM 1996): work that arrives after a pause
-        starts from here and not from where its group stopped.
+        starts from here, not from where its group stopped.
         """
         waiting = [group.virtual_ns for group in self._roster.wanting if group is not but]
         return min(waiting, default=self._reached_ns)
@@ -202,14 +204,14 @@ class Turns:
         return verdict
 
     def _count_preempted(self, before: Iterable[Group], why: Preemption | None) -> None:
-        """Of those who had the turn; who dozes, is paused or exempt did not lose it to others."""
+        """Count preemptions of former holders, except dozing, paused and exempt ones."""
         for group in before:
             has_work = group.wants or (group.misfit_bytes and group.calls)
             if has_work and self._roster.takes_turns(group) and not self._has_turn(group):
                 group.preempt(Preemption.PARTNER if why is None else why)
 
     def _rank(self, changed: dict[GroupKey, Group], policy: Policy, now_ns: int) -> bool:
-        """Sort those of whom something changed; whether others come next than before."""
+        """Rank the changed groups; return whether the order of claims changed."""
         is_reordered = False
         if policy.by_pieces:
             self._account_waits(changed, now_ns)
@@ -220,14 +222,14 @@ class Turns:
         return is_reordered
 
     def _account_waits(self, changed: dict[GroupKey, Group], now_ns: int) -> None:
-        """Of those that time alone moves up, too."""
+        """Account the waits of changed groups and of those whose rank rises with time alone."""
         for group in self._roster.risen(now_ns):
             changed[group.key] = group
         for group in changed.values():
             group.account_wait(now_ns)
 
     def _account(self, changed: Iterable[Group], options: Options, now_ns: int) -> bool:
-        """Count what tiers are owed; whether others go first than before because of that."""
+        """Count what tiers are owed; return whether the order of claims changed by that."""
         is_reordered = False
         elapsed_ns = 0 if self._looked_ns is None else max(0, now_ns - self._looked_ns)
         self._looked_ns = now_ns
@@ -249,7 +251,7 @@ class Turns:
         roster = self._roster
         if not (roster.draining or roster.reopened):
             return []
-        # One that was paused while it was reopened is in both.
+        # A group that was paused while reopened is in both.
         watched = list({g.key: g for g in (*roster.draining, *roster.reopened)}.values())
         for group in watched:
             if roster.may_claim(group):
@@ -264,7 +266,7 @@ class Turns:
     def _choose(
         self, policy: Policy, options: Options, now_ns: int
     ) -> tuple[Group | None, Preemption | None]:
-        """Who is to have the turn, and why whoever has it is to lose it with work; None: is not."""
+        """Choose the next holder, and why the present one loses the turn with work (or None)."""
         holder, why = self._holder, None
         self.reprieve.until_ns = None
         if holder is not None and (holder.misfit_bytes or not self._roster.takes_turns(holder)):
@@ -317,7 +319,7 @@ class Turns:
     def _may_go_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options
     ) -> bool:
-        """Before one that does not preempt it: it goes first, or its turn is not over."""
+        """Tells whether the holder goes before a challenger that does not preempt it."""
         is_over = self._is_over(holder, policy, options)
         if is_over and policy.by_pieces and not holder.wants:
             return False
@@ -372,7 +374,7 @@ class Turns:
         *,
         is_new: bool,
     ) -> None:
-        """Let others hold the turn beside the holder, who `is_new` or has it still."""
+        """Let others share the turn with the holder; `is_new`: the turn has just begun."""
         if policy.companions is None:
             return
         companion = self._companion
@@ -382,7 +384,7 @@ class Turns:
         self._add_third(found, policy, options, now_ns, is_new=is_new)
 
     def _accompany(self, policy: Policy, options: Options, now_ns: int, *, is_new: bool) -> None:
-        """Let somebody hold the turn beside the holder, or nobody."""
+        """Choose the companion of the holder, or none."""
         is_rated = policy.pace is Pace.RATED
         if is_rated:
             self.throttle.settle(options, now_ns)
@@ -441,7 +443,7 @@ class Turns:
         *,
         is_new: bool,
     ) -> None:
-        """Let one of those found hold the turn beside the two, if another does not already."""
+        """Choose a third from `found`, unless the present one may stay."""
         if self._companion is None:
             self._third = self.third = None
             return
@@ -474,23 +476,23 @@ class Turns:
         )
 
     def _note_companions(self, policy: Policy, now_ns: int) -> None:
-        """Who is on the GPU together from now on."""
+        """Note who is on the GPU together from now on."""
         if policy.pace is Pace.FREE:
             self._look_at_trials(now_ns)
         elif policy.pace is Pace.RATED:
             self.throttle.note(self._holder, self._companion, now_ns)
 
     def _look_at_trials(self, now_ns: int) -> None:
-        """What they have measured teaches what to expect of others."""
+        """Run the trials, and teach the foresight what they measured."""
         self.trials.look(self._alone_or_together(), now_ns)
         measured, self.trials.measured = self.trials.measured, []
         if measured:
             self.foresight.learn(measured, self._roster.members.values())
 
     def _flip_quiet(self, now_ns: int, verdict: Verdict) -> None:
-        """Open or close everyone without work at once: nothing of theirs drains or waits.
+        """Open or close all groups without work at once: nothing of theirs drains or waits.
 
-        Others are not concerned: while nobody has the turn, nobody who takes turns has work.
+        Others are not affected: while nobody has the turn, no group that takes turns has work.
         """
         should_open = self._holder is None
         moved = [
@@ -512,7 +514,7 @@ class Turns:
         verdict: Verdict,
     ) -> None:
         roster = self._roster
-        # Work of these keeps a new holder waiting.
+        # Their work keeps a new holder waiting.
         rivals = [g for g in roster.busy if roster.takes_turns(g) or _may_drain(g, options, now_ns)]
         for group in groups:
             should_open = self._should_open(group, rivals)
@@ -536,7 +538,7 @@ class Turns:
 
     def _should_open(self, group: Group, rivals: list[Group]) -> bool:
         if group.misfit_bytes and self._roster.may_claim(group):
-            return False  # it would only wait, for memory that others need
+            return False  # it would only wait for memory that others need
         if not self._roster.takes_turns(group):
             return not group.is_closed
         if self._holder is None:
@@ -546,7 +548,7 @@ class Turns:
         return group.open or all(self._has_turn(rival) for rival in rivals)
 
     def _alone_or_together(self) -> tuple[Group, ...]:
-        """Who has the turn, if nothing of anybody else is on the GPU, and its gate is open."""
+        """Groups that have the turn, if their gates are open and no other group is busy."""
         on_turn = self._on_turn
         is_clear = all(self._has_turn(other) for other in self._roster.busy)
         return on_turn if is_clear and all(g.open and g.wants for g in on_turn) else ()
@@ -622,9 +624,9 @@ def _quantum_ns(holder: Group, policy: Policy, options: Options) -> int | None:
 def _grace_ns(group: Group, options: Options) -> int:
     """How long a holder without work keeps its turn.
 
-    As long as passing it on takes: so never more than twice what knowing the future would cost
-    (ski rental; Karlin et al., Algorithmica 3, 1988). But without work it keeps
-    the turn no longer than with work.
+    As long as passing it on takes, and so at most twice the cost with perfect foresight (ski
+    rental; Karlin et al., Algorithmica 3, 1988). But it never keeps the turn longer without work
+    than with work.
     """
     return max(options.idle_grace_ns, min(group.stall_ns, group.turn_ns))
 
