@@ -132,7 +132,7 @@ class JobSpec:
     wait_memory_ns: int = 0  # how long an allocation may wait for memory; 0 = not at all
     sm_percent: int = 0
     sm_count: int = 0  # replaces `sm_percent` where the GPU's SM count is known
-    isolation: str = ""  # one of space.MODES; empty = any
+    isolation: str = ""  # one of `space.asked.MODES`; empty = any
     slo_p99_ns: int = 0
     preemptible: bool | None = None
     # Idle time after which it gives up its memory; 0 = the default, NEVER_IDLE_NS or more = never.
@@ -633,7 +633,7 @@ class Group:
     served_ns: int = 0  # GPU time, shared intervals split evenly: what turns go by
     charged_ns: int = 0  # GPU time, shared intervals split by estimate: what it cost the others
     virtual_ns: float = 0.0  # `charged_ns` over weight, as in fair queueing
-    weight: float = 1.0  # of its class, or from its share of time (space.py)
+    weight: float = 1.0  # of its class, or from its share of time (space/asked.py)
     tuned_share: float = 0.0  # share of time that the tuner gives it; 0 = as its class says
     owed_share: float = 0.0  # of its tier's time, where someone asked for a share; 0 = not known
     # Held back before its next iteration (shifts.py) or phase (phase_gate.py).

@@ -1,1 +1,1 @@
-"""One policy a file, by what policy.py asks; their table is `tandemd.core.policy.POLICIES`."""
+"""The policies, one per file, as policy.py defines them; the table is in `tandemd.core.policy`."""

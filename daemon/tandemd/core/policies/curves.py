@@ -1,7 +1,7 @@
-"""As `priority`, but under mps jobs whose memory fits together only when shifted share their turns.
+"""Like `priority`, but under mps, jobs share turns if their memory fits together when shifted.
 
-When an iteration may begin, and what each may hold meanwhile, is decided by their memory curves
-(shifts.py); whoever is in the middle of an iteration by that may run beside another.
+Their memory curves decide when an iteration may begin and what each job may hold meanwhile
+(shifts.py). A job that is then in the middle of an iteration may run beside another.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from tandemd.core.turns.companions import Judgement, Pace, kept_apart
 
 
 class SideBySide:
-    """Who may hold a turn together: when each goes on has been decided before."""
+    """Companions whose pace was decided beforehand: when each job continues."""
 
     def __init__(self, pace: Pace, *, why: str) -> None:
-        """`why`: what is said of two that may."""
+        """`why`: what to say about two groups that may share a turn."""
         self.pace = pace
         self._why = why
 
@@ -24,11 +24,11 @@ class SideBySide:
         return False
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
-        """If nothing speaks against it."""
+        """Tells whether nothing speaks against it."""
         return self.judge(group, holder, options).fits
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
-        """The most general reason against it."""
+        """Judge by the most general reason against it."""
         if why := kept_apart(group, other, options):
             return Judgement(fits=False, why=why)
         if group.job_class is not other.job_class or group.job_class is JobClass.LATENCY:
@@ -40,6 +40,6 @@ DESCRIPTION = "as priority; under mps, equals run side by side, shifted so that 
 
 
 def curves() -> Pair:
-    """Turns are shared as in `pair`, by other companions."""
+    """Share turns as `pair` does, with other companions."""
     companions = SideBySide(Pace.CURVES, why="their iterations begin when their memory allows")
     return Pair(companions=companions, description=DESCRIPTION)

@@ -1,17 +1,18 @@
-"""One request at a time, whole: the one that has to begin first to be in time; others between.
+"""One request at a time, whole, the one that must begin first; other work in between.
 
-After Clockwork (Gujarati et al., OSDI 2020): what has the GPU to itself takes as long as it took
-before, so it is known by when a request has to begin. That is when it came, plus what it may take
-(the objective of its job), less what one takes at most. A job of the latency class without an
+After Clockwork (Gujarati et al., OSDI 2020): work that has the GPU to itself takes as long as
+before, so it is known when a request must begin at the latest. That is its arrival, plus the time
+it may take (its job's objective), minus the longest time one takes. A latency job without an
 objective is due as soon as it asks.
 
-Best-effort work has what is left, in proportion to weights, an iteration at a time. It begins
-whenever nothing is due: nothing here knows when the next request comes. That then takes the GPU at
-once, which costs no more than a drain of two segments; Clockwork, which cannot cut, would not have
-begun what does not fit. To let an iteration end because the request has time for that is no good:
-requests that come meanwhile have to wait for both.
+Best-effort work gets the rest, in proportion to weights, an iteration at a time. It begins whenever
+nothing is due, because nothing here predicts the next request. The next request then takes the GPU
+at once, which costs no more than draining two segments; Clockwork, which cannot preempt, would not
+have begun work that does not fit. Letting an iteration end because the request still has time for
+it is no good: requests that arrive meanwhile would wait for both.
 
-A request that cannot be in time is not rejected, as Clockwork would do: the process has it already.
+A request that cannot meet its objective is not rejected, as it would be in Clockwork: the process
+has already accepted it.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from tandemd.core.words import span_of
 
 
 class Exclusive(Policy):
-    """Who has to begin first goes next; whoever names no objective and can wait goes last."""
+    """The group that must begin first goes next; groups without objective that can wait go last."""
 
     description = "one request at a time, whole, the one that has to begin first; others between"
     by_pieces = True
 
     def tier(self, group: Group) -> int:
-        """Work that is due before work that is not, which has the rank of its class."""
+        """Work that is due precedes other work, which is ranked by class."""
         return int(JobClass.LATENCY if _is_due(group) else group.job_class)
 
     def order(self, group: Group) -> float:
-        """By latest start; fair among those who have none."""
+        """By latest start; fair among groups without one."""
         return latest_start_ns(group) if _is_due(group) else group.virtual_ns
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
-        """Work that is due, other work; a higher class where nothing whole is cut."""
+        """Due work preempts other work; a higher class preempts only where no piece is cut."""
         if self.tier(challenger) >= self.tier(holder):
             return False
         piece, served_ns = holder.piece, holder.served_ns
@@ -44,7 +45,7 @@ class Exclusive(Policy):
         return is_whole or _is_due(challenger)
 
     def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
-        """Latest starts, where both have one."""
+        """The latest starts, if both groups have one."""
         if _is_due(holder) and not _is_due(group):
             return "and goes first: it is due"
         if _is_due(holder) and self.order(holder) <= self.order(group):
@@ -55,7 +56,7 @@ class Exclusive(Policy):
 
 
 def latest_start_ns(group: Group) -> int:
-    """When its piece of work has to begin to be in time, should it take as long as any."""
+    """When its piece of work must begin to be in time, if it takes as long as the longest known."""
     objectives_ns = [job.spec.slo_p99_ns for job in group.jobs.values() if job.spec.slo_p99_ns]
     objective_ns = min(objectives_ns, default=0)
     return group.piece.began_ns + max(0, objective_ns - group.piece.most_ns)

@@ -21,5 +21,5 @@ class Fifo(Policy):
         return None
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
-        """An earlier arrival does."""
+        """Earlier arrivals preempt."""
         return challenger.arrival < holder.arrival

@@ -1,4 +1,4 @@
-"""Jobs come by lanes (docs/admission.md); those whose iteration it is share the GPU fairly."""
+"""Admit jobs by lanes (docs/admission.md); those whose iteration it is share the GPU fairly."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from tandemd.core.policies.fair import Fair
 
 
 class ByLanes(Fair):
-    """Side by side under MPS, by turns elsewhere: memory never depends on which."""
+    """Side by side under MPS, in turns elsewhere: memory never depends on which."""
 
     description = "jobs come only when their iterations fit, and share that room by turns"
     by_lanes = True
 
     def always_open(self, group: Group) -> bool:
-        """Whose iteration it is, where kernels of several processes overlap."""
+        """True where lanes run side by side: kernels of several processes overlap there."""
         return group.is_beside

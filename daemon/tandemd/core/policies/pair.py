@@ -1,8 +1,8 @@
-"""As `priority`, but two best-effort jobs that need different parts of the GPU share a turn.
+"""Like `priority`, but two best-effort jobs that need different parts of the GPU share a turn.
 
-Two kernels side by side gain time where each leaves what the other needs, and none where both need
-the same (Orion: Strati et al., EuroSys 2024, table 2). The rule is Orion's, too: what runs beside
-the holder has another class. But work of unknown class, which Orion lets in, waits here.
+Two kernels side by side save time if each leaves what the other needs, and none if both need the
+same (Orion: Strati et al., EuroSys 2024, table 2). The rule is also Orion's: work beside the holder
+must be of another class. But work of unknown class, which Orion admits, waits here.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ DESCRIPTION = "as priority; under mps, equals that are bound by different things
 
 
 class Complements:
-    """Who may hold a turn together."""
+    """Groups may share a turn if what bounds their work differs."""
 
     pace = Pace.FREE
 
     def wants_bound(self, group: Group, options: Options) -> bool:
-        """Of best-effort work where it could run beside other work."""
+        """True for best-effort work that could run beside other work."""
         return (
             options.classify_kernels
             and group.job_class is not JobClass.LATENCY
@@ -43,13 +43,13 @@ class Complements:
         )
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
-        """If nothing speaks against it."""
+        """Tells whether nothing speaks against it."""
         if group.bound not in _COMPLEMENTS[holder.bound]:
-            return False  # nearly always the reason, and quick to see
+            return False  # nearly always the reason, and quick to check
         return self.judge(group, holder, options).fits
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
-        """The most general reason against it, or why they fit."""
+        """Judge by the most general reason against it, or say why they fit."""
         hindrance = _of_place(group, other, options) or _of_work(group, other)
         if hindrance is not None:
             return Judgement(fits=False, why=hindrance)
@@ -57,7 +57,7 @@ class Complements:
 
 
 def _of_place(group: Group, other: Group, options: Options) -> str | None:
-    """What keeps them apart whatever they do."""
+    """Why they cannot share turns, whatever their work is."""
     if not options.classify_kernels:
         return "what bounds kernels is not looked at (scheduler.classify_kernels)"
     if why := kept_apart(group, other, options):
@@ -77,7 +77,7 @@ def _of_work(group: Group, other: Group) -> str | None:
 
 
 class Pair(Priority):
-    """A turn is the holder's, and that of a companion of its class that needs something else.
+    """A turn belongs to the holder and to a companion of its class that needs something else.
 
     Co-run time counts in part, as it was charged.
     """
@@ -85,6 +85,6 @@ class Pair(Priority):
     def __init__(
         self, *, companions: Companions | None = None, description: str = DESCRIPTION
     ) -> None:
-        """Whom a turn is shared with: those who complement each other, if nothing else is said."""
+        """`companions`: who shares turns; by default, groups that complement each other."""
         self.companions = companions or Complements()
         self.description = description

@@ -1,6 +1,6 @@
-"""As `priority`, but under mps equals run side by side, never two of them in the same phase.
+"""Like `priority`, but under mps peers run side by side, never two of them in the same phase.
 
-When a phase may begin is decided before (phase_gate.py); whoever is in one may run beside another.
+phase_gate.py decides beforehand when a phase may begin; a job inside a phase may run beside others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ DESCRIPTION = "as priority; under mps, equals run side by side, but never in the
 
 
 def phases() -> Pair:
-    """Turns are shared as in `pair`, by other companions."""
+    """Share turns as `pair` does, with other companions."""
     companions = SideBySide(Pace.PHASES, why="their phases are kept apart")
     return Pair(companions=companions, description=DESCRIPTION)

@@ -1,4 +1,4 @@
-"""Latency jobs run at once; the rest fills what they leave, ranked by class and fair within one."""
+"""Latency jobs run at once; others fill what they leave, ranked by class and fair within one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Priority(Policy):
     description = "latency jobs are never held; normal before batch in the time they leave"
 
     def always_open(self, group: Group) -> bool:
-        """The latency class."""
+        """True for the latency class."""
         return group.job_class is JobClass.LATENCY
 
     def tier(self, group: Group) -> int:
@@ -20,14 +20,14 @@ class Priority(Policy):
         return int(group.job_class)
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
-        """A higher rank does."""
+        """A higher rank preempts."""
         return challenger.job_class < holder.job_class
 
     def windowed(self, group: Group) -> bool:
-        """Everything but the latency class."""
+        """True for all but the latency class."""
         return group.job_class is not JobClass.LATENCY
 
     def yields_to(self, group: Group, other: Group, *, overlap: bool) -> bool:
-        """To every higher rank."""
+        """Yield to every higher rank."""
         del overlap
         return other.job_class < group.job_class

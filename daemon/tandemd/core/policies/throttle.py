@@ -1,8 +1,8 @@
-"""As `priority`, but under mps batch work runs beside normal work, as fast as that loses little.
+"""Like `priority`, but under mps batch work runs beside normal work as fast as that loses little.
 
-What the lower class gets is what the other leaves of the GPU, and not only what it leaves of the
-time; how much that is nobody has to foretell (turns/throttle.py). AntMan (Xiao et al., OSDI 2020)
-and TGS (Wu et al., NSDI 2023) share GPUs between guaranteed and opportunistic jobs so.
+The lower class gets what the other leaves of the GPU itself, not only of its time. Nobody has to
+predict how much that is (turns/throttle.py). AntMan (Xiao et al., OSDI 2020) and TGS (Wu et al.,
+NSDI 2023) share GPUs between guaranteed and opportunistic jobs in this way.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from tandemd.core.turns.companions import Judgement, Pace, kept_apart
 
 
 class Lower:
-    """Batch beside normal; how fast decides the throttle."""
+    """Batch work beside normal work, at a rate that the throttle decides."""
 
     pace = Pace.RATED
 
     def wants_bound(self, group: Group, options: Options) -> bool:
-        """What bounds their work does not matter: what it does to the other is measured."""
+        """What bounds their work does not matter: its effect on the other is measured."""
         return False
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
-        """A lower class beside a higher one, never the other way round."""
+        """A lower class may join a higher one, never the other way round."""
         return group.job_class > holder.job_class and self.judge(group, holder, options).fits
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
-        """The most general reason against it."""
+        """Judge by the most general reason against it."""
         if why := kept_apart(group, other, options):
             return Judgement(fits=False, why=why)
         classes = {group.job_class, other.job_class}
@@ -40,7 +40,7 @@ class Lower:
 
 
 class Throttle(Pair):
-    """Batch jobs do not look at the presence of normal ones where they may run beside them."""
+    """Batch jobs ignore the presence of normal ones where they may run beside them."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class Throttle(Pair):
         )
 
     def yields_to(self, group: Group, other: Group, *, overlap: bool) -> bool:
-        """To the latency class alone where kernels overlap."""
+        """Yield to the latency class only, where kernels overlap."""
         if overlap and other.job_class is not JobClass.LATENCY:
             return False
         return super().yields_to(group, other, overlap=overlap)

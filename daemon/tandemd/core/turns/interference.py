@@ -1,21 +1,21 @@
-"""How much slower work gets beside other work: a linear model, fitted where it runs.
+"""How much slower work gets beside other work: a linear model, fitted on the GPU where it runs.
 
-As gpu-let's (Choi et al., USENIX ATC 2022, section 4.4): the factor by which a job's iteration gets
-longer is linear in what it and its neighbour need, each scaled by the part of the SMs that it has,
-and at least 1. There the features are utilisations of L2 and DRAM, read from hardware counters.
-Here they are what telemetry tells: the parts of its own GPU time in which a job's kernels fill the
+As in gpu-let (Choi et al., USENIX ATC 2022, section 4.4), the factor by which a job's iteration
+gets longer is at least 1 and linear in what the job and its neighbour need, each scaled by its part
+of the SMs. gpu-let's features are utilisations of L2 and DRAM, read from hardware counters. The
+features here come from telemetry: the parts of a job's own GPU time in which its kernels fill the
 SMs, move bytes, or copy (core.model.Mix).
 
-gpu-let has two on a GPU. Here there may be more, and what each neighbour alone would cost adds up:
+gpu-let puts two jobs on a GPU. Here there may be more, and the costs of single neighbours add up:
     factor - 1 = sum over neighbours of (what a pair's factor is - 1) + crowd * (neighbours - 1)
-That is linear, too. So pairs and triples teach one model, what pairs have taught foretells triples
-that nobody has tried yet, and what a crowd costs beyond the sum only triples tell.
+This is linear as well. So pairs and triples train one model: pairs predict triples that nobody has
+tried yet, and only triples show what a crowd costs beyond the sum.
 
-The coefficients are found by ridge regression around `PRIOR`, from every measured factor, older
-ones counting less, and those counting less that lie far from what was foretold (Huber's weights;
-Robust Statistics, 1981, section 7.8): an iteration with a checkpoint in it, or a job that says what
-it likes, is no reason to foretell the same of others. What keeps coming becomes the usual distance,
-and counts in full. Until something was measured the prior is all there is, and `error` says so.
+The coefficients come from ridge regression around `PRIOR` over all measured factors. Older
+measurements count less, and so do those far from their prediction (Huber's weights; Robust
+Statistics, 1981, section 7.8): an iteration that writes a checkpoint, or a job that reports what it
+likes, should not change predictions for others. A deviation that keeps coming becomes the usual one
+and then counts in full. Before the first measurement the prior is all there is; `error` tells.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from statistics import median
 
 from tandemd.core.model import Bound, Mix
 
-# The coefficient of each feature before anything was measured. The four of sm and memory are
-# gpu-let's of L2 and DRAM on an RTX 2080 Ti, as published with its code: a place to start from.
-# Two jobs that copy share one link: half of it each is twice the time. Of crowds nothing was
-# published: they begin as the sum of pairs.
+# Coefficients before the first measurement. Those of sm and memory are gpu-let's for L2 and DRAM on
+# an RTX 2080 Ti, as published with its code: a place to start from. Two jobs that copy share one
+# link: half of it each is twice the time. Nothing was published on crowds: they begin as the sum of
+# pairs.
 PRIOR = (
-    0.1129,  # sm of its own
-    0.7160,  # sm beside it
-    0.3549,  # memory of its own
-    0.0882,  # memory beside it
-    1.0,  # copies at once
-    0.0,  # neighbours but the first
+    0.1129,  # the job's own sm
+    0.7160,  # sm of its neighbours
+    0.3549,  # the job's own memory
+    0.0882,  # memory of its neighbours
+    1.0,  # simultaneous copies
+    0.0,  # neighbours beyond the first
     0.8954,  # the constant
 )
-RIDGE = 0.1  # the prior counts as much as so much of a measurement
-FORGET = 0.995  # an older measurement counts so much of the next
-REMEMBERED = 64  # errors
-KNOWN = 8  # of them tell what is far from what was foretold
-FAR = 1.345  # scales: of errors that are normal all but one in six count in full (Huber)
-LEAST_SCALE = 0.1  # of the error of a factor
-LEAST_FACTOR = 0.8  # who gets faster than that beside others does so for another reason
-_NORMAL = 1.4826  # the standard deviation of what is normal, over its median distance
+RIDGE = 0.1  # the prior counts as much as this fraction of a measurement
+FORGET = 0.995  # weight of a measurement relative to the next one
+REMEMBERED = 64  # how many errors to keep
+KNOWN = 8  # how many are needed to tell what is far from a prediction
+FAR = 1.345  # in scales: of normal errors, all but about one in six count in full (Huber)
+LEAST_SCALE = 0.1  # least scale of the error of a factor
+LEAST_FACTOR = 0.8  # a job that is faster than this beside others has another reason
+_NORMAL = 1.4826  # standard deviation of a normal distribution over its median distance
 _RANGE = range(len(PRIOR))
-MOST_FACTOR = 16.0  # beyond, it is something else than interference
+MOST_FACTOR = 16.0  # a larger factor is not interference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """What a job needs while it runs alone, each 0..1."""
+    """What a job needs while it runs alone; each is 0..1."""
 
-    sm: float = 0.0  # of its GPU time: kernels that fill the SMs
-    memory: float = 0.0  # kernels bound by memory bandwidth
-    copy: float = 0.0  # copies
-    busy: float = 1.0  # of all time: has work on the GPU
+    sm: float = 0.0  # part of its GPU time in kernels that fill the SMs
+    memory: float = 0.0  # part in kernels bound by memory bandwidth
+    copy: float = 0.0  # part in copies
+    busy: float = 1.0  # part of all time in which it has work on the GPU
 
 
 def features_of(mix: Mix, busy: float = 1.0) -> Features:
-    """From what its work was bound by. Work that moves bytes fills the SMs, too."""
+    """Derive features from what bounds the work. Work that moves bytes fills the SMs as well."""
     shares = mix.shares
     return Features(
         sm=min(1.0, shares[Bound.COMPUTE] + shares[Bound.MEMORY]),
@@ -83,7 +83,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A factor that was measured: the time of an iteration beside `others` over that alone."""
+    """A measured factor: iteration time beside `others` over iteration time alone."""
 
     own: Neighbour
     others: tuple[Neighbour, ...]
@@ -91,10 +91,10 @@ class Trial:
 
 
 def terms(own: Neighbour, others: Sequence[Neighbour]) -> tuple[float, ...]:
-    """The features of a job and its neighbours, one at least, added up over these.
+    """Features of a job and its neighbours (at least one), summed over the neighbours.
 
-    The last is that of the constant: how many there are, but for the first only in so far as they
-    are busy. Whoever is idle half of the time is half there.
+    The last term belongs to the constant: the number of neighbours, with all but one weighted by
+    how busy they are. A neighbour that is idle half of the time counts half.
     """
     mine = own.features
     sm = memory = copy = there = most = 0.0
@@ -123,7 +123,7 @@ class Interference:
 
     weights: tuple[float, ...] = PRIOR
     count: int = 0  # measurements so far
-    recalled: int = 0  # of these, from before the daemon started
+    recalled: int = 0  # those of them from before the daemon started
     _matrix: list[list[float]] = field(
         default_factory=lambda: [[RIDGE * (i == j) for j in range(len(PRIOR))] for i in _RANGE]
     )
@@ -132,9 +132,9 @@ class Interference:
     _distances: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def factor(self, own: Neighbour, others: Sequence[Neighbour]) -> float:
-        """How many times as long an iteration takes beside `others` as alone, 1 at least.
+        """Predict how many times as long an iteration takes beside `others` as alone, at least 1.
 
-        `others`: who runs at the same time. 1 where there are none.
+        `others`: the jobs that run at the same time. The factor is 1 if there are none.
         """
         if not others:
             return 1.0
@@ -142,7 +142,7 @@ class Interference:
         return max(1.0, _dot(self.weights, row) - (row[-1] - 1))
 
     def learn(self, trial: Trial) -> bool:
-        """Take in what was measured; False: it cannot be interference, and teaches nothing."""
+        """Learn from a measurement; False: it cannot be interference, so nothing was learnt."""
         if not _teaches(trial):
             return False
         foretold = self.factor(trial.own, trial.others)
@@ -152,7 +152,7 @@ class Interference:
         return True
 
     def _weight(self, distance: float) -> float:
-        """Of a measurement that far from what was foretold, 0..1."""
+        """Weight of a measurement by its distance from the prediction, 0..1."""
         self._distances.append(distance)
         if len(self._distances) < KNOWN:
             return 1.0
@@ -161,10 +161,10 @@ class Interference:
 
     def _add(self, trial: Trial, weight: float) -> None:
         row = terms(trial.own, trial.others)
-        total = trial.factor + row[-1] - 1  # of the factors of pairs, and the crowd
-        kept = 1 - (1 - FORGET) * weight  # what counts little makes nothing else old
+        total = trial.factor + row[-1] - 1  # sum of the pairs' factors, and the crowd
+        kept = 1 - (1 - FORGET) * weight  # a measurement of low weight ages the others little
         for i in _RANGE:
-            # The prior stays what it is: only what was measured grows old.
+            # The prior does not age, only measurements do.
             prior = RIDGE * PRIOR[i]
             self._vector[i] = kept * (self._vector[i] - prior) + prior + weight * row[i] * total
             for j in _RANGE:
@@ -174,11 +174,11 @@ class Interference:
         self.count += 1
 
     def recall(self, trials: Iterable[Trial]) -> None:
-        """Take in what was measured before the daemon started, the oldest first."""
+        """Learn from measurements before the daemon started, oldest first."""
         self.recalled += sum(map(self.learn, trials))
 
     def frozen(self) -> Interference:
-        """The same, which learns no more: for other threads."""
+        """Return a copy that learns no more, for other threads."""
         return Interference(weights=self.weights, count=self.count, recalled=self.recalled)
 
     @property
@@ -196,7 +196,7 @@ def _dot(left: Sequence[float], right: Sequence[float]) -> float:
 
 
 def solve(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> tuple[float, ...]:
-    """The solution of `matrix` x = `vector` by elimination; the matrix is positive definite.
+    """Solve `matrix` x = `vector` by elimination; the matrix is positive definite.
 
     Such a matrix needs no pivoting (Golub and Van Loan, Matrix Computations, section 4.2).
     """

@@ -1,20 +1,21 @@
-"""Who may be in which of its phases: passes of one kind of different jobs never run side by side.
+"""Keeps phases apart: jobs never run side by side in the same kind of phase.
 
-Wavelet's gate (Wang et al., MLSys 2021) between processes. The forward pass of one trainer takes
-memory while the backward pass of another gives it back, so their peaks do not coincide.
+Wavelet's gate (Wang et al., MLSys 2021), but between processes. One trainer's forward pass takes
+memory while another's backward pass gives it back, so their peaks do not coincide.
 
 Rules
-1. Jobs that mark phases take part (`tandem.phase`), where another job is on their GPU and kernels
-   run side by side there.
-2. A process stops by itself at the mark that begins a phase, and takes no memory there. It goes on
-   once its own work has drained and nobody holds that phase; of several, who has not been in it for
-   the longest time.
+1. Jobs that mark phases take part (`tandem.phase`) if another job is on their GPU and kernels run
+   side by side there.
+2. A process stops by itself at the mark that begins a phase, and allocates no memory there. It
+   continues once its own work has drained and nobody holds that phase. Of several, the one that has
+   not been in the phase for the longest time goes first.
 3. It holds the phase until it stands before another one, or has marked the end, and its work has
    drained.
-4. Nobody stands for longer than `max_hold_ns`, and who has wanted nothing of the GPU for
+4. No process stands for longer than `max_hold_ns`. A process that has wanted nothing of the GPU for
    `memory_quiet_ns` holds no phase.
 
-Who stands holds no phase: nobody waits in a circle. The same phase is one of the same name.
+A process that stands holds no phase, so there is no circular wait. Phases of the same name are the
+same phase.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tandemd.core.events import Action, SetPhaseLimit
 from tandemd.core.model import Group, Options, Process
 from tandemd.core.turns.companions import unfit
 
-LOOK_NS = 1_000_000  # while somebody stands: one round of the poller
+LOOK_NS = 1_000_000  # how often to look while a process stands: one round of the poller
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,23 +36,23 @@ class Passer:
 
     process: Process
     group: Group
-    phases_allowed: int = 0  # it stops at the mark that begins so many; 0 = never
-    held: int = 0  # the phase it is in, 0 = none
+    phases_allowed: int = 0  # it stops at the mark that begins this phase number; 0 = never
+    held: int = 0  # hash of the phase it is in; 0 = none
     stands_since_ns: int | None = None
-    let_in_ns: dict[int, int] = field(default_factory=dict)  # by phase
+    let_in_ns: dict[int, int] = field(default_factory=dict)  # by phase: when it last began
 
     @property
     def stands(self) -> bool:
-        """At the beginning of a phase, and may not begin it yet."""
+        """Tells whether it is stopped at the beginning of a phase."""
         return 0 < self.phases_allowed <= self.process.usage.stopped_phases
 
     @property
     def phase(self) -> int:
-        """That it is in or stands before, by its own word; 0 = none."""
+        """The phase it is in or stands before, by its own claim; 0 = none."""
         return self.process.usage.phase_hash
 
     def watch(self, now_ns: int) -> None:
-        """Take in which phase it is in."""
+        """Update which phase it holds."""
         busy = self.process.usage.busy
         if self.stands:
             if self.stands_since_ns is None:
@@ -63,53 +64,56 @@ class Passer:
             self.held = self.phase
 
     def begin(self, now_ns: int) -> None:
-        """It may begin the phase that it stands before."""
+        """Let it begin the phase that it stands before."""
         self.phases_allowed = self.process.usage.begun_phases + 1
         self.held, self.stands_since_ns = self.phase, None
         self.let_in_ns[self.phase] = now_ns
 
     def stood_ns(self, now_ns: int) -> int:
-        """For how long it could not begin so far."""
+        """How long it has been stopped so far."""
         return 0 if self.stands_since_ns is None else now_ns - self.stands_since_ns
 
     def may_go_on(self, options: Options, now_ns: int) -> bool:
-        """It stands, and its work has drained, or will not: that may wait for what comes next."""
+        """Tells whether it stands and has drained, or has stood for `max_hold_ns`.
+
+        Its work may depend on what comes next, and then never drains.
+        """
         waited = self.stood_ns(now_ns) >= options.max_hold_ns
         return self.stands and (waited or not self.process.usage.busy)
 
     def is_quiet(self, now_ns: int, options: Options) -> bool:
-        """It has wanted nothing for so long that nobody waits for the end of its phase."""
+        """Tells whether it was inactive for so long that nobody waits for the end of its phase."""
         return now_ns - self.group.last_wanted_ns >= options.memory_quiet_ns
 
 
 class PhaseGate:
-    """What was decided of all GPUs. Pure; belongs to the scheduler, whose values it reads."""
+    """Phase decisions for all GPUs. Pure; belongs to the scheduler, whose values it reads."""
 
     def __init__(self) -> None:
         self.wake_at_ns: int | None = None
-        self.moved: list[Group] = []  # whose `is_kept` changed in the newest decision
-        self._passers: dict[int, Passer] = {}  # by process; empty costs nothing
+        self.moved: list[Group] = []  # groups whose `is_kept` changed in the newest decision
+        self._passers: dict[int, Passer] = {}  # by process; costs nothing while empty
 
     @property
     def is_used(self) -> bool:
-        """Something was decided of somebody, or a wish to be woken is to be taken back."""
+        """Tells whether any process is watched, or a wake-up must be withdrawn."""
         return bool(self._passers) or self.wake_at_ns is not None
 
     def passer(self, process_id: int) -> Passer | None:
-        """What was decided of a process; None: nothing."""
+        """What was decided about a process; None: nothing."""
         return self._passers.get(process_id)
 
     def holder_beside(self, passer: Passer) -> Group | None:
-        """Who is in the phase that one stands before."""
+        """The group in the phase that the passer stands before."""
         rivals = [p for p in self._passers.values() if p.process.gpu == passer.process.gpu]
         return next((p.group for p in rivals if p is not passer and p.held == passer.phase), None)
 
     def forget(self, process_id: int) -> None:
-        """The process is gone."""
+        """Drop a process that is gone."""
         self._passers.pop(process_id, None)
 
     def decide(self, groups: Iterable[Group], options: Options, now_ns: int) -> list[Action]:
-        """Who goes on; `groups` are those whose policy takes phases apart."""
+        """Decide who continues; `groups` are those whose policy keeps phases apart."""
         self.wake_at_ns, self.moved = None, []
         before = {process_id: p.phases_allowed for process_id, p in self._passers.items()}
         wanted = _candidates(groups, options)
@@ -153,7 +157,7 @@ class PhaseGate:
 
 
 def objection(group: Group, options: Options) -> str | None:
-    """Why a group's phases are not taken apart from those of others; None: they are."""
+    """Why a group's phases are not kept apart from those of others; None: they are."""
     against = (
         *unfit(group, options, followed="phases of one only are"),
         (group.paused, "it is paused"),
@@ -162,7 +166,7 @@ def objection(group: Group, options: Options) -> str | None:
 
 
 def _candidates(groups: Iterable[Group], options: Options) -> dict[int, tuple[Process, Group]]:
-    """Of which each may mark a phase next: nobody who is the only one on its GPU."""
+    """Processes that may mark a phase next, except those that are alone on their GPU."""
     by_gpu: dict[int, list[tuple[Process, Group]]] = {}
     for group in groups:
         if objection(group, options) is None:

@@ -1,11 +1,11 @@
-"""A piece of work, an iteration or a request: what one takes of the GPU, and how long it waited.
+"""A piece of work, an iteration or a request: its GPU time, and how long it waited.
 
-What one takes is counted in the group's own GPU time, so that waiting is no part of it, and is
-foretold from the newest ten (as Clockwork does; Gujarati et al., OSDI 2020): their median is what
-one usually takes, the longest of them what one takes at most. Iterations count before requests,
-which may be several of them. Where neither is known a quantum of GPU time is a piece: nobody can
-tell which part of the work that is. A piece that outlasts all that is known counts as one that has
-just begun.
+The cost of a piece is counted in the group's own GPU time, so it does not include waiting. It is
+predicted from the newest ten pieces (as in Clockwork; Gujarati et al., OSDI 2020): their median is
+the usual cost, and the longest the highest cost expected. Iterations take precedence over requests,
+since one may span several requests. Where neither is known, a quantum of GPU time counts as a
+piece, because nobody can tell which part of the work it is. A piece that outlasts all known ones
+counts as one that has just begun.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 NEWEST = 10
-LEAST_NS = 100_000  # rounds of a millisecond do not tell shorter ones apart
+LEAST_NS = 100_000  # the poller's rounds of a millisecond cannot tell shorter ones apart
 
 
 class Kind(IntEnum):
-    """What the pieces of a group are; the highest that was ever seen."""
+    """What a group's pieces are: the highest kind seen so far."""
 
     QUANTUM = 0
     REQUEST = 1
@@ -27,61 +27,61 @@ class Kind(IntEnum):
 
     @property
     def word(self) -> str:
-        """As people call one."""
+        """The word for such a piece, for people."""
         return "turn" if self is Kind.QUANTUM else self.name.lower()
 
 
 @dataclass(slots=True)
 class Piece:
-    """The one that a group is at, or begins next. `served_ns` is all GPU time of the group."""
+    """A group's current or next piece. `served_ns` is all GPU time of the group."""
 
     kind: Kind = Kind.QUANTUM
     began_ns: int = 0  # when the group first wanted the GPU for it
-    waited_ns: int = 0  # for the GPU since it began, as of the newest account of that
-    usual_ns: int = 0  # of GPU time
-    most_ns: int = 0
+    waited_ns: int = 0  # wait for the GPU since then, as of the last `account`
+    usual_ns: int = 0  # usual GPU time of a piece
+    most_ns: int = 0  # GPU time of the longest of the newest pieces
     _began_served_ns: int = 0
     _accounted_ns: int = 0
     _newest_ns: deque[int] = field(default_factory=lambda: deque(maxlen=NEWEST))
 
     @property
     def is_known(self) -> bool:
-        """What one takes was seen; else a quantum stands for it."""
+        """Tells whether the cost of a piece was measured; otherwise a quantum stands for it."""
         return bool(self._newest_ns)
 
     def is_fresh(self, served_ns: int) -> bool:
-        """Nothing of it was computed yet."""
+        """Tells whether none of it has been computed yet."""
         return served_ns == self._began_served_ns
 
     def is_foreseen(self, served_ns: int) -> bool:
-        """It is known when it ends: it has not taken longer than any before."""
+        """Tells whether its end is predictable: it has not outlasted all known pieces."""
         return self.is_known and self._done_ns(served_ns) < self.most_ns
 
     def left_ns(self, served_ns: int) -> int:
-        """GPU time that it still takes, usually."""
+        """GPU time that it usually still takes."""
         return self._left_of(self.usual_ns, served_ns)
 
     def most_left_ns(self, served_ns: int) -> int:
-        """The same at most, as far as anybody knows."""
+        """The most GPU time that it should still take, as far as is known."""
         return self._left_of(self.most_ns, served_ns)
 
     def waits_from_ns(self, hold_since_ns: int) -> int:
-        """When it would have begun to wait, had it waited without a break until now."""
+        """When its wait would have begun had it been one unbroken wait until now."""
         return max(hold_since_ns, self._accounted_ns) - self.waited_ns
 
     def waited_by_ns(self, now_ns: int, hold_since_ns: int | None) -> int:
-        """What it has waited, the wait included that is not over."""
+        """Its wait so far, the wait in progress included."""
         return (
             self.waited_ns if hold_since_ns is None else now_ns - self.waits_from_ns(hold_since_ns)
         )
 
     def begin(self, served_ns: int, now_ns: int) -> None:
-        """The group wants the GPU again; in the midst of a piece that is known it goes on."""
+        """Note that the group wants the GPU again; a known piece in progress continues."""
         if self.kind is Kind.QUANTUM or self.is_fresh(served_ns):
             self._start(served_ns, now_ns)
 
     def end(self, kind: Kind, count: int, served_ns: int, now_ns: int) -> None:
-        """So many have ended, and the next begins; the first of a kind had begun unseen."""
+        """Note the end of `count` pieces; the first of a new kind began unseen."""
         if kind < self.kind:
             return
         if kind is self.kind:
@@ -92,7 +92,7 @@ class Piece:
         self._start(served_ns, now_ns)
 
     def take_quantum(self, quantum_ns: int, served_ns: int, now_ns: int) -> None:
-        """Where nothing is known, that is a piece."""
+        """Use a quantum as the piece where no cost is known."""
         if self.is_known:
             return
         self.usual_ns = self.most_ns = quantum_ns
@@ -100,7 +100,7 @@ class Piece:
             self._start(served_ns, now_ns)
 
     def account(self, hold_since_ns: int, now_ns: int) -> None:
-        """It waits since then, and still does."""
+        """Add the wait since `hold_since_ns`, which goes on."""
         self.waited_ns += max(0, now_ns - max(hold_since_ns, self._accounted_ns))
         self._accounted_ns = now_ns
 

@@ -1,13 +1,14 @@
-"""A holder keeps the turn past the end of its quantum, within bounds, for one of two reasons.
+"""A holder may keep the turn past the end of its quantum, within bounds, for two reasons.
 
-- It asks not to lose the GPU now (`tandem.critical`): for at most `critical_ns` a turn, however
-  often and for however long it asks.
-- Its iterations are not to be cut (`preemptible=no`, which Run:ai, too, keeps apart from priority):
-  until the one ends that is under way, for at most `nonpreemptible_ns` a turn. Where its iterations
-  are not known, until it has no work.
+- It asks to keep the GPU now (`tandem.critical`): for at most `critical_ns` per turn, however often
+  and however long it asks.
+- Its iterations must not be cut (`preemptible=no`, which Run:ai also keeps apart from priority):
+  until the current iteration ends, for at most `nonpreemptible_ns` per turn. If its iterations are
+  not known, until it has no work.
 
-What it gets by that counts as GPU time like any. A holder without work is not heard: that time
-would be nobody's. Nor is it where a more urgent tier waits, or one that is owed its share.
+The extra time counts as GPU time like any other. A holder without work gets none, since nobody
+would use it. Nor does a holder get any while a more urgent tier waits, or one that is owed its
+share.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ class Reason(Enum):
 
 
 class Reprieve:
-    """That of the holder of a turn."""
+    """The reprieve of a turn's holder."""
 
     def __init__(self) -> None:
-        self.until_ns: int | None = None  # it keeps the turn so long; None: not by this
-        self.reason = Reason.CRITICAL  # the one by which it keeps it longest
-        self._since_ns: int | None = None  # when it first was to lose the turn, and kept it
+        self.until_ns: int | None = None  # how long it keeps the turn; None: no reprieve
+        self.reason = Reason.CRITICAL  # the reason that lasts longest
+        self._since_ns: int | None = None  # when it first would have lost the turn but kept it
 
     def forget(self) -> None:
-        """Another has the turn, or nobody waits for it."""
+        """Reset: another group has the turn, or nobody waits for it."""
         self.until_ns = self._since_ns = None
 
     def is_given(self, holder: Group, options: Options, now_ns: int) -> bool:
-        """Whether the holder keeps the turn, which it is to lose; `until_ns` says how long.
+        """Tells whether the holder keeps the turn that it should lose, until `until_ns`.
 
-        The first time in a turn is when its bounds begin.
+        The bounds count from the first reprieve in a turn.
         """
         since_ns = now_ns if self._since_ns is None else self._since_ns
         most_ns = since_ns + options.critical_ns

@@ -1,14 +1,14 @@
-"""Who takes turns with whom on all GPUs, and what a group takes along from one ring to another.
+"""Who takes turns with whom on all GPUs, and the standing a group keeps when it changes rings.
 
-A ring is the groups of an island, or of one part of it where that is divided (divisions.py).
+A ring is the groups of an island, or of one part of it if the island is divided (divisions.py).
 
 Rules
-1. Whoever has got least in its ring goes first: GPU time by weight, its virtual time. Idle time is
-   not saved up: who begins to want the GPU is two quanta before the others at most.
-2. Who comes from another ring was served there, and owes nothing for it here. It brings how far it
-   was before or behind those that it took turns with, up to the same two quanta.
-3. A ring decides again when something of one of its groups changed, or when its time has come. GPU
-   time passes no faster than real time, so that a quantum cannot end before.
+1. The group that got least in its ring goes first, measured as virtual time: GPU time over weight.
+   Idle time is not saved up: a group that begins to want the GPU is at most two quanta ahead.
+2. What a group was served in another ring is no debt in the new one. It brings along its lead over
+   or lag behind the groups that it took turns with, up to the same two quanta.
+3. A ring decides again when a fact of one of its groups changes, or when its time has come. GPU
+   time passes no faster than real time, so a quantum cannot end earlier.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tandemd.core.model import Group, GroupKey, Options
 from tandemd.core.policies.policy import Policy
 from tandemd.core.turns.turns import Turns, Verdict
 
-Ring = tuple[frozenset[int], int]  # GPUs of an island, and a part of it; 0 = all of it
+Ring = tuple[frozenset[int], int]  # GPUs of an island, and the number of a part; 0 = all of it
 CREDIT_QUANTA = 2
 
 _Islands = Mapping[frozenset[int], list[Group]]
@@ -29,20 +29,20 @@ _Islands = Mapping[frozenset[int], list[Group]]
 
 @dataclass(slots=True)
 class Rings:
-    """Belongs to the scheduler."""
+    """All rings and their turns. Belongs to the scheduler."""
 
     members: dict[Ring, list[Group]] = field(default_factory=dict)  # in order of arrival
     turns: dict[Ring, Turns] = field(default_factory=dict)
     _home: dict[GroupKey, Ring] = field(default_factory=dict)
-    _touched: set[Ring] = field(default_factory=set)  # of which a fact changed
+    _touched: set[Ring] = field(default_factory=set)  # rings in which a fact changed
     _wakes: dict[Ring, int | None] = field(default_factory=dict)  # when each wants to decide again
 
     def of(self, group: Group) -> Ring | None:
-        """In which a group is; None: it has no process on a GPU."""
+        """The ring of a group; None: it has no process on a GPU."""
         return self._home.get(group.key)
 
     def turns_of(self, group: Group) -> Turns | None:
-        """Of its ring; None also where turns have just begun anew, until all are seated."""
+        """The turns of its ring; None also after `begin_anew`, until all are seated."""
         ring = self.of(group)
         return None if ring is None else self.turns.get(ring)
 
@@ -54,7 +54,7 @@ class Rings:
     def seat(
         self, islands: _Islands, groups: Mapping[GroupKey, Group], policy: Policy, options: Options
     ) -> None:
-        """Groups came or went, or are in another part."""
+        """Rebuild the rings after groups came, left or changed parts."""
         self.members = _rings_of(islands)
         self.turns = {ring: self.turns.get(ring) or Turns() for ring in self.members}
         before, self._wakes = self._home, {}
@@ -62,25 +62,25 @@ class Rings:
         self._carry_leads(before, groups, policy, options)
 
     def begin_anew(self) -> None:
-        """Another policy: whose turn it was counts no more."""
+        """Forget all turns: under another policy they no longer count."""
         self.turns.clear()
 
     def holds(self, group: Group) -> bool:
-        """It has the turn of its ring."""
+        """Tells whether the group holds the turn of its ring."""
         return self.turns[self._home[group.key]].holder == group.key
 
     def note(self, group: Group) -> None:
-        """Its turns will look at it when they decide."""
+        """Have its turns look at the group in their next decision."""
         self.turns[self._home[group.key]].note(group)
 
     def touch(self, group: Group) -> None:
-        """Its ring decides again."""
+        """Have its ring decide again."""
         self._touched.add(self._home[group.key])
 
     def decide(
         self, *, policy: Policy, options: Options, now_ns: int, are_all: bool
     ) -> list[Verdict]:
-        """Let the rings decide that want to, or all of them."""
+        """Let the rings decide that are due or touched, or all of them."""
         verdicts = []
         for ring, turns in self.turns.items():
             wake_at_ns = self._wakes.get(ring)
@@ -93,13 +93,13 @@ class Rings:
         return verdicts
 
     def forget_old_credit(self, group: Group, options: Options) -> None:
-        """It begins to want the GPU."""
+        """Cap the credit of a group that begins to want the GPU."""
         if turns := self.turns_of(group):
             now_ns = turns.virtual_now_ns(but=group)
             group.virtual_ns = max(group.virtual_ns, now_ns - _credit_ns(group, options))
 
     def forget_all_credit(self, group: Group) -> None:
-        """What it got among others is neither its debt nor its credit among these."""
+        """Give the group neither debt nor credit: its service was among other groups."""
         if turns := self.turns_of(group):
             group.virtual_ns = turns.virtual_now_ns(but=group)
 
@@ -137,7 +137,7 @@ def _rings_of(islands: _Islands) -> dict[Ring, list[Group]]:
 def _virtual_times(
     homes: Mapping[GroupKey, Ring], groups: Mapping[GroupKey, Group], policy: Policy
 ) -> dict[tuple[Ring, int], float]:
-    """Of rings with these members, by tier: that of whoever is next, or was served last."""
+    """Virtual time of each ring and tier: of the group that is next, or was served last."""
     members = defaultdict[tuple[Ring, int], list[Group]](list)
     for key, ring in homes.items():
         if group := groups.get(key):
@@ -149,5 +149,5 @@ def _virtual_times(
 
 
 def _credit_ns(group: Group, options: Options) -> float:
-    """Virtual time that idle groups keep, at most."""
+    """The most virtual time that an idle group may save up."""
     return CREDIT_QUANTA * options.quantum_ns / group.weight

@@ -1,10 +1,10 @@
 """What a tier is owed: `min_share` of the time it waits, less what it was served.
 
-A token bucket seen from the other side: tokens come at `min_share` a nanosecond while some group
-of the tier has work, and are spent by GPU time. A tier that has saved up a whole period's worth
-is *overdue*, and stays so until the bucket is empty; it then goes first and yields to nobody. The
-bucket is bounded, so a long wait does not buy a long revenge. Who wants nothing for a moment, as
-between two iterations, is owed what it was owed before; after a whole period of that, nothing.
+A token bucket seen from the other side: tokens come at `min_share` per nanosecond while some group
+of the tier has work, and are spent by GPU time. A tier that has saved up a whole period's worth is
+*overdue*, and stays so until the bucket is empty; it then goes first and yields to nobody. The
+bucket is bounded, so a long wait does not buy a long revenge. A tier that wants nothing for a
+moment, as between two iterations, keeps its claim; after a whole period without work it loses it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Debt:
 
     owed_ns: float = 0.0
     overdue: bool = False
-    _quiet_ns: int = 0  # for so long it has wanted nothing
+    _quiet_ns: int = 0  # how long it has wanted nothing
 
     def account(self, *, waited_ns: int, served_ns: int, wants: bool, options: Options) -> None:
         """Take in one interval, during which the tier wanted the GPU or did not."""

@@ -1,26 +1,28 @@
-"""How much lower work may run beside a job that is to lose little by it: tried, and followed.
+"""How much lower work may run beside a job that must lose little by it, found by trial.
 
-Slow start and then small steps, as in TGS (Wu et al., NSDI 2023, section 4; AntMan, OSDI 2020,
-before it): while the rate of the protected job is what it was alone, more goes beside it; as soon
-as it is not, less. TGS counts the thread blocks that two containers launch and bounds the rate of
-the lower one. Here the rate of the job is that of its iterations, and what is bounded is the part
-of the time in which somebody may be beside it, by a token bucket of one quantum.
+Slow start, then small steps, as in TGS (Wu et al., NSDI 2023, section 4; AntMan, OSDI 2020, before
+it): as long as the protected job is as fast as alone, more runs beside it; as soon as it is not,
+less. TGS counts the thread blocks that two containers launch and bounds the rate of the lower one.
+Here the rate of the job is that of its iterations, and the bound applies to the part of the time in
+which others may run beside it, through a token bucket of one quantum.
 
-Time is measured on a clock of the protected job. It stands while others have the turn before it,
-so that equals, and what its class owes to lower ones (shares.py), count for nothing. It goes on in
-gaps of the job's own, whoever fills these: with and without others beside it.
+Time is measured on a clock of the protected job. It stops while others have the turn before it, so
+that its peers, and time that its class owes to lower ones (shares.py), do not count. It runs on in
+the job's own gaps, whoever fills them, with and without others beside it.
 
 Rules
-1. Nobody is beside a job until it is known how long its iterations take without. A job whose
-   iterations are not known has nobody beside it.
-2. What is found is judged once in `WINDOW_NS` and `LEAST_STEPS` iterations, from the end of one to
-   the end of another. The share grows only where what was allowed was used.
-3. Up to `loss` longer is harmless. The share grows by half each time up to where something was lost
-   before, then by `STEP`. It shrinks by `BACK`; to a tenth where iterations take three times `loss`
-   longer, and then comes back fast to half of what it was (as TCP does; Jacobson, SIGCOMM 1988).
-4. Every `ANEW_NS` the job is measured without others again: what it took alone grows old. So it is
-   sooner where its equals are others, the least share still does harm, or it got much faster.
-   Measuring takes no more than one part in `RARELY` of the time.
+1. Nobody runs beside a job until the length of its iterations alone is known. A job whose
+   iterations are not known never has anybody beside it.
+2. The result is judged once per `WINDOW_NS` and `LEAST_STEPS` iterations, from the end of one
+   iteration to the end of another. The share grows only if the allowed share was used.
+3. A slowdown of up to `loss` is harmless. The share then grows by half each time until it reaches
+   the level at which something was lost before, and by `STEP` from there. On a loss it shrinks by
+   `BACK`, or by the last fast step if that caused it. If iterations take more than three times
+   `loss` longer, it drops to a tenth and recovers fast to half of what it was (as in TCP; Jacobson,
+   SIGCOMM 1988).
+4. Every `ANEW_NS` the job is measured alone again, because that figure ages. This happens sooner if
+   its peers change, if even the least share does harm, or if it got much faster. Measuring takes at
+   most one part in `RARELY` of the time.
 """
 
 from __future__ import annotations
@@ -31,29 +33,32 @@ from dataclasses import dataclass
 from tandemd.core.model import Group, GroupKey, JobClass, Options
 from tandemd.core.words import span_of
 
-FIRST = 0.05  # of the time somebody may be beside it, to begin with
-LEAST = 0.01  # or what pays for `min_share`: that the lower class else takes whole (shares.py)
-EVENLY = 2.2  # time beside others counts half; a little more, so that no debt is left
-FASTER = 1.5  # by so much the share grows as long as nothing was lost yet
-STEP = 0.01  # and later
+FIRST = 0.05  # initial share of the time that others may be beside it
+# The least share, or what pays for `min_share`, which the lower class would otherwise take whole
+# (shares.py).
+LEAST = 0.01
+EVENLY = 2.2  # time beside others counts half; slightly more, so that no debt is left
+FASTER = 1.5  # growth of the share as long as nothing was lost yet
+STEP = 0.01  # growth afterwards
 BACK = 0.92
-HARM = 3  # times the harmless loss: then nearly all is taken back
+HARM = 3  # times the harmless loss: beyond it, nearly all is taken back
 CUT = 0.1
 WINDOW_NS = 500_000_000
 LEAST_STEPS = 4
-CYCLES = 2  # of the bucket, in a window
-USED = 0.5  # of what was allowed: with less it is not known what the rest would have done
+CYCLES = 2  # of the bucket, within a window
+USED = 0.5  # of what was allowed; with less, the effect of the rest is unknown
 ANEW_NS = 60_000_000_000
 RARELY = 20
-PATIENCE_NS = 10_000_000_000  # for that; and so long before it is done out of turn
+# How long a measurement may take, and how old a result must be before it is repeated early.
+PATIENCE_NS = 10_000_000_000
 STUBBORN = 5  # windows in a row in which the least share did harm
-GAP_NS = 1_000_000_000  # without work for longer the clock stands
+GAP_NS = 1_000_000_000  # the clock stops after this long without work
 NEVER_NS = 2**63
 
 
 @dataclass(slots=True, frozen=True)
 class _Start:
-    """Of a window."""
+    """State at the start of a window."""
 
     steps: int
     clock_ns: int
@@ -66,30 +71,30 @@ class Ward:
 
     group: Group
     clock_ns: int = 0
-    beside_ns: int = 0  # of that somebody was beside it
+    beside_ns: int = 0  # part of `clock_ns` with somebody beside it
     credit_ns: float = 0.0
     is_on: bool = False  # from a full bucket to an empty one
     share: float = FIRST
     knee: float = 1.0  # up to this share it grows fast
-    alone_ns: float = 0.0  # an iteration of it, with nobody beside; 0 = not known
+    alone_ns: float = 0.0  # length of an iteration with nobody beside it; 0 = not known
     alone_at_ns: int = 0  # when that was measured
-    due_ns: int = 0  # when it is to be measured again
-    longer: float | None = None  # than that, in the newest window with others, as a part
+    due_ns: int = 0  # when to measure it again
+    longer: float | None = None  # relative slowdown in the newest window with others
     _start: _Start | None = None
     _seen_steps: int = 0
     _stubborn: int = 0
     _anew_since_ns: int | None = None
 
     def is_due(self, now_ns: int) -> bool:
-        """It has to be measured alone."""
+        """Tells whether it must be measured alone."""
         return now_ns >= self.due_ns
 
     def measure_anew(self) -> None:
-        """What is known of it alone may not be so any more."""
+        """Have it measured again: what is known of it alone may be outdated."""
         self.due_ns = 0
 
     def passes(self, elapsed_ns: int, *, has_turn: bool, is_beside: bool, full_ns: int) -> None:
-        """So much of its time has passed."""
+        """Advance its clock and its bucket by the elapsed time."""
         self.clock_ns += elapsed_ns
         if is_beside:
             self.beside_ns += elapsed_ns
@@ -102,7 +107,7 @@ class Ward:
             self.is_on = False
 
     def look(self, options: Options, now_ns: int) -> None:
-        """Judge the window if an iteration ended that ends it."""
+        """Judge the window if an iteration ended that completes it."""
         self._watch_age(now_ns)
         steps, before = self.group.steps, self._seen_steps
         if steps == before:
@@ -130,7 +135,7 @@ class Ward:
         elif self._anew_since_ns is None:
             self._anew_since_ns, self._start = now_ns, None  # others were beside it until now
         elif self.alone_ns and now_ns - self._anew_since_ns >= self._patience_ns:
-            self._know(self.alone_ns, now_ns)  # it ends none: what is known has to do
+            self._know(self.alone_ns, now_ns)  # it ends no iteration: keep the old figure
 
     @property
     def _patience_ns(self) -> float:
@@ -143,7 +148,7 @@ class Ward:
     def _note_alone(self, step_ns: float, options: Options, now_ns: int) -> None:
         is_news = not self.alone_ns or abs(step_ns / self.alone_ns - 1) > options.throttle_loss
         if is_news or self.is_due(now_ns):
-            self.knee = 1.0  # what was lost was lost by something else, or long ago
+            self.knee = 1.0  # earlier losses had another cause, or are long ago
         self._know(step_ns if is_news else (self.alone_ns + step_ns) / 2, now_ns)
 
     def _note_beside(
@@ -160,7 +165,7 @@ class Ward:
             self.measure_anew()
 
     def _judged(self, longer: float, loss: float, *, may_grow: bool) -> float:
-        """The share that follows."""
+        """The next share."""
         if longer > HARM * loss:
             self.knee = self.share / 2
             return self.share * CUT
@@ -173,28 +178,28 @@ class Ward:
 
 
 def _least(options: Options) -> float:
-    """The share that is never gone below."""
+    """The lower bound of the share."""
     return max(LEAST, EVENLY * options.min_share)
 
 
 class Throttle:
-    """Of one ring. Belongs to its `Turns`, which settles it before each decision and notes after.
+    """The throttle of one ring. Its `Turns` calls `settle` before a decision and `note` after it.
 
-    What is asked between is as of the newest `settle`.
+    Answers in between are as of the newest `settle`.
     """
 
     def __init__(self) -> None:
         self._wards: dict[GroupKey, Ward] = {}
-        self._equals: set[GroupKey] = set()  # all of no lower class
-        self._ward: Ward | None = None  # whose time passes, or passed last
+        self._equals: set[GroupKey] = set()  # all groups above the lowest class
+        self._ward: Ward | None = None  # the job whose clock runs, or ran last
         self._has_turn = False
-        self._runs_until_ns = 0  # the clock of that one
+        self._runs_until_ns = 0  # until when its clock runs
         self._beside: Group | None = None
-        self._since_ns = 0  # when that one joined
+        self._since_ns = 0  # when `_beside` joined
         self._looked_ns = 0
 
     def keep(self, members: Mapping[GroupKey, Group]) -> None:
-        """Forget who is no longer there; with other equals jobs have gaps to themselves or not."""
+        """Forget groups that left; with other peers, jobs must be measured anew."""
         self._wards = {key: ward for key, ward in self._wards.items() if key in members}
         equals = {key for key, group in members.items() if group.job_class is not JobClass.BATCH}
         if equals != self._equals:
@@ -209,7 +214,7 @@ class Throttle:
         return self._wards.get(group.key)
 
     def settle(self, options: Options, now_ns: int) -> None:
-        """Take in the time since the last decision, and what the protected job did in it."""
+        """Account the time since the last decision, and what the protected job did in it."""
         since_ns, self._looked_ns = self._looked_ns, now_ns
         ward = self._ward
         if ward is None:
@@ -223,21 +228,21 @@ class Throttle:
         ward.look(options, now_ns)
 
     def lets_join(self, holder: Group | None, now_ns: int) -> bool:
-        """Somebody may be beside the holder now."""
+        """Tells whether another group may be beside the holder now."""
         ward = None if holder is None else self._wards.get(holder.key)
         return ward is not None and ward.is_on and not ward.is_due(now_ns)
 
     def is_over(self, options: Options, now_ns: int) -> bool:
-        """Whoever is beside the holder has had its quantum; others of its class may come."""
+        """Tells whether the group beside the holder has had its quantum; its peers may follow."""
         return now_ns - self._since_ns >= options.quantum_ns
 
     def note(self, holder: Group | None, beside: Group | None, now_ns: int) -> None:
-        """Who has the turn from now on, and who is beside it, with their gates as they are."""
+        """Note who has the turn from now on and who is beside it, given their gates."""
         self._has_turn = False
         if holder is not None and holder.job_class is not JobClass.BATCH:
             ward = self._wards.setdefault(holder.key, Ward(group=holder))
             self._ward, ward.group = ward, holder
-            self._has_turn = holder.open  # it is not while what ran before drains
+            self._has_turn = holder.open  # it has not while earlier work drains
         if beside is not None and not beside.open:
             beside = None
         if self._has_turn:
@@ -250,7 +255,7 @@ class Throttle:
             self._beside, self._since_ns = beside, now_ns
 
     def wake_ns(self, options: Options, now_ns: int) -> int | None:
-        """When to look again who is beside the holder; None: when something happens."""
+        """When to review who is beside the holder; None: only when something happens."""
         ward = self._ward
         if ward is None or not self._has_turn or ward.is_due(now_ns):
             return None
@@ -263,7 +268,7 @@ class Throttle:
         return min(over_ns, now_ns + int(ward.credit_ns / spends) + 1) if spends else over_ns
 
     def told(self, group: Group, options: Options, now_ns: int) -> str:
-        """What is allowed beside a group, or it beside another, in words; may be empty."""
+        """What may run beside a group, or beside what it may run, in words; may be empty."""
         if not options.overlaps(group.gpus):
             return ""
         if group.job_class is JobClass.BATCH:
@@ -291,7 +296,7 @@ class Throttle:
         )
 
     def _told_of_low(self) -> str:
-        """Of whom it may run beside, and how much."""
+        """Beside which job a batch job may run, and how much."""
         ward = self._ward
         if ward is None or not ward.alone_ns:
             return ""

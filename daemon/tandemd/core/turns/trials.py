@@ -1,18 +1,18 @@
-"""Whether jobs that share a turn get more done than one after the other: tried, kept or undone.
+"""Tries whether jobs get more done together than in turns, and keeps or undoes the result.
 
 As Gandiva packs jobs (Xiao et al., OSDI 2018, section 3.3): let them run together, compare the sum
-of their progress with that of taking turns, undo it where there is no gain, and remember that for a
+of their progress with that of taking turns, undo it if there is no gain, and remember that for a
 while. What the classes of two jobs promise is only a reason to try.
 
-Progress is counted in iterations, and one is worth the time that it takes its job while that holds
-the turn alone. So whoever holds it alone makes a second of progress a second, and two together make
-the gain: 2 where neither slows the other down, below 1 where they had better take turns. A job
-whose iterations are not known is not judged.
+Progress is counted in iterations, each worth the time that it takes while its job holds the turn
+alone. So a job alone makes one second of progress per second, and the progress of two together is
+the gain: 2 if neither slows the other down, below 1 if they had better take turns. A job whose
+iterations are not known is not judged.
 
-A pair that is kept is judged again and again. What an iteration takes alone grows old meanwhile, as
-does what bounds it: so every `ANEW_NS` the two take turns until both have been measured again.
+A pair that is kept is judged again and again. Meanwhile the iteration times alone age, as does what
+bounds the work. So every `ANEW_NS` the two take turns until both have been measured again.
 
-Three are tried in the same way, and have to get more done than any two of them that were tried.
+Triples are tried in the same way, and must get more done than any two of them that were tried.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 
 from tandemd.core.model import Group, GroupKey
 
-TRIAL_STEPS = 16  # a trial lasts for as many iterations as either of the two makes alone
-ALONE_STEPS = 4  # with fewer it is not known what one takes
-_MOST_ALONE_STEPS = 64  # then all that is known counts half as much
-REMEMBER_NS = 60_000_000_000  # so long a pair that gained nothing is not tried again
-ANEW_NS = 60_000_000_000  # so long a pair is kept before its jobs are measured alone again
-PATIENCE_NS = 5_000_000_000  # for that
+TRIAL_STEPS = 16  # a trial lasts for this many iterations of the slower one alone
+ALONE_STEPS = 4  # with fewer, the length of an iteration is not known
+_MOST_ALONE_STEPS = 64  # at this count, all earlier measurements are halved in weight
+REMEMBER_NS = 60_000_000_000  # how long before a pair without gain is tried again
+ANEW_NS = 60_000_000_000  # how long a pair is kept before its jobs are measured alone again
+PATIENCE_NS = 5_000_000_000  # how long that may take
 
 
 @dataclass(slots=True)
@@ -53,17 +53,17 @@ class _Alone:
 class _Together:
     """What two or three groups did while they held the turn together."""
 
-    since_ns: int  # when all were measured alone
+    since_ns: int  # when all were last measured alone
     time_ns: int = 0
     steps: dict[GroupKey, int] = field(default_factory=dict)
-    gain: float | None = None  # of the last whole trial
+    gain: float | None = None  # of the last complete trial
     undone_until_ns: int = 0
     parted_ns: int | None = None  # since when they take turns to be measured alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A trial's result for one of them: how many times as long its iterations took."""
+    """A trial's result for one group: the factor by which its iterations took longer."""
 
     key: GroupKey
     beside: tuple[GroupKey, ...]
@@ -78,11 +78,11 @@ class Trials:
         self._alone: dict[GroupKey, _Alone] = {}
         self._tried: dict[frozenset[GroupKey], _Together] = {}
         self._looked_ns = 0
-        self._on_turn: tuple[Group, ...] = ()  # since then
-        self._steps: tuple[int, ...] = ()  # theirs, then
+        self._on_turn: tuple[Group, ...] = ()  # who has had the GPU since then
+        self._steps: tuple[int, ...] = ()  # their step counts at that time
 
     def keep(self, members: Iterable[GroupKey]) -> None:
-        """Forget who is no longer there."""
+        """Forget groups that are gone."""
         known = set(members)
         self._alone = {key: alone for key, alone in self._alone.items() if key in known}
         self._tried = {keys: tried for keys, tried in self._tried.items() if keys <= known}
@@ -90,9 +90,9 @@ class Trials:
         self._steps = tuple(group.steps for group in self._on_turn)
 
     def look(self, on_turn: tuple[Group, ...], now_ns: int) -> None:
-        """Count what was done since the last look; `on_turn`: who has the GPU from now on.
+        """Count the work done since the last look; `on_turn` has the GPU from now on.
 
-        One group alone, several together, or none where others' work is still draining.
+        That is one group alone, several together, or none while the work of others still drains.
         """
         elapsed_ns = now_ns - self._looked_ns
         before = zip(self._on_turn, self._steps, strict=True)
@@ -107,12 +107,12 @@ class Trials:
         self._steps = tuple(group.steps for group in on_turn)
 
     def is_apart(self, groups: Iterable[Group], now_ns: int) -> bool:
-        """They take turns for now: together they got no more done, or are measured anew."""
+        """Tells whether they must take turns now: their trial failed, or they are measured anew."""
         tried = self._tried.get(frozenset(group.key for group in groups))
         return tried is not None and (tried.parted_ns is not None or now_ns < tried.undone_until_ns)
 
     def told(self, groups: Iterable[Group], now_ns: int) -> str:
-        """What came of it, in words; nothing where it was not judged yet."""
+        """The result of their trial in words; empty if there is none yet."""
         tried = self._tried.get(frozenset(group.key for group in groups))
         if tried is None or tried.gain is None:
             return ""
@@ -155,12 +155,12 @@ class Trials:
             self._part(keys, now_ns)
 
     def _gain_without(self, keys: frozenset[GroupKey]) -> float:
-        """The most that fewer of them got done, as far as that was tried."""
+        """The highest gain among fewer of them, as far as tried; at least 1."""
         fewer = (tried.gain for some, tried in self._tried.items() if some < keys)
         return max((1.0, *(gain for gain in fewer if gain is not None)))
 
     def _part(self, keys: frozenset[GroupKey], now_ns: int) -> None:
-        """Let them take turns, also those of them who would share one without the others."""
+        """Have them take turns, and every subset of them that shares turns."""
         for some, tried in self._tried.items():
             if some <= keys:
                 tried.parted_ns = now_ns
