@@ -1,1 +1,1 @@
-"""Who may come onto a GPU so that all who are on it can finish."""
+"""Admission to a GPU such that every admitted job can finish."""

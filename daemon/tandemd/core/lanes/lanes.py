@@ -1,30 +1,31 @@
-"""Who may come onto a GPU so that all who are on it can finish: admission by lanes.
+"""Admission by lanes: decides who may come onto a GPU so that all who are on it can finish.
 
 After Salus (Yu and Chowdhury, MLSys 2020). A member, which is a group, holds its *persistent* bytes
-as long as it is on the GPU, and within an iteration at most its *ephemeral* bytes besides. Members
+as long as it is on the GPU, and within an iteration at most its *ephemeral* bytes on top. Members
 of one lane take turns, an iteration each; lanes run side by side. A lane is as large as the largest
 ephemeral part of its members, and
 
     persistent bytes of all members + sizes of all lanes <= capacity
 
-always holds. So nobody on the GPU ever waits for memory, and nobody who waits has any: that nothing
-can lock up is proved in docs/admission.md.
+always holds. So nobody on the GPU ever waits for memory, and nobody who waits has any:
+docs/admission.md proves that nothing can deadlock.
 
-1. Who finds room for all it may use gets a lane of its own; else it joins the lane that has to grow
-   least, if there is room for that; else it waits in line, with nothing on the GPU.
-2. The line is looked through when somebody came or left, in its order. Where that does not let
-   anybody overtake, nobody goes before the first.
-3. A lane is its running member's until the iteration ends; then it goes to the first, in the same
-   order, of those who want it. What a member was served before it came to the lane, or others while
-   it wanted nothing, does not count there.
-4. Whose need is not known, but for its limit, which may be the capacity, comes if that is free,
-   with all of it persistent. Else it comes *alone*: while it is, nobody else is let in or begins
-   an iteration, and it begins when all others are between theirs. It may use all that they do not
-   hold for good. Once its need is known it goes on like the others, if there is room for that, and
-   else stays alone until it leaves.
+1. A newcomer gets a lane of its own if there is room for all that it may use. Otherwise it joins
+   the lane that must grow least, if there is room for the growth. Otherwise it waits in line, with
+   nothing on the GPU.
+2. The line is searched, in its order, when a member comes or leaves. In an order that forbids
+   overtaking, nobody goes before the first.
+3. A lane belongs to its running member until the iteration ends; then it goes to the first, in the
+   same order, of the members that want it. Service from before a member joined the lane does not
+   count there, nor does what others got while it wanted nothing.
+4. If only a newcomer's limit is known, which may be the capacity, but not its need, it is admitted
+   if that limit is free, and all of it counts as persistent. Otherwise it is admitted *alone*:
+   while it is, nobody else is admitted or begins an iteration, and it begins when all others are
+   between theirs. It may use everything that they do not hold for good. Once its need is known it
+   continues like the others if there is room for that, and otherwise stays alone until it leaves.
 
-Sizes are promises: who may use more than it said breaks all of it, so a member's memory limit is
-`limit_bytes`. Belongs to one thread.
+Sizes are promises. A member that uses more than it promised would break the condition for all, so
+its memory limit is `limit_bytes`. Belongs to one thread.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Need:
     """Device memory in bytes, contexts and pools included; 0 or more each."""
 
     persistent_bytes: int  # for as long as it is on the GPU
-    ephemeral_bytes: int  # at most, besides, within an iteration
+    ephemeral_bytes: int  # at most, on top, within an iteration
 
     @property
     def peak_bytes(self) -> int:
@@ -50,7 +51,7 @@ class Need:
         return self.persistent_bytes + self.ephemeral_bytes
 
     def covers(self, other: Need) -> bool:
-        """Whether it is no less than another one, in both."""
+        """Tells whether it is no less than another need in both parts."""
         return (
             self.persistent_bytes >= other.persistent_bytes
             and self.ephemeral_bytes >= other.ephemeral_bytes
@@ -59,23 +60,23 @@ class Need:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """One who asked to come."""
+    """A group that asked for admission."""
 
     key: GroupKey
     need: Need | None  # None: not known yet
     arrival: int  # 0, 1, 2.. in order of asking
-    most_bytes: int  # its limit, where its need is not known
+    most_bytes: int  # its limit, if its need is not known
     remaining_ns: float  # GPU time until it is done; infinite = not known
-    served_ns: int = 0  # in line: so far; in a lane: by the clock of that lane
+    served_ns: int = 0  # in line: so far; in a lane: by that lane's clock
 
     @property
     def persistent_bytes(self) -> int:
-        """What is known of it."""
+        """Persistent bytes; 0 if not known."""
         return 0 if self.need is None else self.need.persistent_bytes
 
     @property
     def ephemeral_bytes(self) -> int:
-        """What is known of it."""
+        """Ephemeral bytes; 0 if not known."""
         return 0 if self.need is None else self.need.ephemeral_bytes
 
     @property
@@ -100,31 +101,31 @@ class Lane:
 
     @property
     def persistent_bytes(self) -> int:
-        """Of all its members."""
+        """Persistent bytes of all its members."""
         return sum(member.persistent_bytes for member in self.members.values())
 
     def join(self, member: Member) -> None:
-        """Its clock starts with whoever was served least: what was before gives no turns."""
+        """Add a member, level with the least served: earlier service gives it no turns."""
         others = self.members.values()
         member.served_ns = min((one.served_ns for one in others), default=member.served_ns)
         self.members[member.key] = member
 
     def want(self, member: Member) -> None:
-        """It may have rested: the turns that it did not want then are not made up for."""
+        """Note that a member wants a turn; turns that it did not want before are not made up for."""
         active = [*self.wanting.values(), *([self.running] if self.running else [])]
         least_ns = min((one.served_ns for one in active), default=0)
         member.served_ns = max(member.served_ns, least_ns)
         self.wanting[member.key] = member
 
     def cost_bytes(self, need: Need) -> int:
-        """What a further member would take of the room there is."""
+        """Room that a further member would take."""
         growth_bytes = max(0, need.ephemeral_bytes - self.size_bytes)
         return need.persistent_bytes + growth_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Who comes first, and whether somebody behind it may come in while it does not fit."""
+    """Order of the line, and whether others may be admitted while the first does not fit."""
 
     rank: Callable[[Member], tuple[float, int]]  # lowest first
     overtakes: bool
@@ -132,7 +133,7 @@ class Order:
 
 ORDERS = {
     "fifo": Order(rank=lambda member: (0, member.arrival), overtakes=False),
-    # Shortest remaining time, least service so far, largest: all let the smaller ones by.
+    # Shortest remaining time, least service so far, largest; all of them let smaller members pass.
     "srtf": Order(rank=lambda member: (member.remaining_ns, member.arrival), overtakes=True),
     "fair": Order(rank=lambda member: (member.served_ns, member.arrival), overtakes=True),
     "pack": Order(rank=lambda member: (-member.peak_bytes, member.arrival), overtakes=True),
@@ -141,7 +142,7 @@ ORDERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of an event, in order."""
+    """The result of an event, in order."""
 
     admitted: tuple[GroupKey, ...] = ()
     begun: tuple[GroupKey, ...] = ()  # may run an iteration now
@@ -153,62 +154,62 @@ class Lanes:
     def __init__(self, *, capacity_bytes: int, order: str = "fifo") -> None:
         """`order` is one of ORDERS."""
         self.capacity_bytes = capacity_bytes
-        self.reserved_bytes = 0  # of these, for what is no member's: contexts, and others' memory
+        self.reserved_bytes = 0  # part that belongs to no member: contexts, and memory of others
         self.order = order  # one of ORDERS; may be changed
-        self.changes = 0  # so far: of who is where, needs what, and may run
+        self.changes = 0  # count of changes in who is where, needs what, and may run
         self._arrivals = 0
         self._numbers = 0
         self._line: dict[GroupKey, Member] = {}
         self._lanes: dict[int, Lane] = {}
-        self._alone: list[Lane] = []  # of rule 4: one member each; the first may run
+        self._alone: list[Lane] = []  # rule 4: one member each; the first may run
         self._of: dict[GroupKey, Lane] = {}
 
     @property
     def free_bytes(self) -> int:
-        """Neither held for good nor needed by a lane."""
+        """Bytes neither held for good nor needed by a lane."""
         lanes_bytes = sum(lane.size_bytes for lane in self._lanes.values())
         return self._beside_bytes() - lanes_bytes
 
     @property
     def waiting(self) -> list[GroupKey]:
-        """Who is in line, the first one first."""
+        """The line, first to last."""
         return [member.key for member in self._in_order()]
 
     @property
     def lanes(self) -> list[frozenset[GroupKey]]:
-        """Who shares a lane, the oldest lane first; without who is alone."""
+        """The members of each lane, oldest lane first; without those that are alone."""
         return [frozenset(lane.members) for lane in self._lanes.values()]
 
     @property
     def alone(self) -> list[GroupKey]:
-        """Who runs iterations while nobody else does; the first one may."""
+        """Members that run iterations while nobody else does; the first one may."""
         return [key for lane in self._alone for key in lane.members]
 
     def __contains__(self, key: GroupKey) -> bool:
-        """Whether it has asked, and not left."""
+        """Tells whether it has asked and not left."""
         return key in self._line or key in self._of
 
     def is_running(self, key: GroupKey) -> bool:
-        """Whether it may run an iteration now."""
+        """Tells whether it may run an iteration now."""
         lane = self._of.get(key)
         return lane is not None and lane.running is not None and lane.running.key == key
 
     def is_wanting(self, key: GroupKey) -> bool:
-        """Whether it waits for its turn."""
+        """Tells whether it waits for its turn."""
         lane = self._of.get(key)
         return lane is not None and key in lane.wanting
 
     def is_admitted(self, key: GroupKey) -> bool:
-        """Whether it may have anything on the GPU."""
+        """Tells whether it may have anything on the GPU."""
         return key in self._of
 
     def need_of(self, key: GroupKey) -> Need | None:
-        """What it may use; None: it is not known."""
+        """What it may use; None: not known."""
         lane = self._of.get(key)
         return (self._line if lane is None else lane.members)[key].need
 
     def running_with(self, key: GroupKey) -> GroupKey | None:
-        """Whose iteration it has to wait for; None: nobody's."""
+        """The member whose iteration it must wait for; None: none."""
         lane = self._of[key]
         rivals = [lane]
         if self._alone:
@@ -217,11 +218,11 @@ class Lanes:
         return next((member.key for member in found), None)
 
     def takes_turns(self, key: GroupKey) -> bool:
-        """Whether its iterations have to end for others to begin theirs."""
+        """Tells whether its iterations must end before others can begin theirs."""
         return len(self._of[key].members) > 1 or bool(self._alone)
 
     def limit_bytes(self, key: GroupKey) -> int:
-        """What one that is admitted may hold at most."""
+        """The most that an admitted member may hold."""
         lane = self._of[key]
         need = lane.members[key].need
         if need is None or lane in self._alone:
@@ -230,7 +231,7 @@ class Lanes:
         return need.peak_bytes
 
     def has_room(self, need: Need | None, most_bytes: int) -> bool:
-        """Whether somebody who asked now, as in `request`, would be admitted at once."""
+        """Tells whether a newcomer would be admitted at once; arguments as in `request`."""
         if self._alone or (self._line and not ORDERS[self.order].overtakes):
             return False
         if need is None:
@@ -240,11 +241,11 @@ class Lanes:
         return self._least_cost_bytes(need) <= self.free_bytes
 
     def _least_cost_bytes(self, need: Need) -> int:
-        """In a lane of its own, or in one of those there are."""
+        """Room needed in a lane of its own or in the cheapest existing lane."""
         return min((need.peak_bytes, *(lane.cost_bytes(need) for lane in self._lanes.values())))
 
     def missing_bytes(self, key: GroupKey) -> int:
-        """Room that has to become free until one in line fits; 0: only others are before it.
+        """Room that must become free before one in line fits; 0: only others are ahead of it.
 
         Raises:
             KeyError: it is not in line.
@@ -263,9 +264,9 @@ class Lanes:
         remaining_ns: float = float("inf"),
         served_ns: int = 0,
     ) -> Outcome:
-        """Somebody new wants to come: it is let in, or stands in line.
+        """Ask for admission: the newcomer is admitted or stands in line.
 
-        `need` None: it is not known, see rule 4; but no more than `most_bytes`, if that is said.
+        `need` None: not known, see rule 4; but at most `most_bytes`, if that is given.
 
         Raises:
             NeverFitsError: it would not even fit alone.
@@ -292,29 +293,29 @@ class Lanes:
         return Outcome(admitted=self._admit())
 
     def look(self) -> Outcome:
-        """There may be more room than there was: less is reserved."""
+        """Check again after reserved memory shrank: there may be more room."""
         outcome = Outcome(admitted=self._admit(), begun=self._turns())
         self.changes += bool(outcome.admitted or outcome.begun)
         return outcome
 
     def want(self, key: GroupKey) -> Outcome:
-        """A member wants to run an iteration, or another one: now, or when its lane comes to it."""
+        """Note that a member wants an iteration: now, or when its lane comes to it."""
         lane = self._of[key]
         lane.want(lane.members[key])
         self.changes += 1
         return Outcome(begun=self._turns())
 
     def charge(self, key: GroupKey, spent_ns: int) -> None:
-        """A member got so much GPU time, of an iteration that may go on."""
+        """Charge a member GPU time, possibly of an iteration still in progress."""
         member = self._of[key].members[key]
         member.served_ns += spent_ns
         member.remaining_ns = max(0, member.remaining_ns - spent_ns)
 
     def end(self, key: GroupKey) -> Outcome:
-        """The running member's iteration ended: it holds its persistent bytes alone again.
+        """End the running member's iteration: it holds only its persistent bytes again.
 
         Raises:
-            ValueError: it runs none.
+            ValueError: it runs no iteration.
         """
         lane = self._of[key]
         member = lane.members[key]
@@ -326,10 +327,10 @@ class Lanes:
         return Outcome(admitted=self._admit(), begun=self._turns())
 
     def learn(self, key: GroupKey, need: Need) -> Outcome:
-        """What somebody needs turned out: from its memory curve, or because it holds more for good.
+        """Set a need that became known: from its memory curve, or because it holds more for good.
 
-        Where a member takes memory within an iteration it must be between two, or never have taken
-        turns, or need no less than before, and no more than `could_grow` says.
+        A member that takes memory within iterations must be between two of them, or never have
+        taken turns, or need no less than before and no more than `could_grow` allows.
         """
         lane = self._of.get(key)
         self.changes += 1
@@ -343,7 +344,7 @@ class Lanes:
         return Outcome(admitted=self._admit(), begun=self._turns())
 
     def could_grow(self, key: GroupKey, need: Need) -> bool:
-        """Whether there is room for this need of one that is admitted, where it is."""
+        """Tells whether an admitted member's new need fits where it is."""
         lane = self._of[key]
         known = lane.members[key].need
         if known is None or lane in self._alone:
@@ -352,7 +353,7 @@ class Lanes:
         return need.persistent_bytes - known.persistent_bytes + growth_bytes <= self.free_bytes
 
     def leave(self, key: GroupKey) -> Outcome:
-        """Somebody is gone, with all its memory, or does not want to come any more."""
+        """Remove a group that is gone with all its memory, or no longer wants to come."""
         self.changes += 1
         if self._line.pop(key, None) is not None:
             return Outcome(admitted=self._admit())
@@ -372,7 +373,7 @@ class Lanes:
         return sorted(self._line.values(), key=ORDERS[self.order].rank)
 
     def _beside_bytes(self) -> int:
-        """Not held for good by anybody."""
+        """Bytes that nobody holds for good."""
         lanes = (*self._lanes.values(), *self._alone)
         held_bytes = sum(lane.persistent_bytes for lane in lanes)
         return self.capacity_bytes - self.reserved_bytes - held_bytes
@@ -393,7 +394,7 @@ class Lanes:
         return tuple(admitted)
 
     def _place(self, member: Member) -> Lane | None:
-        """A lane that there is room in, which is one of its own if there can be."""
+        """Find a lane with room for the member: one of its own if possible."""
         free_bytes = self.free_bytes
         if member.need is None:
             if member.most_bytes > free_bytes:
@@ -419,20 +420,20 @@ class Lanes:
         return lane
 
     def _leave_lane(self, lane: Lane, key: GroupKey) -> None:
-        """It holds more for good than there is room for: the others cannot go on beside it."""
+        """Put a member alone: it holds too much for good for others to continue beside it."""
         own = self._new_lane(is_alone=True)
         self._move(key, lane, own)
         if not lane.members:
             del self._lanes[lane.number]
 
     def _place_alone(self) -> None:
-        """Let those go on like the others whose need is known by now, and fits."""
+        """Move members that are alone into lanes once their need is known and fits."""
         for index, lane in reversed(list(enumerate(self._alone))):
             ((key, member),) = lane.members.items()
             need = member.need
             if need is None or (lane.running is not None and need.ephemeral_bytes):
                 continue
-            del self._alone[index]  # it is not counted twice
+            del self._alone[index]  # so that it is not counted twice
             place = self._place(member)
             if place is None:
                 self._alone.insert(index, lane)
@@ -448,7 +449,7 @@ class Lanes:
             lane.running, to.running = None, to.members[key]
 
     def _turns(self) -> tuple[GroupKey, ...]:
-        """Let iterations begin wherever one may."""
+        """Begin iterations wherever one may begin."""
         begun: list[GroupKey] = []
         for lane in (*self._alone, *self._lanes.values()):
             if lane.running is None and lane.wanting and self._may_run(lane):

@@ -1,24 +1,24 @@
-"""Who may be on a GPU now, and whose iteration it is: lanes for the scheduler's groups.
+"""Lanes for the scheduler's groups: who may be on a GPU now, and whose iteration it is.
 
 Rules
-1. A group asks to come with its first process on a GPU: with what it promised, or with nothing but
-   its limit. It leaves with its last.
-2. Who is not let in, or whose lane is another's now, is *barred*: its gate is closed, to launches
-   and to allocations.
-3. An iteration ends where all processes of the group that hold memory have marked that: each stops
-   there by itself. The lane passes on when nothing of the group is left on the GPU. Where either
-   takes longer than `drain_ns`, who stands goes on to its next mark: the rest may wait for what it
-   does there. Nobody is stopped where one that holds memory marks nothing while another does.
-4. What a group needs it says, at first or later, or it is known from two iterations that it marked.
-   More than before is taken from it only where there is room for that.
-   Where it marks none but some are found, its turn never ends, and what it has held at most counts
-   as held for good.
+1. A group asks for admission when its first process is on a GPU: with its promise, or with only its
+   limit. It leaves with its last process.
+2. A group that is not admitted, or whose lane belongs to another now, is *barred*: its gate is
+   closed to launches and to allocations.
+3. An iteration ends when all processes of the group that hold memory have marked its end: each
+   stops there by itself. The lane passes on when nothing of the group is left on the GPU. If either
+   takes longer than `drain_ns`, the processes that stand continue to their next mark, because the
+   rest may wait for what they do there. Nobody is stopped if one process that holds memory marks
+   nothing while another does.
+4. The need of a group is what it states, at first or later, or what two iterations that it marked
+   show. An increase is accepted only if there is room for it. If a group marks no iterations but
+   some are found, its turn never ends, and the most it has held counts as held for good.
 
-Groups on several GPUs, and on GPUs whose size is not known, are left alone.
+Groups on several GPUs, or on GPUs of unknown size, are left alone.
 
-Only what may come out differently than at the last look is looked at: the groups of which there is
-news, and those whose turn is about to end; all of them once more after anything about the lanes has
-changed, since who may come or run, and with how much, depends on the others.
+A decision looks only at groups whose outcome may have changed: those with news, and those whose
+turn is about to end. After any change to the lanes, all are looked at once more, since who may come
+or run, and with how much, depends on the others.
 """
 
 from __future__ import annotations
@@ -37,41 +37,42 @@ from tandemd.core.words import size_of
 
 ENOUGH_MARKS = 2
 ENOUGH_FOUND = 3
-SLACK = 16  # the part of a measured peak that is added to it, as a divisor
-GRANULE_BYTES = 2 << 20  # in which a device gives memory out
+SLACK = 16  # divisor: the part of a measured peak that is added to it
+GRANULE_BYTES = 2 << 20  # unit in which a device allocates memory
 LOOK_AGAIN_NS = 1_000_000
 
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
-    """A group that asked."""
+    """A group that asked for admission."""
 
     group: Group
     gpu: int
     number: int  # in order of asking
     lanes: Lanes
-    is_known: bool  # what it needs, by its word or measured
-    promise: Need | None  # the newest word of it that was taken
-    steps: dict[int, int] = field(default_factory=dict)  # by process: where its turn ends
-    charged_ns: int  # of the GPU time it was served, what its lane has heard of
-    split_ns: int | None = None  # since when some of its processes stand, and others do not
-    ended_ns: int | None = None  # when its iteration was seen to end; it has yet to drain
-    has_come: bool = False  # it was let in
+    is_known: bool  # its need, stated or measured
+    promise: Need | None  # its newest accepted statement
+    # By process: the step at which its turn ends.
+    steps: dict[int, int] = field(default_factory=dict)
+    charged_ns: int  # GPU time already reported to its lane
+    split_ns: int | None = None  # since when some of its processes stand and others do not
+    ended_ns: int | None = None  # when its iteration was seen to end; it must still drain
+    has_come: bool = False  # it was admitted
 
     @property
     def is_ending(self) -> bool:
-        """What comes of it is a matter of time."""
+        """Tells whether time alone will change its state."""
         return self.split_ns is not None or self.ended_ns is not None
 
     @property
     def turn(self) -> tuple[int | None, int | None, dict[int, int]]:
-        """All that a look at it may change that the next one depends on, but for its lane."""
+        """All that a look may change and the next one depends on, except for its lane."""
         return self.split_ns, self.ended_ns, self.steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """What a process held that is gone: the driver may take a while to give it back."""
+    """Memory of a process that is gone; the driver may take a while to release it."""
 
     gpu: int
     size_bytes: int
@@ -83,20 +84,20 @@ class LanePlaces:
 
     def __init__(self) -> None:
         self.wake_at_ns: int | None = None
-        self._lanes: dict[int, Lanes] = {}  # GPU
+        self._lanes: dict[int, Lanes] = {}  # by GPU
         self._standing: dict[GroupKey, Standing] = {}
-        self._told: dict[int, int] = {}  # process -> where it stops; 0 = nowhere
+        self._told: dict[int, int] = {}  # by process: where it stops; 0 = nowhere
         self._leaving: list[Leaving] = []
-        self._capacity_bytes: dict[int, int] = {}  # of GPUs, as lanes are made of them
+        self._capacity_bytes: dict[int, int] = {}  # of GPUs, as their lanes use it
         self._numbers = 0
-        self._noted: dict[GroupKey, Standing] = {}  # to be looked at
-        self._is_news = True  # all are
+        self._noted: dict[GroupKey, Standing] = {}  # groups to be looked at
+        self._is_news = True  # all groups must be looked at
         self._is_untold = False
-        self._come_in: list[Group] = []  # that nobody has taken yet
+        self._come_in: list[Group] = []  # admitted groups that nobody has taken yet
 
     @property
     def is_used(self) -> bool:
-        """Something was decided of somebody."""
+        """Tells whether any process was told something."""
         return bool(self._told)
 
     def decide(
@@ -109,17 +110,16 @@ class LanePlaces:
         are_others: bool,
         remaining_ns: Callable[[Group], float],
     ) -> bool:
-        """Let in, bar and unbar; whether anything of that changed.
+        """Admit, bar and unbar groups; return whether any of that changed.
 
-        `are_others`: groups may have come, gone or be elsewhere since the last time, or `options`
-        are others.
+        `are_others`: groups may have come, gone or moved since the last call, or `options` changed.
         """
         before = self._changes
         are_others |= capacity_bytes != self._capacity_bytes
         leaving = [gone for gone in self._leaving if now_ns < gone.until_ns]
         whole = are_others or self._is_news or len(leaving) < len(self._leaving)
         self._leaving = leaving
-        if are_others:  # an instance of MIG may have become one of two in its memory
+        if are_others:  # a MIG instance may now share its memory with another
             self._capacity_bytes = dict(capacity_bytes)
             parts_bytes = equal_parts(capacity_bytes)
             for gpu in self._lanes.keys() & parts_bytes.keys():
@@ -146,17 +146,17 @@ class LanePlaces:
         return any(changes)
 
     def take_come(self) -> list[Group]:
-        """Who was let in since the last call."""
+        """Return the groups admitted since the last call."""
         come, self._come_in = self._come_in, []
         return come
 
     def note(self, group: Group) -> None:
-        """A fact of the group changed; `decide` will look at it."""
+        """Note that a fact of the group changed; `decide` will look at it."""
         if (standing := self._standing.get(group.key)) is not None:
             self._noted[group.key] = standing
 
     def note_memory(self) -> None:
-        """The driver said something else of what processes hold."""
+        """Note that the driver's account of processes' memory changed."""
         self._is_news = True
 
     @property
@@ -164,7 +164,7 @@ class LanePlaces:
         return sum(lanes.changes for lanes in self._lanes.values())
 
     def _to_look_at(self, *, whole: bool) -> Iterator[Standing]:
-        """All, or those noted, and all behind the first of them that changes the lanes."""
+        """All groups, or the noted ones, and every group after the first that changes the lanes."""
         after = 0
         if not whole:
             before = self._changes
@@ -182,12 +182,12 @@ class LanePlaces:
         looks_ns = [gone.until_ns for gone in self._leaving]
         looks_ns += [split_ns + options.drain_ns for split_ns in splits_ns if split_ns is not None]
         looks_ns += [now_ns + LOOK_AGAIN_NS for one in looked if one.ended_ns is not None]
-        if self._is_news:  # of which all are to be looked at, though perhaps nothing else happens
+        if self._is_news:  # all must be looked at, even if nothing else happens
             looks_ns.append(now_ns + LOOK_AGAIN_NS)
         return min(looks_ns, default=None)
 
     def give_up(self, groups: Iterable[Group]) -> None:
-        """Another policy decides: nobody is barred any more."""
+        """Unbar everybody: another policy decides now."""
         self._lanes.clear()
         self._standing.clear()
         self._noted.clear()
@@ -197,7 +197,7 @@ class LanePlaces:
             group.barred, group.memory_limit_bytes, group.is_beside = False, NO_LIMIT, False
 
     def forget(self, process: Process, now_ns: int, options: Options) -> None:
-        """The process is gone."""
+        """Note that a process is gone; its memory may take a while to be released."""
         size_bytes = held_bytes(process)
         if process.process_id in self._told and size_bytes:
             until_ns = now_ns + options.memory_grace_ns
@@ -205,7 +205,7 @@ class LanePlaces:
             self._leaving.append(gone)
 
     def of(self, group: Group) -> Standing | None:
-        """How a group stands; None: it is left alone."""
+        """The standing of a group; None: it is left alone."""
         return self._standing.get(group.key)
 
     def line_before(
@@ -213,7 +213,8 @@ class LanePlaces:
     ) -> str | None:
         """Why a job that is about to come would stand in line; None: it would not.
 
-        On some of the GPUs: which one it takes is not known, nor who else comes until it does.
+        One of these GPUs must have room now: which one the job will take, and who else comes before
+        it does, is not known.
         """
         standing = self._standing.get(key)
         if standing is not None:
@@ -228,7 +229,7 @@ class LanePlaces:
         return f"it would stand in line: no gpu has room for {_told(need)} now"
 
     def tell(self, processes: Mapping[int, Process]) -> Iterable[Action]:
-        """Behind the gates: who waits at the end of an iteration finds its own closed."""
+        """Tell lanes and step limits, after the gates: a process that stops finds its gate closed."""
         is_untold, self._is_untold = self._is_untold, False
         return self._tell(processes) if is_untold else ()
 
@@ -256,7 +257,7 @@ class LanePlaces:
         options: Options,
         remaining_ns: Callable[[Group], float],
     ) -> None:
-        """Those that are on one GPU of known size ask; those that are not, any more, leave."""
+        """Let groups on one GPU of known size ask, and drop groups that no longer are."""
         for key in list(self._standing):
             group = groups.get(key)
             if group is None or group.gpus != {self._standing[key].gpu}:
@@ -283,7 +284,7 @@ class LanePlaces:
         served_ns = group.charged_ns
         try:
             lanes.request(group.key, need, remaining_ns=remaining_ns, served_ns=served_ns)
-        except NeverFitsError:  # nobody could refuse it: it came without having been asked for
+        except NeverFitsError:  # nobody could refuse it: it came unannounced
             need = None
         if need is None and group.key not in lanes:
             lanes.request(
@@ -311,7 +312,7 @@ class LanePlaces:
         group.barred, group.memory_limit_bytes, group.is_beside = False, NO_LIMIT, False
 
     def _reserve(self, groups: Iterable[Group], options: Options) -> None:
-        """Contexts and code count as the driver says; before it was asked, as the most of any."""
+        """Reserve contexts and code by the driver's count; uncounted processes as the largest."""
         beyond_bytes: dict[int, list[int | None]] = {}
         for group in groups:
             for process in group.processes.values():
@@ -331,11 +332,12 @@ class LanePlaces:
             if lanes.is_admitted(group.key) and group.wants and not lanes.is_wanting(group.key):
                 lanes.want(group.key)
             return
-        if not lanes.takes_turns(group.key):  # else at the end of its iteration
+        if not lanes.takes_turns(group.key):  # otherwise at the end of its iteration
             _charge(standing)
         if standing.ended_ns is not None:
             _drain(standing, now_ns - standing.ended_ns, options)
-        elif not group.barred and _has_ended(standing, now_ns, options):  # barred: just begun
+        # Barred: it has only just begun.
+        elif not group.barred and _has_ended(standing, now_ns, options):
             standing.ended_ns = now_ns
         elif not standing.is_known and not lanes.takes_turns(group.key):
             _learn(standing)
@@ -344,7 +346,7 @@ class LanePlaces:
 
 
 def _take_promise(standing: Standing, *, at_end: bool = False) -> None:
-    """Another word of what it needs: more at once, less when nobody depends on what it holds."""
+    """Take a new promise: more at once, less once nobody depends on what the group holds."""
     lanes, key = standing.lanes, standing.group.key
     need = _promised(standing.group)
     if need is None or need == standing.promise or need.peak_bytes > lanes.capacity_bytes:
@@ -363,7 +365,10 @@ def _take_promise(standing: Standing, *, at_end: bool = False) -> None:
 
 
 def _has_room(standing: Standing, need: Need, held_bytes: int) -> bool:
-    """Nobody has checked that where somebody joined; what it holds already counts in any case."""
+    """Tells whether there is room for a need nobody checked, as when a job joined the group.
+
+    What it holds already counts in any case.
+    """
     lanes, key = standing.lanes, standing.group.key
     if not lanes.is_admitted(key) or held_bytes > lanes.limit_bytes(key):
         return True
@@ -371,15 +376,15 @@ def _has_room(standing: Standing, need: Need, held_bytes: int) -> bool:
 
 
 def _drain(standing: Standing, stood_ns: int, options: Options) -> None:
-    """Its iteration ended so long ago, its work perhaps not yet."""
+    """Pass the lane on if the ended iteration has drained; give up after `drain_ns`."""
     if stood_ns > 0 and not standing.group.busy:
         _pass_on(standing)
     elif stood_ns >= options.drain_ns:
-        standing.ended_ns = None  # what is left may wait for what it has yet to submit
+        standing.ended_ns = None  # what is left may depend on work it has yet to submit
 
 
 def _pass_on(standing: Standing) -> None:
-    """The iteration is over, and nothing of it is left on the GPU."""
+    """End the iteration; nothing of it is left on the GPU."""
     group, lanes = standing.group, standing.lanes
     standing.ended_ns = None
     _take_promise(standing, at_end=True)
@@ -395,14 +400,14 @@ def _pass_on(standing: Standing) -> None:
 
 
 def _charge(standing: Standing) -> None:
-    """Who joins its lane is to find all that it was served before."""
+    """Report GPU time to the lane, so that whoever joins finds all earlier service."""
     group = standing.group
     standing.lanes.charge(group.key, group.charged_ns - standing.charged_ns)
     standing.charged_ns = group.charged_ns
 
 
 def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:
-    """Whether all who hold memory stand; who stands without the others for long is let on."""
+    """Tells whether all processes that hold memory stand; those that stand too long are let on."""
     usages = _usages(standing.group)
     stopped = [usage for usage in usages if _stands(usage, standing)]
     others = [usage for usage in usages if usage.device_bytes and not _stands(usage, standing)]
@@ -418,13 +423,13 @@ def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:
 
 
 def _stands(usage: Usage, standing: Standing) -> bool:
-    """Whether it stopped where its turn ends; not before `_settle` has said where that is."""
+    """Tells whether it stopped at the end of its turn; False until `_settle` has set that."""
     limit = standing.steps.get(usage.process_id, 0)
     return bool(limit) and usage.stopped >= limit
 
 
 def _limit_turn(standing: Standing, *, is_new: bool) -> None:
-    """Where each process stops: at the end of its next iteration, if others wait for that."""
+    """Set where each process stops: at the end of its next iteration, if others wait for that."""
     usages = _usages(standing.group)
     if not standing.lanes.takes_turns(standing.group.key) or _marks_in_part(usages):
         standing.steps = {}
@@ -436,13 +441,13 @@ def _limit_turn(standing: Standing, *, is_new: bool) -> None:
 
 
 def _marks_in_part(usages: list[Usage]) -> bool:
-    """One marks, and another that holds memory does not: not only the first to get there."""
+    """Tells whether one marks and another that holds memory does not, beyond a mere head start."""
     marks = max((usage.steps for usage in usages), default=0) >= ENOUGH_MARKS
     return marks and any(usage.device_bytes and not usage.steps for usage in usages)
 
 
 def _learn(standing: Standing) -> None:
-    """From the iterations that it marked."""
+    """Learn the need from iterations that it marked."""
     holders = [usage for usage in _usages(standing.group) if usage.peak_bytes]
     if not holders or min(usage.steps for usage in holders) < ENOUGH_MARKS:
         _learn_from_found(standing)
@@ -453,14 +458,14 @@ def _learn(standing: Standing) -> None:
 
 
 def _learn_from_found(standing: Standing) -> None:
-    """It marks none: where an iteration ends is not known to the byte."""
+    """Learn the need from found iterations, whose ends are not known to the byte."""
     holders = [usage for usage in _usages(standing.group) if usage.peak_bytes]
     if holders and all(u.steps == 0 and u.iterations >= ENOUGH_FOUND for u in holders):
         _tell_need(standing, sum(usage.peak_bytes for usage in holders), 0)
 
 
 def _tell_need(standing: Standing, persistent_bytes: int, ephemeral_bytes: int) -> None:
-    """Never more than it was let in with: that is still kept for it."""
+    """Set the need, at most what it was admitted with: that is still kept for it."""
     most_bytes = standing.lanes.limit_bytes(standing.group.key)
     slack_bytes = _whole(-(-(persistent_bytes + ephemeral_bytes) // SLACK))
     if ephemeral_bytes:
@@ -477,7 +482,7 @@ def _tell_need(standing: Standing, persistent_bytes: int, ephemeral_bytes: int) 
 
 
 def _settle(standing: Standing, *, is_beside: bool) -> bool:
-    """Note in the group what was decided; whether it is news."""
+    """Record the decision in the group; return whether it changed."""
     group, lanes = standing.group, standing.lanes
     before = (group.barred, group.memory_limit_bytes, group.is_beside)
     runs = lanes.is_running(group.key) and standing.ended_ns is None
@@ -496,7 +501,7 @@ def _has_just_come(standing: Standing) -> bool:
 
 
 def _limit_of(standing: Standing) -> int:
-    """What it may hold; in line what it promised, for programs look how much there is first."""
+    """What it may hold; in line, what it promised, since programs first ask how much there is."""
     lanes, key = standing.lanes, standing.group.key
     if lanes.is_admitted(key):
         return lanes.limit_bytes(key)
@@ -523,7 +528,7 @@ def growth_objection(standing: Standing | None, job: Job, spec: JobSpec) -> str 
 
 
 def _line_of_group(standing: Standing, spec: JobSpec) -> str | None:
-    """The same of one that joins a group."""
+    """Why a job that joins a group would stand in line; None: it would not."""
     lanes, key = standing.lanes, standing.group.key
     if not lanes.is_admitted(key):
         return f"it would stand in line with {standing.group.title}"
@@ -540,7 +545,7 @@ def _told(need: Need | None) -> str:
 
 
 def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> str | None:
-    """Why what jobs that are to run as one promise can never be had; None if it can."""
+    """Why the joint promise of jobs can never be kept; None if it can."""
     promised = sum(spec.persistent_bytes + spec.ephemeral_bytes for spec in specs)
     most_bytes = max(capacity_bytes.values(), default=promised)
     if promised <= most_bytes:
@@ -553,7 +558,7 @@ def objection(specs: Iterable[JobSpec], capacity_bytes: Mapping[int, int]) -> st
 
 
 def objection_for_user(spec: JobSpec, most_bytes: Mapping[int, int], key: str) -> str | None:
-    """The same of what all jobs of its user may have; `key`: of the configuration that says so."""
+    """Why a promise exceeds what all jobs of its user may have; `key`: the setting that says so."""
     promised = spec.persistent_bytes + spec.ephemeral_bytes
     most = max(most_bytes.values(), default=promised)
     if promised <= most:
@@ -569,7 +574,7 @@ def _promised(group: Group) -> Need | None:
 
 
 def _sum(specs: list[JobSpec]) -> Need | None:
-    """What they promise together; None: one of them promises nothing."""
+    """Sum of their promises; None: one of them promises nothing."""
     if not all(spec.persistent_bytes or spec.ephemeral_bytes for spec in specs):
         return None
     return Need(
