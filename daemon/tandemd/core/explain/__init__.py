@@ -1,1 +1,1 @@
-"""Why a job runs or waits, and what became of what was asked for it, in words."""
+"""Explains in words why a job runs or waits, and what became of its requests and settings."""

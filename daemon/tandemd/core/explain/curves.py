@@ -1,4 +1,4 @@
-"""What a job's memory curve is and how its iterations are shifted by it, in words."""
+"""Explains a job's memory curve and how it shifts the job's iterations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explain_kept(group: Group, scheduler: Scheduler, now_ns: int) -> str:
 
 
 def curve_lines(group: Group, scheduler: Scheduler, now_ns: int) -> Iterator[str]:
-    """Nothing under a policy that does not look at memory curves."""
+    """Describe the group's memory curves; nothing under a policy that ignores them."""
     if scheduler.policy.pace is not Pace.CURVES:
         return
     why_not = objection(group, scheduler.options)

@@ -1,4 +1,4 @@
-"""By what GPU time is split that a job shares with others, in words."""
+"""Explains how GPU time that a job shares with others is split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGINNING = "gpu time of several at once is split"  # of the line
 def split_lines(
     scheduler: Scheduler, group: Group, ring: list[Group], turns: Turns
 ) -> Iterator[str]:
-    """One for each GPU where kernels of others run beside its own; `ring`: its rivals for turns."""
+    """A line per GPU where others' kernels run beside its own; `ring`: its rivals for turns."""
     options = scheduler.options
     beside = list(_beside(scheduler, group, ring, turns))
     for gpu in sorted({process.gpu for process in group.processes.values()}):
@@ -40,7 +40,7 @@ def _told(name: str, demand: Demand) -> str:
 
 
 def _beside(scheduler: Scheduler, group: Group, ring: list[Group], turns: Turns) -> Iterator[Group]:
-    """Whose kernels may run at the same time as its own now."""
+    """Groups whose kernels may run at the same time as its own now."""
     partners, takes_turns = partners_of(group, ring, turns), _takes_turns(scheduler, group)
     for other in scheduler.groups.values():
         if other is group or not other.processes:

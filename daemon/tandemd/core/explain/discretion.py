@@ -1,22 +1,22 @@
-"""What is said to somebody who may not know of other people's jobs (`daemon.privacy`)."""
+"""Hides other people's jobs in texts for users who may not know of them (`daemon.privacy`)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-# `Job.title`: the id, and as Python writes it the name that somebody gave.
+# `Job.title`: the id, then the job's own name as a Python string literal.
 _TITLE = re.compile(r"""\bj-([0-9a-f]+)(?: '(?:[^'\\]|\\.)*'| "(?:[^"\\]|\\.)*")?""")
 SOMEBODY = "another user's job"
-SOMETHING = "a job that has ended"  # whose it was is not known any more
+SOMETHING = "a job that has ended"  # its owner is no longer known
 
 
 def discreet(text: str, may_know: Callable[[int], bool | None]) -> str:
-    """The text without the ids and names of all jobs but these; a job is in it by its title.
+    """Replace the titles of jobs that the reader may not know of; a text names jobs by title.
 
     Args:
         text: for one person.
-        may_know: whether that person may know of the job with an id; None: nobody knows it.
+        may_know: whether that person may know of the job with this id; None: the id is unknown.
     """
 
     def said(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Why a job runs or waits, in words and figures. Reads the scheduler, changes nothing."""
+"""Explains why a job runs or waits, in words and figures. Only reads the scheduler."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tandemd.core.words import counted, span_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """One sentence, then facts, one a line."""
+    """A summary sentence, then facts, one per line."""
 
     summary: str
     lines: tuple[str, ...]
@@ -69,7 +69,7 @@ def explain(scheduler: Scheduler, job: Job, now_ns: int) -> Explained:
 
 
 def summarise(scheduler: Scheduler, job: Job, now_ns: int) -> str:
-    """The sentence of `explain` alone: a list of many jobs has no use for the facts of each."""
+    """Return only the sentence of `explain`, for lists of many jobs."""
     group = scheduler.group_of(job)
     if job.state is JobState.EXITED or group is None:
         return _ended(job)
@@ -86,7 +86,7 @@ def _ended(job: Job) -> str:
 
 
 def _now(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str:
-    """What the job does now."""
+    """What the job does now, in one sentence."""
     found = scheduler.island_of(group)
     if job.paused or group.paused:
         return _paused(scheduler, job, group)
@@ -202,14 +202,14 @@ def _facts(
 
 
 def _quantum_lines(scheduler: Scheduler, group: Group, island: list[Group]) -> Iterator[str]:
-    """When its turns end, where they are quanta and its iterations are known."""
+    """When its turns end, if they are quanta and its iterations are known."""
     policy = scheduler.policy
     if policy.by_pieces or policy.always_open(group) or len(island) == 1:
         return
     quantum_ns = policy.quantum_ns(scheduler.options)
     if quantum_ns and group.step_cost_ns:
         turn = _ms(max(quantum_ns, group.turn_ns))
-        # Where memory is exchanged a turn is longer, and how much is known of who has it.
+        # Turns are longer where memory is exchanged; only the group's own increase is known.
         least = "" if group.turn_ns else "at least " * any(one.turn_ns for one in island)
         yield (
             f"its turns of {least}{turn} end with an iteration where one is near: "

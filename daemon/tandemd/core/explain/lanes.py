@@ -1,4 +1,4 @@
-"""Why a job is not let onto the GPU, or waits between its iterations, in words."""
+"""Explains why the lanes keep a job off the GPU or between its iterations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandemd.core.words import size_of
 
 
 def explain_lane(standing: Standing, scheduler: Scheduler) -> str:
-    """What a group that the lanes bar waits for; one sentence."""
+    """What a group that the lanes bar is waiting for; one sentence."""
     group, lanes = standing.group, standing.lanes
     if not lanes.is_admitted(group.key):
         return _explain_line(standing, scheduler)
@@ -22,7 +22,7 @@ def explain_lane(standing: Standing, scheduler: Scheduler) -> str:
 
 
 def lane_lines(standing: Standing) -> list[str]:
-    """What it was let in with."""
+    """The need with which the group was admitted."""
     group, lanes = standing.group, standing.lanes
     need = lanes.need_of(group.key)
     if need is None or group.key in lanes.alone:
@@ -42,7 +42,7 @@ def _others(count: int) -> str:
 
 
 def place_in_line(standing: Standing) -> tuple[int, int]:
-    """What it waits for in bytes, and its place from 1; zeros if it is let in."""
+    """The bytes it waits for and its place in line, from 1; zeros if it is admitted."""
     group, lanes = standing.group, standing.lanes
     if lanes.is_admitted(group.key):
         return 0, 0

@@ -1,4 +1,4 @@
-"""What a job may hold of device memory, what it waits for, and behind whom, in words."""
+"""Explains a job's device memory: what it may hold, what it waits for, and behind whom."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def first_in_line(scheduler: Scheduler, job: Job) -> Waiter | None:
 
 
 def explain_wait(waiter: Waiter, scheduler: Scheduler, now_ns: int) -> str:
-    """What is waited for, where in line, and how long; one sentence."""
+    """What the request waits for, its place in line, and how long; one sentence."""
     waited_ns, most_ns = now_ns - waiter.since_ns, waiter.job.spec.wait_memory_ns
     most = f", at most {span_of(max(0, most_ns - waited_ns))} more" if most_ns else ""
     return f"{_place_in_line(waiter, scheduler)}; waits {span_of(waited_ns)} so far{most}"
@@ -50,7 +50,7 @@ def _place_in_line(waiter: Waiter, scheduler: Scheduler) -> str:
 
 
 def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
-    """The limits and what is used of them, what may be moved, what happens when it is short."""
+    """Its memory limits and their use, what may be moved, and what happens in a shortage."""
     options, capacity_bytes = scheduler.options, scheduler.memory.line.capacity_bytes
     spec, used_bytes = job.spec, sum(p.usage.device_bytes for p in job.processes.values())
     lines = []
@@ -81,7 +81,7 @@ def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
 
 
 def _of_user(scheduler: Scheduler, job: Job) -> Iterator[str]:
-    """What all jobs of its user may hold where it is, and do."""
+    """What all jobs of its user hold, and may hold, on the job's GPUs."""
     ceilings = scheduler.memory.line.ceilings
     ceilings.look()
     for gpu, most_bytes in sorted(ceilings.on(job.uid, gpus_of(job)).items()):
@@ -94,7 +94,7 @@ def _of_user(scheduler: Scheduler, job: Job) -> Iterator[str]:
 
 
 def _kept_free(scheduler: Scheduler, job: Job) -> Iterator[str]:
-    """What all jobs may hold where it is, where that is not all, and do."""
+    """What all jobs hold, and may hold, on the job's GPUs where some memory is kept free."""
     line, name_of = scheduler.memory.line, scheduler.options.name_of
     for gpu in sorted(gpus_of(job) & line.capacity_bytes.keys()):
         if (reserve := line.reserves.of(gpu)) is None:
@@ -109,7 +109,7 @@ def _kept_free(scheduler: Scheduler, job: Job) -> Iterator[str]:
 
 
 def _swap_facts(job: Job, options: Options) -> list[str]:
-    """What of its memory may be moved to the host, and when."""
+    """What part of its memory may be moved to the host, and when."""
     usages = [process.usage for process in job.processes.values()]
     lines = []
     if job.spec.swappable:
@@ -127,12 +127,12 @@ def _swap_facts(job: Job, options: Options) -> list[str]:
 
 
 def swapped_bytes(job: Job) -> int:
-    """What of its memory is on the host, files included."""
+    """Bytes of its memory on the host, files included."""
     return sum(process.usage.swapped_bytes for process in job.processes.values())
 
 
 def paused_memory(scheduler: Scheduler, job: Job) -> str:
-    """Where the memory of a paused job is: a part of a sentence; "" if all is on the GPU."""
+    """Where a paused job's memory is, as part of a sentence; "" if all of it is on the GPU."""
     away_bytes = swapped_bytes(job)
     here_bytes = sum(process.usage.resident_bytes for process in job.processes.values())
     if (move := scheduler.checkpoints.move_of(job)) and move.away:
@@ -173,7 +173,7 @@ def _others(count: int) -> str:
 
 
 def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> str | None:
-    """Why memory of a job that is not paused is on the host; None if nothing of it is."""
+    """Why memory of a job that is not paused is on the host; None if none is."""
     move = scheduler.checkpoints.move_of(job)
     if move and move.away:
         return f"{_saving(move)}, and brings it back once that is done"
@@ -199,7 +199,7 @@ def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> s
 
 
 def _stays_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> bool:
-    """It gave its memory up: for being idle so long, or because others need the room."""
+    """Tells whether it gave up memory, because it was idle or because others need the room."""
     if job.spec.checkpoint:
         return False  # the driver brings it back as soon as nobody pauses it
     if any(group.gpus <= gpus for gpus in scheduler.residency.crowds):
@@ -208,7 +208,7 @@ def _stays_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> bo
 
 
 def _holders(memories: frozenset[int], job: Job, scheduler: Scheduler) -> str:
-    """The others who hold memory there, most first."""
+    """The other jobs that hold most memory there, largest first."""
     held: dict[int, int] = {}
     for process in scheduler.processes.values():
         if process.memories & memories and process.job_id != job.job_id:

@@ -1,4 +1,4 @@
-"""Whom a job shares its turns with, or why with nobody, in words."""
+"""Explains whom a job shares its turns with, or why it shares them with nobody."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tandemd.core.turns.turns import Turns
 
 
 def partners_of(group: Group, island: list[Group], turns: Turns) -> list[Group]:
-    """Who holds the turn together with it now."""
+    """The groups that share the turn with it now."""
     if not turns.is_shared_by(group):
         return []
     on_turn = (turns.holder, turns.companion, turns.third)
@@ -21,7 +21,7 @@ def partners_of(group: Group, island: list[Group], turns: Turns) -> list[Group]:
 def pair_lines(
     scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, now_ns: int
 ) -> Iterator[str]:
-    """Nothing under a policy without companions, nor of who takes no turns."""
+    """Describe turn sharing; nothing under policies without it, or if the group takes no turns."""
     options, companions = scheduler.options, scheduler.policy.companions
     if companions is None or scheduler.policy.always_open(group):
         return
@@ -58,7 +58,7 @@ def _throttled(
 
 
 def _foretold(group: Group, other: Group, turns: Turns) -> Iterator[str]:
-    """Nothing before anything was measured on the GPU."""
+    """Yield the predicted slowdown; nothing before anything was measured on the GPU."""
     slowdown, model = turns.foresight.slowdown(group, other), turns.foresight.model
     if slowdown is not None and model.error is not None:
         earlier = f" ({model.recalled} from before the daemon started)" if model.recalled else ""

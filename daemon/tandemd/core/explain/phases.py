@@ -1,4 +1,4 @@
-"""Which phase a job is in and which it waits for, in words."""
+"""Explains which phase a job is in and which it waits for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def explain_standing(passer: Passer, scheduler: Scheduler, now_ns: int) -> str:
 
 
 def phase_lines(group: Group, scheduler: Scheduler) -> Iterator[str]:
-    """Nothing under a policy that does not take phases apart."""
+    """Describe the group's phases; nothing under a policy that does not keep phases apart."""
     if scheduler.policy.pace is not Pace.PHASES:
         return
     why_not = objection(group, scheduler.options)

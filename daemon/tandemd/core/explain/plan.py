@@ -1,4 +1,4 @@
-"""Which plan a job is placed by, why, and what came of it against what was foretold, in words."""
+"""Explains a job's place in the plan, the reasons, and results against predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tandemd.core.words import span_of
 
 
 def plan_lines(scheduler: Scheduler, job: Job, now_ns: int) -> list[str]:
-    """Nothing of a job for which nothing is planned."""
+    """Describe the job's plan; nothing if nothing is planned for it."""
     division = scheduler.divisions.of(job)
     if division is None:
         return []
@@ -47,7 +47,7 @@ def _where(division: Division, job: Job) -> str:
 
 
 def _came(division: Division, job: Job, now_ns: int) -> Iterator[str]:
-    """Of the plan in force."""
+    """Yield what the plan in force has achieved for the job."""
     name, seen = job.display_name, division.seen
     if division.valued is None or seen is None or name not in division.valued.forecasts:
         return
@@ -57,7 +57,7 @@ def _came(division: Division, job: Job, now_ns: int) -> Iterator[str]:
 
 
 def _slowdown(division: Division, name: str, measured: Measured | None) -> Iterator[str]:
-    """By jobs on other SMs; measured where nobody else is on its own, and it does what it can."""
+    """Yield the slowdown by jobs on other SMs; also as measured, for a busy job on its own SMs."""
     assert division.valued is not None
     assert division.seen is not None
     foretold, part = division.valued.forecasts[name], division.part_of(name)
@@ -68,7 +68,7 @@ def _slowdown(division: Division, name: str, measured: Measured | None) -> Itera
     )
     is_alone = part.members == (name,) and not division.seen.scene.workers[name].rate
     if measured and is_alone:
-        # Progress is what is foretold of it with this slowdown, and less the more it really is.
+        # The predicted progress includes this slowdown; a larger real one lowers it in proportion.
         found = foretold.slowdown * foretold.progress / measured.progress
         yield f"{told} as long, and take {found:.2f}"
     elif foretold.slowdown > 1:
@@ -89,7 +89,7 @@ def _compared(foretold: Forecast, measured: Mapping[str, Measured], name: str, s
 
 
 def _not_taken(division: Division) -> Iterator[str]:
-    """Of each other kind the best, and what is less good about it."""
+    """Yield the best plan of each other kind, and its disadvantage."""
     now = division.valued
     assert now is not None
     for other in division.others:
@@ -104,7 +104,7 @@ def _against(other: Valued, now: Valued) -> str:
         few = f"{other.slighted} of those about which is guessed"
         return f"it gives {few} less than their share, and this one {now.slighted or 'none'}"
     why = f"it promises {other.progress:.2f} of progress by weight, and this one {now.progress:.2f}"
-    pairs = zip(other.shares, now.shares, strict=False)  # jobs may have gone since
+    pairs = zip(other.shares, now.shares, strict=False)  # jobs may have left since
     told = ((f"{its:.2f}", f"{here:.2f}") for its, here in pairs)
     less, more = next((pair for pair in told if pair[0] != pair[1]), ("", ""))
     if other.progress > now.progress and less < more:
@@ -113,7 +113,7 @@ def _against(other: Valued, now: Valued) -> str:
 
 
 def _before(division: Division, job: Job) -> Iterator[str]:
-    """What came of plans that were."""
+    """Yield what earlier plans achieved for the job."""
     name = job.display_name
     for kept in reversed(division.kept):
         found, foretold = kept.measured.get(name), kept.valued.forecasts.get(name)

@@ -1,4 +1,4 @@
-"""What the requests of a job take, against what was asked for or marked, in words."""
+"""Explains how long a job's requests take, against its objective or its marks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {
 
 
 def newest_requests(job: Job, now_ns: int) -> Latency:
-    """Those that people are told of, none older than is said there."""
+    """The requests that people are told about, without those that are too old."""
     reported = job.served.newest
     reported.age(now_ns)
     if has_requests(job) or not reported.count:
@@ -25,7 +25,7 @@ def newest_requests(job: Job, now_ns: int) -> Latency:
 
 
 def request_lines(job: Job, now_ns: int) -> list[str]:
-    """Nothing of a job whose requests nobody looks at, or that has not answered any lately."""
+    """Describe recent requests; without any, only the limit, if the job has one."""
     newest, asked_ns = newest_requests(job, now_ns), job.spec.slo_p99_ns
     limit_ns = asked_ns or job.served.marked_p99_ns(now_ns)
     limit = span_of(limit_ns)

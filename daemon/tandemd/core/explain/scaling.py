@@ -1,4 +1,4 @@
-"""How a job scales with SMs, and how many it has use for, for people."""
+"""Explains how a job scales with SMs and how many it can use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tandemd.core.substrate import divides_space
 
 
 def scaling_lines(scheduler: Scheduler, job: Job) -> list[str]:
-    """That nothing is known is said only where SMs are divided."""
+    """Describe the scaling; that it is unknown is mentioned only where SMs are divided."""
     curve, gpus = job.scaling, gpus_of(job)
     if curve is not None:
         lines = [*_curve_lines(curve), *_size_lines(scheduler, job)]

@@ -1,4 +1,4 @@
-"""On which SMs a job is, and which of its work is not, for people."""
+"""Explains which SMs a job is on, and which of its work is not on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHY = {
 
 
 def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
-    """Nothing where sets mean nothing; why not, where they were asked for and are not to be had."""
+    """Describe the job's set, or why there is none; nothing where sets mean nothing."""
     for gpu in sorted(group.gpus & options.proving):
         name = options.name_of(gpu)
         yield f"mode mps+green is being proved on gpu {name}, which is in mode mps until then"
@@ -49,7 +49,7 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
 
 
 def why_no_set(job: Job, options: Options) -> str:
-    """Though its GPU has sets; empty: it has one."""
+    """Why the job has no set although its GPU has sets; empty: it has one."""
     outside = [p for p in job.processes.values() if p.gpu in options.splits and p.has_no_set]
     if not outside:
         return ""
@@ -94,7 +94,7 @@ def _on_its_way(job: Job, group_sms: int) -> Iterator[str]:
 
 
 def _staying(job: Job) -> Iterator[str]:
-    """What is not in the set."""
+    """Yield which streams are in the set and which work is not."""
     rows = [process.usage.staying_streams for process in job.processes.values()]
     counts = [sum(column) for column in zip(*rows, strict=True)]
     parts = [_WHY[reason].format(counts[reason]) for reason in StayReason if counts[reason]]

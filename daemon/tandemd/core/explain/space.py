@@ -1,4 +1,4 @@
-"""What became of `--sm` and `--isolation`, for people."""
+"""Explains what became of `--sm` and `--isolation`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDING = 0.001  # a percentage has four digits
 
 
 def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
-    """Nothing if nothing was asked for. `got`: of the GPU's time in the last second, 0..1."""
+    """Describe the effect; `got`: its part of the GPU's time in the last second, 0..1."""
     group = scheduler.group_of(job)
     if group is None or not job.processes:
         return []
@@ -46,7 +46,7 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
 
 
 def _percentage(job: Job, asked: str, options: Options) -> Iterator[str]:
-    """What of the SMs MPS lets it have at most, and who said so."""
+    """Yield the percentage of SMs that MPS allows it, and who set it."""
     gpus = gpus_of(job)
     share = max(mps_share(job, gpu) for gpu in gpus)
     meant = said_share(job.spec, gpus, options)
@@ -79,7 +79,7 @@ def _percent(share: float) -> str:
 
 
 def _idle_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
-    """Sets are no company: where a policy knows none, jobs on different ones take turns, too."""
+    """Warn about idle SMs: without companions, jobs on different sets also take turns."""
     policy, found = scheduler.policy, scheduler.island_of(group)
     if job.set is None or found is None or policy.companions or policy.always_open(group):
         return []

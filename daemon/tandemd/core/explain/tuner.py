@@ -1,4 +1,4 @@
-"""What the tuner does for a job with an objective, or would do, in words."""
+"""Explains what the tuner does, or would do, for a job with an objective."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandemd.core.words import counted
 
 
 def tuner_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
-    """Nothing of a job without an objective."""
+    """Describe the tuner's work for the job; nothing without an objective."""
     if not job.spec.slo_p99_ns or not job.processes:
         return []
     if not scheduler.options.tuner:

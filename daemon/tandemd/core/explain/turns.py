@@ -1,4 +1,4 @@
-"""Whose turn it is, until when at least and at most, and what comes with one's own, in words."""
+"""Explains whose turn it is, how long it lasts, and what comes with the job's own turn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def explain_held(
 
 
 def waits_for_turn(scheduler: Scheduler, job: Job, group: Group) -> bool:
-    """Its memory, or more of it, comes with its turn, and another has that now."""
+    """Tells whether it waits for memory that comes with its turn, which another has now."""
     found = scheduler.island_of(group)
     if found is None or group.open or not group.wants:
         return False
@@ -67,7 +67,7 @@ def piece_lines(scheduler: Scheduler, group: Group) -> list[str]:
 
 
 def turn_lines(scheduler: Scheduler, group: Group) -> list[str]:
-    """What memory means for turns; nothing where all fits."""
+    """What memory means for turns; nothing if everything fits."""
     lines = []
     options, found = scheduler.options, scheduler.island_of(group)
     if group.misfit_bytes:
@@ -81,7 +81,7 @@ def turn_lines(scheduler: Scheduler, group: Group) -> list[str]:
 
 
 def _misfit(scheduler: Scheduler, group: Group) -> str:
-    """By how much the GPU is too small for its memory now, and why."""
+    """How much memory the GPU lacks for it now, and why."""
     crowds = scheduler.residency.crowds
     crowd = next((crowd for gpus, crowd in crowds.items() if group.gpus <= gpus), None)
     size, ends = size_of(group.misfit_bytes), "it gets no turn"
@@ -92,7 +92,7 @@ def _misfit(scheduler: Scheduler, group: Group) -> str:
 
 
 def _rule(whose: str, group: Group, options: Options) -> str:
-    """How long a turn lasts that takes so long to pass on."""
+    """How long a turn lasts that is costly to pass on."""
     what = f"passing {whose} on takes {span_of(group.stall_ns)}: memory has to be exchanged"
     if group.fill_ns:
         longer = span_of(group.fill_ns)
@@ -108,12 +108,12 @@ def _rule(whose: str, group: Group, options: Options) -> str:
 
 
 def _holder(group: Group, island: list[Group], turns: Turns) -> Group | None:
-    """Another who has the turn; None: nobody, or itself."""
+    """The other group that has the turn; None: nobody has it, or the group itself."""
     return next((g for g in island if g.key == turns.holder and g is not group), None)
 
 
 def _comes_with_turn(scheduler: Scheduler, job: Job, group: Group) -> str:
-    """Memory that the job has or asks for, and gets on no other's turn; "" if none."""
+    """Memory that the job has or asks for and gets only with its turn; "" if none."""
     if not any(group.gpus <= gpus for gpus in scheduler.residency.crowds):
         return ""
     parts = []
@@ -126,14 +126,14 @@ def _comes_with_turn(scheduler: Scheduler, job: Job, group: Group) -> str:
 
 
 def _place(group: Group, turns: Turns) -> str:
-    """Who comes before it, besides the holder."""
+    """The group before it in line, besides the holder."""
     queue = [other for other in turns.queue() if other.key != turns.holder]
     place = queue.index(group) if group in queue else 0
     return f", {ordinal(place + 1)} in line behind {queue[place - 1].title}" if place else ""
 
 
 def _until(left_ns: int | None, most_ns: int) -> str:
-    """Until when another has the gpu: GPU time never passes faster than time."""
+    """Until when another has the GPU: GPU time never passes faster than real time."""
     if left_ns is None:
         return "as long as it has work"
     if not left_ns:
@@ -144,7 +144,7 @@ def _until(left_ns: int | None, most_ns: int) -> str:
 def _bound_ns(
     scheduler: Scheduler, group: Group, island: list[Group], turns: Turns, held_ns: int
 ) -> int:
-    """A wait never exceeds max_hold; by weight everyone's quantum bounds it, too."""
+    """Longest further wait: `max_hold`, and under turns by weight also everyone's quanta."""
     options, policy = scheduler.options, scheduler.policy
     bound_ns = max(0, options.max_hold_ns - held_ns)
     quantum_ns, tier = policy.quantum_ns(options), policy.tier(group)
@@ -159,11 +159,11 @@ def _bound_ns(
         if policy.tier(rival) < tier:
             return bound_ns
         rounds += max(1, int(rival.weight / group.weight))
-        quantum_ns = max(quantum_ns, rival.turn_ns)  # passing it on may cost much
+        quantum_ns = max(quantum_ns, rival.turn_ns)  # passing it on may cost a lot
         if rival.critical_until_ns:
             longer_ns = max(longer_ns, options.critical_ns)
         if not rival.preemptible:
             longer_ns = max(longer_ns, options.nonpreemptible_ns)
-    # A part of the time is charged to each who holds the turn, too.
+    # Groups that share a turn are each charged only part of its time, so it lasts longer.
     quantum_ns *= 1 + sum(key is not None for key in (turns.companion, turns.third))
     return min(bound_ns, rounds * (quantum_ns + longer_ns + options.drain_ns))

@@ -111,7 +111,7 @@ class Lane:
         self.members[member.key] = member
 
     def want(self, member: Member) -> None:
-        """Note that a member wants a turn; turns that it did not want before are not made up for."""
+        """Note that a member wants a turn; turns that it let pass before are not made up for."""
         active = [*self.wanting.values(), *([self.running] if self.running else [])]
         least_ns = min((one.served_ns for one in active), default=0)
         member.served_ns = max(member.served_ns, least_ns)

@@ -229,7 +229,7 @@ class LanePlaces:
         return f"it would stand in line: no gpu has room for {_told(need)} now"
 
     def tell(self, processes: Mapping[int, Process]) -> Iterable[Action]:
-        """Tell lanes and step limits, after the gates: a process that stops finds its gate closed."""
+        """Tell lanes and step limits after the gates: a stopped process finds its gate closed."""
         is_untold, self._is_untold = self._is_untold, False
         return self._tell(processes) if is_untold else ()
 
