@@ -217,8 +217,8 @@ class JobPaused:
     now_ns: int
     job_id: int
     grace_ns: int = 0
-    # Set if an earlier daemon paused the job and programs listened: the number of the pause that
-    # they know; 0 = they resumed meanwhile and must be told anew. None: neither is the case.
+    # If an earlier daemon paused the job: the number of the pause that its programs know; 0 = they
+    # ran on meanwhile and must be told again. None: none paused it, or nobody listened.
     told: int | None = None
 
 
@@ -275,7 +275,7 @@ class PoolRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMade:
-    """The memory for an order was allocated, which kept the machine busy for `took_ns`."""
+    """The memory for an order was allocated, which took `took_ns` of the machine's time."""
 
     now_ns: int
     process_id: int

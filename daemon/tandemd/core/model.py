@@ -227,8 +227,8 @@ class Usage:
     device_bytes: int = 0
     swappable_bytes: int = 0  # part of `device_bytes` that may be moved
     swapped_bytes: int = 0  # part of `swappable_bytes` that is on the host
-    iteration_peak_bytes: int = 0  # between its own marks: maximum since its first iteration ended,
-    iteration_end_bytes: int = 0  # and value at the end of one
+    iteration_peak_bytes: int = 0  # maximum since the end of its first marked iteration
+    iteration_end_bytes: int = 0  # held at the end of a marked iteration
     stopped: int = 0  # step count at which its limit on marks last stopped it; 0 = never
     stopped_phases: int = 0  # the same in phases begun
     begun_phases: int = 0  # by its own marks
@@ -252,18 +252,18 @@ class Usage:
     work_ns: int = 0  # predicted GPU time of its submissions
     timed_count: int = 0  # submissions that have a prediction
     steps: int = 0  # iterations that it marked itself
-    iterations: int = 0  # iteration ends: marked ones; before the first mark, detected ones
+    iterations: int = 0  # iteration ends: marked ones; before the first mark, found ones
     iteration_ns: int = 0  # typical duration; 0 = not known
     iteration_launches: int = 0
-    # Half of its gaps last at least this long after its presence ends; 0 = not known.
+    # Half of its gaps are over within this time after its presence ends; 0 = not known.
     gap_p50_ns: int = 0
-    gap_p90_ns: int = 0  # nine in ten last at most this long; 0 = not known
+    gap_p90_ns: int = 0  # the same for nine in ten
     iteration_bytes: int = 0  # device memory at the end of the newest iteration; 0 = none has ended
     peak_bytes: int = 0  # of device memory, since it attached
     step_work_ns: int = 0  # `work_ns` at the end of the newest iteration, marked or found
     marks_requests: bool = False  # it has marked requests: only these count as its requests
     phases: Phases | None = None
-    # None of its streams that follow the set has work outside it; None: not known.
+    # The set that has all work of the streams that follow it; None: not known.
     in_set: SmSet | None = None
     in_turn: int = 0  # the `SetSms.turn` that `in_set` reflects; 0 = the shim does not report it
     following_streams: int = 0  # streams that move to its set
@@ -339,7 +339,7 @@ class Process:
     mps_misses: int = 0  # MPS client lists in a row without it
     usage: Usage
     moved: Usage = field(init=False)  # its usage when it arrived on its present SMs
-    ends: int = 0  # of iterations: marked ones; before its first mark, detected ones
+    ends: int = 0  # of iterations: marked ones; before its first mark, found ones
     audited_bytes: int = 0  # what the driver counted in the newest look
     unseen_bytes: int = 0  # part of these that it does not count itself: mostly contexts and code
     unseen_looks: tuple[int, ...] = ()  # the same in each of the last three looks
@@ -383,7 +383,7 @@ class Process:
 
     @property
     def has_percentage(self) -> bool:
-        """Tells whether MPS restricts it to some of the SMs, which would split differently."""
+        """Tells whether MPS restricts it to some SMs; the driver would split those differently."""
         return 0 < self.mps_percent < 100
 
     @property
@@ -444,7 +444,7 @@ class Job:
     processes: dict[int, Process] = field(default_factory=dict)
     left_ns: int = 0  # when a process of it last left
     left_gpus: frozenset[int] = frozenset()  # GPUs which that process had used
-    retired_gpu_ns: int = 0  # of processes that are gone; likewise below
+    retired_gpu_ns: int = 0  # of processes that are gone, like all `retired_` fields
     retired_shared_ns: int = 0
     retired_launches: int = 0
     retired_steps: int = 0
@@ -551,7 +551,7 @@ class Job:
 
     @property
     def iterations(self) -> int:
-        """Iteration ends so far: per process the marked ones, or else the detected ones."""
+        """Iteration ends so far: per process the marked ones, or else those found."""
         live = (p.usage.steps or p.usage.iterations for p in self.processes.values())
         return total((self.retired_iterations, *live))
 
@@ -622,7 +622,7 @@ class Group:
     turn_ns: int = 0  # minimum GPU time of its turn, because of `stall_ns`
     critical_until_ns: int = 0  # one of its processes asks to keep the GPU until then
     preemptible: bool = True  # peers may take the turn in the middle of its iteration
-    steps: int = 0  # iteration ends: marked, or else detected
+    steps: int = 0  # iteration ends: marked, or else found
     step_served_ns: int = 0  # `served_ns` at the newest of them
     step_cost_ns: int = 0  # GPU time per iteration of late; 0 = not known
     piece: Piece = field(default_factory=Piece)  # current piece of work: an iteration or a request

@@ -374,9 +374,9 @@ class Scheduler:
     ) -> str | None:
         """Why the minimum of a new job, or the new minimum of a living job, cannot be promised.
 
-        The ceiling of the job's user is checked by `objection_for_user`. `gpus` are the GPUs that a
-        new job is bound to; none: any will do. If `job` is given and has no process, the new job
-        takes its place and its promise.
+        The ceiling of the job's user is checked by `objection_for_user`. `job`: the living job, or
+        one without processes whose place and promise the new job takes. `gpus`: those that a new
+        job is bound to; none: any will do.
         """
         capacity_bytes = self.memory.line.capacity_bytes
         whole = equal_parts(capacity_bytes)
