@@ -375,7 +375,7 @@ class CloseGates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetWindow:
-    """At most `segments` open segments at once; 0 = no limit."""
+    """Allow the process at most `segments` open segments at once; 0 = no limit."""
 
     process_id: int
     segments: int
@@ -384,7 +384,7 @@ class SetWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPresence:
-    """Before each launch the process checks these processes' presence and yields to busy ones."""
+    """Set whose presence the process checks before each launch, to yield to busy ones."""
 
     process_id: int
     looks_at: tuple[int, ...]
@@ -392,7 +392,7 @@ class SetPresence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetHonourPresence:
-    """Whether the processes yield to busy presence; off while their class is owed time."""
+    """Set whether processes yield to busy presence; off while their class is owed time."""
 
     process_ids: tuple[int, ...]
     honour: bool
@@ -443,7 +443,7 @@ class SetPhaseLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMemoryWait:
-    """How long an allocation of the process may wait for memory; 0 = not at all."""
+    """Set how long an allocation of the process may wait for memory; 0 = not at all."""
 
     process_id: int
     wait_ns: int
@@ -451,7 +451,7 @@ class SetMemoryWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMemoryPlace:
-    """Where the process stands in the line for device memory.
+    """Set the process's place in the line for device memory.
 
     Its request `ticket` may try once in each round, or is refused; 0 = none of its requests may
     try.
@@ -491,7 +491,7 @@ class CheckpointProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLane:
-    """Whether a closed gate holds the process's allocations as well."""
+    """Set whether a closed gate holds the process's allocations as well."""
 
     process_id: int
     holds: bool
@@ -577,7 +577,7 @@ class SetClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLinger:
-    """How long the presence of a latency-class process outlives its activity.
+    """Set how long the presence of a latency-class process outlives its activity.
 
     The process may tune it from the gaps between its requests, up to `limit_ns`.
     """

@@ -630,8 +630,8 @@ class Group:
     gap_p50_ns: int = 0  # minimum over its processes: the first to submit ends the gap
     short_gaps: bool = False  # too short for others to use a whole window
     bound: Bound = Bound.UNKNOWN  # common to all its processes
-    served_ns: int = 0  # GPU time, shared intervals split evenly: what turns go by
-    charged_ns: int = 0  # GPU time, shared intervals split by estimate: what it cost the others
+    served_ns: int = 0  # GPU time so far, shared intervals split evenly: what turns go by
+    charged_ns: int = 0  # the same, shared intervals split by estimate: what it cost the others
     virtual_ns: float = 0.0  # `charged_ns` over weight, as in fair queueing
     weight: float = 1.0  # of its class, or from its share of time (space/asked.py)
     tuned_share: float = 0.0  # share of time that the tuner gives it; 0 = as its class says
@@ -724,8 +724,8 @@ class Options:
     window_segments: int = 2  # of best-effort work; 0 = no window
     segment_ns: int = 100_000
     quantum_ns: int = 10_000_000
-    linger_ns: int = 300_000  # presence of the latency class outlives activity: at least
-    linger_limit_ns: int = 2_000_000  # and at most, where its gaps call for it
+    linger_ns: int = 300_000  # minimum time that a latency job's presence outlives its activity
+    linger_limit_ns: int = 2_000_000  # maximum, where its gaps call for it
     idle_grace_ns: int = 1_000_000  # without work for this long, a holder gives up its turn
     drain_ns: int = 250_000_000
     drain_tries: int = 3
@@ -755,7 +755,7 @@ class Options:
     sm_counts: Mapping[int, int] = field(default_factory=dict)  # of each GPU; 0 = not known
     # For each GPU: mode -> why it cannot work there; empty or missing: it can, or nobody knows.
     why_not: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    gpu_names: Mapping[int, str] = field(default_factory=dict)  # of those not called by their index
+    gpu_names: Mapping[int, str] = field(default_factory=dict)  # of GPUs not called by their index
     planner: bool = False  # jobs share time, space or both by plan (divisions.py)
     tuner: bool = False  # sizes follow request latencies (tuner.py)
     tuner_window_ns: int = 2_000_000_000

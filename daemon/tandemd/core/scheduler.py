@@ -2,9 +2,9 @@
 
 Rules
 1. The scheduler owns all jobs, groups and processes; nothing else changes them. It has no clock and
-does no I/O: the same events give the same actions.
+   does no I/O: the same events give the same actions.
 2. Every event first updates facts. Then `settle` compares the desired state with what was last told
-to the processes, and returns the difference. Gates close before others open.
+   to the processes, and returns the difference. Gates close before others open.
 """
 
 from __future__ import annotations
@@ -762,7 +762,7 @@ class Scheduler:
         self.sets.forget(process.process_id)
 
     def _share_of(self, event: ProcessAttached, job: Job) -> int:
-        """The job's share in bytes, as stated by its process, which knows the GPU, but capped."""
+        """The job's share in bytes, as its process states it, but at most the GPU's true share."""
         capacity_bytes = self.memory.line.capacity_bytes.get(event.gpu, NO_LIMIT)
         most_bytes = capacity_bytes * job.spec.memory_percent // 100
         return min(event.spec.memory_bytes, most_bytes)
@@ -1074,7 +1074,7 @@ class Scheduler:
                 are_others=self._structure_changed,
                 remaining_ns=self._remaining_ns,
             )
-            for group in self.lanes.take_come():  # its threads have waited for that
+            for group in self.lanes.take_come():  # waiting for admission earns no credit
                 self.rings.forget_old_credit(group, self.options)
 
     def _remaining_ns(self, group: Group) -> float:

@@ -11,7 +11,7 @@ from tandemd.core.space.demands import Demand, demand_of_group
 from tandemd.core.turns.turns import Turns
 
 MOST_NAMED = 3
-BEGINNING = "gpu time of several at once is split"  # of the line
+BEGINNING = "gpu time of several at once is split"  # of such a line
 
 
 def split_lines(

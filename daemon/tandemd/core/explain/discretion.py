@@ -15,7 +15,7 @@ def discreet(text: str, may_know: Callable[[int], bool | None]) -> str:
     """Replace the titles of jobs that the reader may not know of; a text names jobs by title.
 
     Args:
-        text: for one person.
+        text: a text for one person.
         may_know: whether that person may know of the job with this id; None: the id is unknown.
     """
 

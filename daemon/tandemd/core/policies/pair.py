@@ -79,7 +79,7 @@ def _of_work(group: Group, other: Group) -> str | None:
 class Pair(Priority):
     """A turn belongs to the holder and to a companion of its class that needs something else.
 
-    Co-run time counts in part, as it was charged.
+    Each of the two is charged for part of the time that they run together.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class Policy:
 
     @property
     def by_weight(self) -> bool:
-        """Tells whether peers get turns by weight, and so by shares; not under an own order."""
+        """Tells whether peers get turns by weight, and so by shares; not if ordered otherwise."""
         return type(self).order is Policy.order and not self.by_pieces
 
     def always_open(self, group: Group) -> bool:

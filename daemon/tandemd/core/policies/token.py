@@ -3,16 +3,16 @@
 PREMA's rule (Choi and Rhu, HPCA 2020). A piece of work, an iteration or a request, has tokens: the
 priority of its class, and the same again for each time that it has waited as long as it takes.
 Tokens are rounded down to a level. The highest level goes first, and within it the piece with the
-shortest remaining time. A piece that thereby comes before the holder gets the turn at once if its
-rest is shorter than the holder's, otherwise when the holder's piece has ended: PREMA, too, preempts
+shortest remaining time. A piece that thereby comes before the holder gets the turn at once if it
+has less time remaining than the holder's piece, otherwise when that has ended: PREMA, too, preempts
 or drains by which of the two loses less.
 
 Priorities are the paper's 9, 3 and 1, not the weights of classes. Weights are shares of time, which
 an admin may make equal, and levels must not move. Two things differ, because the paper's tasks
 arrive once and end, while jobs ask again and again. The paper's levels end with the highest
 priority, so a few short jobs could stay ahead of a longer one forever: here levels continue in the
-same steps. And rests that differ by less than a quarter are equal: of those, the piece that began
-first goes first.
+same steps. And remaining times less than a quarter apart are equal: of those pieces, the one that
+began first goes first.
 
 The cost of a piece is known once two have ended (pieces.py). Until then a quantum of GPU time is a
 piece: it preempts nobody, and is preempted by any piece that is known to be shorter.
@@ -30,22 +30,22 @@ from tandemd.core.words import span_of
 FIRST = {JobClass.BATCH: 0, JobClass.NORMAL: 1, JobClass.LATENCY: 2}
 LEVELS: tuple[int, ...] = tuple(3**number for number in range(31))  # in tokens
 _SLOWDOWNS = LEVELS[: -max(FIRST.values())]  # slowdowns at which the next levels are reached
-DAY_NS = 24 * 3600 * 10**9  # longer rests all count as this
+DAY_NS = 24 * 3600 * 10**9  # longer remaining times all count as this
 SIZES = 256  # exceeds the number of size classes
 MS = 1_000_000
-# The rank, which has 13 bits, is followed by the begin of the piece in milliseconds: of a float's
+# The rank, which has 13 bits, is followed by the start of the piece in milliseconds: of a float's
 # 53 bits, 36 are enough for two years.
 RANK = 2**36
 
 
 class Token(Policy):
-    """The highest level of tokens goes next; within a level, the shortest rest."""
+    """The highest level of tokens goes next; within a level, the shortest remaining time."""
 
     description = "short iterations and requests first, until others have waited in proportion"
     by_pieces = True
 
     def order(self, group: Group) -> float:
-        """By level, then rest, then begin."""
+        """By level, then remaining time, then start."""
         piece = group.piece
         rank = SIZES * (len(LEVELS) - level(group)) + _size(piece.left_ns(group.served_ns))
         return rank * RANK + piece.began_ns // MS
@@ -102,7 +102,7 @@ def _slowdown(group: Group) -> int:
 
 
 def _size(left_ns: int) -> int:
-    """Size class of a rest: four per octave."""
+    """Size class of a remaining time: four per octave."""
     left_ns = min(left_ns, DAY_NS)
     octave = left_ns.bit_length()
     return 4 * octave + ((left_ns >> max(0, octave - 3)) & 3)

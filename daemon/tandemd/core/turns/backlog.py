@@ -54,6 +54,6 @@ class Backlog:
         return True
 
     def due_ns(self, drain_ns: int, *, at_most_ns: int) -> int:
-        """Deadline for more of it to end: at its pace, twice as long as the last part took."""
+        """Deadline for more of it to end: `drain_ns`, or twice as long as the last part took."""
         until_ns = (self._since_ns or 0) + at_most_ns
         return max(self.went_on_ns + drain_ns, min(self.went_on_ns + 2 * self.pace_ns, until_ns))

@@ -2,10 +2,10 @@
 
 The cost of a piece is counted in the group's own GPU time, so it does not include waiting. It is
 predicted from the newest ten pieces (as in Clockwork; Gujarati et al., OSDI 2020): their median is
-the usual cost, and the longest the highest cost expected. Iterations take precedence over requests,
-since one may span several requests. Where neither is known, a quantum of GPU time counts as a
-piece, because nobody can tell which part of the work it is. A piece that outlasts all known ones
-counts as one that has just begun.
+the usual cost, and the longest of them the highest cost to expect. Iterations take precedence over
+requests, since one may span several requests. Where neither is known, a quantum of GPU time counts
+as a piece, because nobody can tell which part of the work it is. A piece that outlasts all known
+ones counts as one that has just begun.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Piece:
             self._start(served_ns, now_ns)
 
     def end(self, kind: Kind, count: int, served_ns: int, now_ns: int) -> None:
-        """Note the end of `count` pieces; the first of a new kind began unseen."""
+        """Note that `count` pieces ended; the first of a new kind began unseen: not measured."""
         if kind < self.kind:
             return
         if kind is self.kind:

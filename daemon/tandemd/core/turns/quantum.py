@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tandemd.core.model import Group
 
-STALLS = 50  # a turn lasts this many times the hand-over, which so costs 2 % at most
+STALLS = 50  # a turn lasts this many times the hand-over, which thus costs 2 % at most
 _SLACK = 4  # divisor: the part of a quantum by which its end may move
 
 

@@ -23,8 +23,8 @@ Rules
    both have work. The companion is the first in its line, chosen when the turn begins or when there
    is none. The turn is counted in the holder's GPU time; holder and companion may swap roles
    without a gate moving. Two that get no more done together are separated again for a while
-   (trials.py). These measurements also decide who of a line goes first and who had better not join
-   (foresight.py).
+   (trials.py). These measurements also tell which group of a line goes first, and which had better
+   not join (foresight.py).
 9. A third group joins the two if it may share a turn with each of them and the measurements predict
    that the three get more done than the two. Without measurements there is no third.
 10. A holder that asks to keep the GPU now, or whose iterations must not be cut, keeps the turn a
@@ -319,7 +319,7 @@ class Turns:
     def _may_go_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options
     ) -> bool:
-        """Tells whether the holder goes before a challenger that does not preempt it."""
+        """Tells whether the holder goes on before a challenger that does not preempt it."""
         is_over = self._is_over(holder, policy, options)
         if is_over and policy.by_pieces and not holder.wants:
             return False
