@@ -1,1 +1,1 @@
-"""Device memory: limits and promises, the line for it, and whose is on the GPU or on the host."""
+"""Device memory: limits and promises, the line for it, and what is on the GPU or on the host."""

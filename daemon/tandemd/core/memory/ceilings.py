@@ -1,7 +1,8 @@
-"""What all jobs of a user together may hold of the memory of each GPU, whatever limits they have.
+"""Limits on what all jobs of one user together may hold on each GPU, whatever their own limits.
 
-As the limits of jobs and groups it is kept by telling each process what the others leave it of it
-(settings.py), so what two take at the same moment may exceed it until the next look at them.
+Like the limits of jobs and groups, a ceiling is enforced by telling each process what the others
+leave it (settings.py). Two processes that allocate at the same moment may therefore exceed it until
+the next look at them.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ from tandemd.core.model import NO_LIMIT, Group, Job, JobSpec, Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """Of each GPU by itself: a size, a share of it, or what is more of both; 0 and 0: none."""
+    """A limit on each GPU by itself: a size, a percentage, or the larger of the two.
+
+    0 and 0: none.
+    """
 
     size_bytes: int = 0
     percent: int = 0
-    key: str = ""  # of the configuration that says so
+    key: str = ""  # the configuration key that sets it
 
     def of(self, capacity_bytes: int) -> int:
-        """In bytes, of a GPU with so many; 0 = not known."""
+        """Return the ceiling in bytes on a GPU with this capacity (0 = not known)."""
         if self == NONE or (self.percent and not capacity_bytes):
             return NO_LIMIT
         return max(self.size_bytes, capacity_bytes * self.percent // 100)
 
     @staticmethod
     def most_generous(named: Sequence[Ceiling]) -> Ceiling:
-        """That of who is named by all of them, at least one."""
+        """Return the ceiling of a user to whom all of `named` apply (at least one)."""
         if NONE in named:
             return NONE
         size = max(named, key=lambda one: one.size_bytes)
@@ -44,36 +48,36 @@ NONE = Ceiling()
 
 
 class Ceilings:
-    """Those of all users whose jobs came. Belongs to the scheduler, whose jobs it reads."""
+    """The ceilings of all users whose jobs came. Belongs to the scheduler, whose jobs it reads."""
 
     def __init__(
         self, jobs: Mapping[int, Job], capacity_bytes: Callable[[], Mapping[int, int]]
     ) -> None:
         self._jobs = jobs
-        self._capacity_bytes = capacity_bytes  # by GPU; one that is missing is not known
+        self._capacity_bytes = capacity_bytes  # by GPU; missing = not known
         self._by_uid: dict[int, Ceiling] = {}
-        # By uid and memory, at the last look.
+        # By uid and memory, as of the last look.
         self._there: dict[tuple[int, int], dict[int, Process]] = {}
         self._held: dict[tuple[int, int], int] = {}
         self._changed: set[int] = set()
 
     def of(self, uid: int) -> Ceiling:
-        """What is so now."""
+        """Return the ceiling that holds for the user now."""
         return self._by_uid.get(uid, NONE)
 
     def put(self, uid: int, ceiling: Ceiling) -> None:
-        """For what he has, and for what comes."""
+        """Set the user's ceiling, for jobs that are there and for those to come."""
         if ceiling == NONE:
             self._by_uid.pop(uid, None)
         else:
             self._by_uid[uid] = ceiling
 
     def binds(self, uid: int) -> bool:
-        """Whether he has one."""
+        """Tell whether the user has a ceiling."""
         return uid in self._by_uid
 
     def on(self, uid: int, gpus: Iterable[int] = ()) -> dict[int, int]:
-        """In bytes on each of these GPUs, or on all, of those that have a known one."""
+        """Return the user's ceiling in bytes on each of these GPUs (or all), where it is known."""
         if uid not in self._by_uid:
             return {}
         ceiling, capacity_bytes = self._by_uid[uid], self._capacity_bytes()
@@ -81,7 +85,7 @@ class Ceilings:
         return {gpu: size_bytes for gpu, size_bytes in found.items() if size_bytes < NO_LIMIT}
 
     def clip(self, uid: int, spec: JobSpec, gpus: Iterable[int]) -> JobSpec:
-        """With no higher limit than the user has on any of these GPUs, or of all."""
+        """Return the spec with its limits capped at the user's ceiling on these GPUs, or on all."""
         ceiling, capacity_bytes = self.of(uid), self._capacity_bytes()
         percent = spec.memory_percent
         if ceiling.percent and not ceiling.size_bytes:
@@ -93,12 +97,12 @@ class Ceilings:
         return replace(spec, memory_bytes=size_bytes, memory_percent=percent)
 
     def note(self, uid: int) -> None:
-        """One of his processes holds more or less than before."""
+        """Note that one of the user's processes holds more or less than before."""
         if uid in self._by_uid:
             self._changed.add(uid)
 
     def take_changed(self) -> set[int]:
-        """Of which users; they have been told once this was asked."""
+        """Return the users whose usage changed since the last call; the caller then tells them."""
         changed, self._changed = self._changed, set()
         return changed
 
@@ -119,15 +123,18 @@ class Ceilings:
         }
 
     def sharers(self, uid: int, gpu: int) -> Mapping[int, Process]:
-        """His processes with the memory of that GPU, at the last look, by number."""
+        """Return, by number, the user's processes in that GPU's memory, as of the last look."""
         return self._there.get((uid, memory_of(gpu)), {})
 
     def held_bytes(self, uid: int, gpu: int) -> int:
-        """What they hold there. Of one on several GPUs it is not known where: it counts on each."""
+        """Return what those processes hold there; one on several GPUs counts on each of them."""
         return self._held.get((uid, memory_of(gpu)), 0)
 
     def tightest(self, process: Process, uid: int) -> tuple[int, int] | None:
-        """Of its GPUs that where least was left to it at the last look, and what; None: all."""
+        """Return the GPU that left the process least, and how much; None: no ceiling applies.
+
+        As of the last look.
+        """
         own_bytes = process.usage.device_bytes
         lefts = [
             (max(0, most - self.held_bytes(uid, gpu) + own_bytes), gpu)
@@ -139,12 +146,15 @@ class Ceilings:
         return gpu, left_bytes
 
     def left(self, process: Process, job: Job, group: Group) -> int:
-        """What the limits of its job, its group and its user leave it, at the last look."""
+        """Return what the limits of its job, group and user leave the process at the last look."""
         own_bytes, of_user = left_by_own(process, job, group), self.tightest(process, job.uid)
         return own_bytes if of_user is None else min(own_bytes, of_user[1])
 
     def in_the_way(self, process: Process, job: Job, group: Group) -> tuple[int, int] | None:
-        """Of its GPUs one where the user's leaves it less than all other limits, and the user's."""
+        """Return a GPU where the user's ceiling is what binds the process, and that ceiling.
+
+        None if another limit leaves it no more.
+        """
         if (found := self.tightest(process, job.uid)) is None:
             return None
         gpu, least_bytes = found
@@ -154,9 +164,10 @@ class Ceilings:
 
 
 def left_bytes(process: Process, limit_bytes: int, sharers: Mapping[int, Process]) -> int:
-    """What these leave the process of a limit, which holds for each GPU by itself.
+    """Return what these other processes leave of a limit, which holds for each GPU by itself.
 
-    Where on its GPUs another has its memory is not known: it counts whole where they meet.
+    It is not known where on its GPUs a process has its memory: all of it counts on every GPU it
+    shares with `process`.
     """
     if limit_bytes >= NO_LIMIT:
         return NO_LIMIT
@@ -165,7 +176,7 @@ def left_bytes(process: Process, limit_bytes: int, sharers: Mapping[int, Process
 
 
 def left_by_own(process: Process, job: Job, group: Group) -> int:
-    """What is left to it of the limits of its job and its group."""
+    """Return what the limits of its job and its group leave the process."""
     return min(
         left_bytes(process, job.spec.memory_bytes, job.processes),
         left_bytes(process, group.memory_limit_bytes, group.processes),

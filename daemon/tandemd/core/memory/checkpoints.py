@@ -1,12 +1,13 @@
-"""Which processes the driver saves to the host as a whole: of paused jobs that asked for it.
+"""Which processes the driver saves to the host as a whole: those of paused jobs that asked for it.
 
 Memory that moves piece by piece (residency.py) leaves contexts, pools and arrays on the GPU, and
-needs the shim's allocator. A checkpoint takes everything, and needs the driver's word that it can:
-where it says no the memory stays. An earlier daemon may have saved a process that has just
-attached: it is asked for like any other, and the driver knows what there is to do.
+needs the shim's allocator. A checkpoint takes everything, but the driver must be able to make one:
+where it refuses, the memory stays. A process that has just attached may have been saved by an
+earlier daemon. It is asked to come back like any other, and the driver knows what there is to do.
 
-Saves are many gigabytes each, and a driver that does not end one keeps it for good. So few are
-asked for at a time, the others wait in line, and none that comes back waits behind one.
+A save is many gigabytes, and a save that the driver does not finish is stuck for good. So only a
+few are asked for at a time and the others wait in line; a process that comes back never waits
+behind a save.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from tandemd.core.events import CheckpointProcess, ProcessCheckpointed
 from tandemd.core.memory.audit import forget_unseen
 from tandemd.core.model import Group, Job, Process, Usage
 
-RETRY_NS = 250_000_000  # others may have the room that a process needs to come back
-MOST_SAVES = 4  # at a time: more only share the link
+RETRY_NS = 250_000_000  # other processes may hold the room that one needs to come back
+MOST_SAVES = 4  # at a time: more would only share the link
 MOST_RETURNS = 16
 
 
@@ -28,8 +29,8 @@ class _Place:
     process: Process
     job: Job
     is_here: bool | None = None  # on its GPUs; None: not known
-    is_moving: bool = False  # it was asked for, and has not ended
-    away: bool = False  # where to, if it moves
+    is_moving: bool = False  # a move was asked for and has not ended
+    away: bool = False  # where it moves to, if it moves
     stays: bool = False  # it could not be saved: not tried again before the next pause
     not_before_ns: int = 0
     problem: str = ""  # why it could not be saved or come back, in the driver's words
@@ -37,37 +38,37 @@ class _Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """What the driver does for a process, or will."""
+    """What the driver does for a process now, or will do."""
 
     away: bool
-    ahead: int  # others that it does this for first; 0: it is at it
+    ahead: int  # others served first in the same direction; 0: it is under way
 
 
 class Checkpoints:
-    """Who was saved. Pure; belongs to the scheduler."""
+    """Which processes were saved. Pure; belongs to the scheduler."""
 
     def __init__(self) -> None:
-        self._places: dict[int, _Place] = {}  # by process; empty costs nothing
-        self._line: dict[int, bool] = {}  # who is to move, first come first, and whether away
+        self._places: dict[int, _Place] = {}  # by process id; empty costs nothing
+        self._line: dict[int, bool] = {}  # who is to move, in order of arrival, and whether away
         self.wake_at_ns: int | None = None
 
     @property
     def is_used(self) -> bool:
-        """Somebody asked for it."""
+        """True if some process asked for it."""
         return bool(self._places)
 
     def watch(self, process: Process, job: Job) -> None:
-        """The process attached."""
+        """Start to track a process that has attached."""
         if job.spec.checkpoint:
             self._places[process.process_id] = _Place(process=process, job=job)
 
     def forget(self, process: Process) -> None:
-        """The process is gone."""
+        """Drop a process that is gone."""
         self._places.pop(process.process_id, None)
         self._line.pop(process.process_id, None)
 
     def seen(self, usage: Usage) -> Usage:
-        """What a process says of itself, with what it cannot know: that it is not on the GPU."""
+        """Return what a process reports, corrected by what it cannot know: that it is saved."""
         place = self._places.get(usage.process_id)
         if place is None or place.is_here is not False:
             return usage
@@ -75,12 +76,12 @@ class Checkpoints:
         return replace(usage, swappable_bytes=size_bytes, swapped_bytes=size_bytes)
 
     def problem_of(self, job: Job) -> str:
-        """Why a process of the job stays where it is, in the driver's words; "" if it does not."""
+        """Return why a process of the job stays where it is, in the driver's words; "" if none."""
         places = (self._places.get(process_id) for process_id in job.processes)
         return next((place.problem for place in places if place and place.problem), "")
 
     def move_of(self, job: Job) -> Move | None:
-        """The process of the job that is to move last, if any is."""
+        """Return the move that comes last among the job's processes, if any has one."""
         moves = [move for process_id in job.processes if (move := self._move_of(process_id))]
         return max(moves, key=lambda move: move.ahead, default=None)
 
@@ -98,7 +99,10 @@ class Checkpoints:
         return sum(place.is_moving and place.away == away for place in self._places.values())
 
     def take(self, event: ProcessCheckpointed) -> Job | None:
-        """A process was saved, or brought back, or could not be; the job that this is news for."""
+        """Take in that a process was saved or brought back, or could not be; return its job.
+
+        None: the process has left meanwhile.
+        """
         place = self._places.get(event.process_id)
         if place is None:
             return None  # left meanwhile
@@ -111,7 +115,8 @@ class Checkpoints:
 
     def _take_saved(self, place: _Place, event: ProcessCheckpointed) -> None:
         if event.problem:
-            # It may be neither saved nor let go on: looked at again, as one that has just attached.
+            # It may be neither saved nor able to go on: treat it like a process that has just
+            # attached.
             place.is_here, place.stays, place.problem = None, True, event.problem
             place.job.tell(event.now_ns, f"its memory stays on the gpu: {event.problem}")
             return
@@ -136,7 +141,7 @@ class Checkpoints:
             place.problem = ""
 
     def decide(self, groups: Iterable[Group], now_ns: int) -> list[CheckpointProcess]:
-        """Whom to save or to bring back now."""
+        """Return which processes to save or to bring back now."""
         self.wake_at_ns = None
         for group in groups:
             for process_id in group.processes:
@@ -155,7 +160,7 @@ class Checkpoints:
                 self._line[process_id] = away
 
     def _direction(self, place: _Place, group: Group, now_ns: int) -> bool | None:
-        """Whether it is to go away, or to come back; None: it is where it is to be."""
+        """Return True to save it, False to bring it back, None if it is where it should be."""
         if group.paused and (place.is_here is False or not place.stays):
             rests = group.drained and not group.open
             return True if rests and place.is_here is not False else None
@@ -176,7 +181,7 @@ class Checkpoints:
             yield CheckpointProcess(process_id=process_id, away=away)
 
     def leave(self) -> dict[int, Job]:
-        """Which processes are to come back since the daemon ends, and whose they are."""
+        """Return the processes to bring back because the daemon ends, and their jobs."""
         return {
             process_id: place.job
             for process_id, place in self._places.items()

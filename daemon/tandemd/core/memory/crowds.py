@@ -1,4 +1,4 @@
-"""An island on which memory follows the turn: who can have there what it needs, and who cannot."""
+"""An island on which memory follows the turn: which groups can have what they need there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandemd.core.model import Group, GroupKey
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Those who need the host's room for somebody."""
+    """Groups that need host memory for somebody else's sake."""
 
     places: dict[GroupKey, int]
     lacks: Lacks
@@ -25,22 +25,23 @@ class _Line:
 
 @dataclass(slots=True, kw_only=True)
 class Crowd:
-    """An island whose groups have and ask for more than it has. Of one review; never changed."""
+    """An island whose groups have and request more than it has. For one review; immutable."""
 
     room_bytes: int  # for everything that can be moved
     claims: dict[GroupKey, Claim]
-    first: set[GroupKey]  # those that take no turns, and go before
-    too_much: set[GroupKey]  # ask for what can never be, not counted
-    # For whose memory the host has to give some; and what it has for that, by who needs the room.
+    first: set[GroupKey]  # groups that take no turns, and so come first
+    too_much: set[GroupKey]  # groups that request what they can never have; not counted
+    # Groups for whose memory the host must give some, and what it has for that, by the group that
+    # needs the room.
     lacking: dict[GroupKey, Lack]
     host_bytes: dict[GroupKey, int]
     _kept_bytes: int = field(init=False)
-    _first_bytes: int = field(init=False)  # more than is kept, for those that go before
+    _first_bytes: int = field(init=False)  # beyond what is kept, for `first`
     _all: _Line = field(init=False)
     _yielding: _Line = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the sums over all, once for everybody who asks."""
+        """Compute the sums over all groups once, for all queries."""
         self._kept_bytes = sum(claim.kept_bytes for claim in self.claims.values())
         claims = [self.claims[key] for key in self.first if key in self.claims]
         self._first_bytes = sum(claim.needed_bytes - claim.kept_bytes for claim in claims)
@@ -49,20 +50,20 @@ class Crowd:
         self._yielding = _Line.of(yielding)
 
     def room_for(self, group: Group) -> int:
-        """What is there for the group if everybody goes who has to go for it, but for minima."""
+        """Return the group's room if everything that must make room for it goes, except minima."""
         claim = self.claims.get(group.key)
         room_bytes = self.room_bytes - self._kept_bytes + (claim.kept_bytes if claim else 0)
         return room_bytes if group.key in self.first else room_bytes - self._first_bytes
 
     def room_now_for(self, group: Group) -> int:
-        """The same, as long as the host has no more room than now."""
+        """Like `room_for`, but as long as the host has no more room than now."""
         line = self._all if group.key in self.first else self._yielding
         left_bytes = self.host_bytes.get(group.key, 0)
         but = line.places.get(group.key)
         return self.room_for(group) - line.lacks.stuck_bytes(left_bytes, but=but)
 
     def in_the_way(self, waiting: Collection[Group]) -> list[GroupKey]:
-        """Those for whom somebody of these waits: the host has no room for their memory."""
+        """Return the groups whose memory somebody waits for and the host has no room for."""
         before = {group.key for group in waiting if group.key in self.first}
         others = {group.key for group in waiting} - before
         return [
@@ -72,13 +73,13 @@ class Crowd:
         ]
 
     def waits_for_the_host(self, group: Group) -> bool:
-        """It could have what it needs if the host had room for others' memory."""
+        """Tell whether it could have what it needs if the host had room for others' memory."""
         claim = self.claims.get(group.key)
         is_over = claim is not None and claim.needed_bytes > self.room_now_for(group)
         return is_over and not self.cannot_hold(group)
 
     def cannot_hold(self, group: Group) -> bool:
-        """What the group has and asks for is too much, even if all that can be moved goes."""
+        """Tell whether its memory and requests are too much even if all that can be moved goes."""
         claim = self.claims.get(group.key)
         is_over = claim is not None and claim.needed_bytes > self.room_for(group)
         return is_over or group.key in self.too_much

@@ -1,8 +1,8 @@
-"""What the host has room for, and who gets it: it is promised before anything of a process moves.
+"""Who gets room in host memory: it is promised before anything of a process moves.
 
-A process is given room for what is to go, and keeps it for the next time. It gives back what it
-has no use for (`Home.spare_pool`) when others lack room, and after a while in any case: what it
-has is memory of the machine that nobody else can use.
+A process is given room for what is to move out, and keeps it for the next time. It gives back what
+it has no use for (`Home.spare_pool`) when others lack room, and after a while in any case, because
+nobody else on the machine can use that memory.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from tandemd.core.memory.homes import MIB, UNIT, Home, HomeAction, make_room, me
 from tandemd.core.memory.swap_places import Place, shared_out
 from tandemd.core.model import GroupKey, Options
 
-# Each order brings a pool of its own, and each pool may get a file: rather few and large ones.
+# Each order brings a pool of its own, and each pool may get a file: better few and large ones.
 STEP = 256 * MIB
-PLENTY = 16  # what is left is so many times what nobody asked for yet
-SPARE_NS = 60_000_000_000  # what nobody lacks stays with a process that may need it again so soon
+PLENTY = 16  # a pool is rounded up if that takes at most 1/16 of what is left
+SPARE_NS = 60_000_000_000  # a spare pool that nobody lacks stays this long: it may be needed again
 
 
 def is_worth_it(places: list[Place], least: int, kept_bytes: int) -> bool:
-    """Where files make room bit by bit: whether the next bit is large enough for one."""
+    """Tell whether the next step out is large enough, where files make room step by step."""
     resident_bytes = sum(place.resident_bytes for place in places)
     return resident_bytes - least >= min(STEP, resident_bytes - kept_bytes)
 
 
 class HostRoom:
-    """Who lacks room of the host. Pure; belongs to the residency of memory."""
+    """Who lacks host memory. Pure; belongs to `Residency`."""
 
     def __init__(self, places: dict[int, Place]) -> None:
-        """`places` is who there is, by process; never changed here."""
+        """`places`: all processes, by id; never changed here."""
         self._places = places
         self._lacking: dict[int, int] = {}  # would go now: process -> how much of it should stay
-        self._in_the_way: dict[int, int] = {}  # somebody waits for them; of a review
-        self.look_at_ns: int | None = None  # when something else can be done, though nothing is new
+        self._in_the_way: dict[int, int] = {}  # somebody waits for them; as of a review
+        self.look_at_ns: int | None = None  # when there is more to do, even without news
 
     @property
     def _homes(self) -> list[Home]:
         return [place.home for place in self._places.values()]
 
     def left_bytes(self, options: Options) -> int:
-        """To be given at once."""
+        """Return how much can be given at once."""
         return memory_left_bytes(self._homes, options)
 
     def figures(self, options: Options, now_ns: int) -> tuple[int, ...]:
-        """All that anybody's memory is decided by who is not of the same island."""
+        """Return all figures by which a process on one island affects decisions on others."""
         left_bytes = options.host_limit_bytes
         leaving_bytes = in_files = rests = 0
         for place in self._places.values():
@@ -61,7 +61,10 @@ class HostRoom:
     def to_come_bytes(
         self, groups: Mapping[GroupKey, list[Place]], options: Options, now_ns: int
     ) -> dict[GroupKey, int]:
-        """For each group: to be given at once, or when others have made room, by files or back."""
+        """Return, for each group, what the host can give: at once, or when others have made room.
+
+        Others make room by going to files or by giving memory back.
+        """
         left_bytes = self.left_bytes(options)
         left_bytes += sum(home.leaving_bytes(now_ns) for home in self._homes)
         in_files = sum(home.file_bytes for home in self._homes)
@@ -81,7 +84,7 @@ class HostRoom:
         return found
 
     def promise(self, place: Place, target_bytes: int, options: Options) -> int | None:
-        """What a process is given to go so far; None: there is not enough of it any more."""
+        """Return what a process is given to move out this far; None: not enough is left."""
         wanted_bytes = place.home.lacks_bytes(target_bytes)
         left_bytes = self.left_bytes(options)
         if wanted_bytes > left_bytes:
@@ -90,37 +93,37 @@ class HostRoom:
             place.told_bytes = 0
         if wanted_bytes == 0:
             return 0
-        # Others may need what is left: a large pool is only made of what is plenty.
+        # Others may need what is left, so the pool is rounded up only where plenty is left.
         plenty_bytes = min(-(-wanted_bytes // STEP) * STEP, place.home.lacks_bytes(0))
         return max(wanted_bytes, min(plenty_bytes, left_bytes // PLENTY // UNIT * UNIT))
 
     # Who lacks room
 
     def forget(self, process_id: int) -> None:
-        """It is gone."""
+        """Drop a process that is gone."""
         self._in_the_way.pop(process_id, None)
         self._lacking.pop(process_id, None)
 
     def begin_review(self, groups: Mapping[GroupKey, list[Place]]) -> None:
-        """Nobody of these is in the way of anybody, as far as is known."""
+        """Reset these groups: as far as is known, they are in nobody's way."""
         _drop(self._in_the_way, groups)
 
     def begin(self, groups: Mapping[GroupKey, list[Place]]) -> None:
-        """Nobody of these lacks anything, as far as is known, but those who are in the way."""
+        """Forget what these groups lack; what was noted as in the way stays so."""
         _drop(self._lacking, groups)
 
     def is_in_the_way(self, places: list[Place], target_bytes: int) -> None:
-        """Somebody waits until no more than that of a group is on the GPU."""
+        """Note that somebody waits until at most `target_bytes` of a group are on the GPU."""
         for place, part_bytes in shared_out(places, target_bytes):
             self._in_the_way[place.process.process_id] = part_bytes
 
     def lacks(self, places: list[Place], target_bytes: int) -> None:
-        """No more than that of a group would stay on the GPU if there were room for the rest."""
+        """Note that only `target_bytes` of a group would stay if the host had room for the rest."""
         for place, part_bytes in shared_out(places, target_bytes):
             self._lacking[place.process.process_id] = part_bytes
 
     def wants_files(self, options: Options) -> bool:
-        """Something should go to files, for others' memory to come in its place."""
+        """Tell whether something should go to files so that others' memory can take its place."""
         return bool(self._lacking) and options.file_limit_bytes > 0
 
     # What is done about it
@@ -128,10 +131,10 @@ class HostRoom:
     def make(
         self, coldest: list[Place], idle: list[Place], options: Options, now_ns: int
     ) -> Iterator[HomeAction]:
-        """Have room made for who lacks it.
+        """Make room for those who lack it.
 
-        `coldest`: those whose memory rests on the host and is needed last, first. `idle`: those
-        whose memory is not going to leave the GPU, as things are.
+        `coldest`: those whose memory rests on the host, the one needed last first. `idle`: those
+        whose memory will not leave the GPU as things stand.
         """
         self.look_at_ns = None
         yield from self._take_back(idle, options, now_ns)
@@ -145,7 +148,7 @@ class HostRoom:
         self._tell(options, now_ns)
 
     def _take_back(self, idle: list[Place], options: Options, now_ns: int) -> Iterator[TakeBack]:
-        """One pool of a process at a time: while it answers it gets no other order."""
+        """Ask for spare pools back, one per process: while it answers it gets no other order."""
         resting = {place.process.process_id for place in idle}
         missing_bytes = self._missing_bytes(options, now_ns)
         for process_id, place in self._places.items():
@@ -170,18 +173,18 @@ class HostRoom:
             yield home.ask_back(pool, order=place.order, now_ns=now_ns)
 
     def _missing_bytes(self, options: Options, now_ns: int) -> int:
-        """Of what is lacked, what is neither left nor on its way."""
+        """Return how much of what is lacked is neither left nor about to be freed."""
         leaving = sum(home.leaving_bytes(now_ns) for home in self._homes)
         wanted = self._wanted_bytes(self._in_the_way | self._lacking)
         return wanted - self.left_bytes(options) - leaving
 
     def _wanted_bytes(self, wished: dict[int, int]) -> int:
-        """What the host has to give for no more than that of each process to be on the GPU."""
+        """Return what the host must give so that at most this much of each stays on the GPU."""
         places = self._places
         return sum(places[i].home.lacks_bytes(part) for i, part in wished.items() if i in places)
 
     def _tell(self, options: Options, now_ns: int) -> None:
-        """Say so in the stories, unless room is being made."""
+        """Tell the stories who lacks room, unless room is being made."""
         short = self._in_the_way | self._lacking
         if not short or any(home.leaving_bytes(now_ns) for home in self._homes):
             return
@@ -194,7 +197,7 @@ class HostRoom:
         for process_id, part_bytes in short.items():
             place = self._places.get(process_id)
             more_bytes = place.home.lacks_bytes(part_bytes) if place is not None else 0
-            # Memory that grows bit by bit is not told of bit by bit.
+            # Memory that grows bit by bit is not reported bit by bit.
             if place is None or not more_bytes or 2 * more_bytes < 3 * place.told_bytes:
                 continue
             place.told_bytes = more_bytes

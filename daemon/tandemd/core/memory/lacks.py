@@ -1,8 +1,8 @@
-"""What the host lacks for memory to go there, and what has to stay on the GPU for that.
+"""Host memory that is missing for groups to move out, and what must stay on the GPU therefore.
 
-A decision asks this of every group that may have the turn, with all the others in the host's way.
-So the sums over all are made once, and a group looks for the place in them at which the host is
-full: with a hundred groups that costs hardly more for each than with three.
+A decision asks this for every group that may get the turn, with all other groups in need of host
+memory. So the sums over all groups are computed once, and each query only searches for the point at
+which the host is full: with a hundred groups a query costs hardly more than with three.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tandemd.core.memory.swap_places import Place, shared_out
 
 
 def lacks_bytes(places: list[Place], target_bytes: int) -> int:
-    """What the host has to give for no more than that of a group to be on the GPU."""
+    """Return what the host must give so that at most `target_bytes` of a group stay on the GPU."""
     if len(places) == 1:  # nearly always
         return places[0].home.lacks_bytes(target_bytes // UNIT * UNIT)
     parts = shared_out(places, target_bytes)
@@ -25,12 +25,12 @@ def lacks_bytes(places: list[Place], target_bytes: int) -> int:
 
 
 def least_bytes(places: list[Place], left_bytes: int) -> int:
-    """Of a group, what has to stay on the GPU where the host has so much left to give."""
+    """Return how much of a group must stay on the GPU if the host has `left_bytes` to give."""
     resident_bytes = sum(place.resident_bytes for place in places)
     if len(places) == 1:
         least = places[0].home.least_bytes(left_bytes)
         return resident_bytes if least is None else min(resident_bytes, least)
-    # Several shrink together, each in steps of its own: what they lack is no simple function.
+    # Several processes shrink together, each in its own steps, so the lack has no simple formula.
     total_bytes = sum(place.process.usage.swappable_bytes for place in places)
     units = bisect_left(
         range(total_bytes // UNIT + 1),
@@ -42,17 +42,17 @@ def least_bytes(places: list[Place], left_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """Of one group: what the host has to give for all of it to go that may."""
+    """What the host has to give so that everything of one group that may go can go."""
 
     places: list[Place]
-    kept_bytes: int  # of the group, never away
-    full_bytes: int  # for all but that to go
+    kept_bytes: int  # of the group, never moved out
+    full_bytes: int  # for everything else to go
     first_bytes: int  # for anything to go
-    here_bytes: int  # of the group on the GPU, but for what is kept: what stays if nothing goes
+    here_bytes: int  # what the group has on the GPU beyond `kept_bytes`: what stays if nothing goes
 
     @classmethod
     def of(cls, places: list[Place], kept_bytes: int) -> Lack | None:
-        """None: the host has all that it needs for the group."""
+        """Return None if the host has all that it needs for the group."""
         full_bytes = lacks_bytes(places, kept_bytes)
         if not full_bytes:
             return None
@@ -65,21 +65,22 @@ class Lack:
 
 
 class Lacks:
-    """Groups whose memory goes for somebody, one after the other, as far as the host has room."""
+    """Groups that move out one after the other for somebody, as far as the host has room."""
 
     def __init__(self, lacks: Iterable[Lack]) -> None:
         self._all = list(lacks)
         self._upto = list(accumulate(lack.full_bytes for lack in self._all))
-        # Of those from a place on: what lets anything of any of them go, and what they have.
+        # Suffix sums: for all groups from a position on, the least that lets any of them begin to
+        # go, and what they have on the GPU.
         behind = self._all[::-1]
         self._first = [*accumulate((lack.first_bytes for lack in behind), min)][::-1]
         self._here = [*accumulate(lack.here_bytes for lack in behind)][::-1]
 
     def stuck_bytes(self, left_bytes: int, *, but: int | None = None) -> int:
-        """What stays of them where the host has so much left; the one at place `but` needs not go.
+        """Return what stays on the GPU if the host has `left_bytes`; group `but` need not go.
 
-        Takes the logarithm of how many there are, unless what is left over by one lets some of
-        another go.
+        Takes time logarithmic in the number of groups, unless what one group leaves over lets part
+        of another go.
         """
         upto, own_bytes = self._upto, 0
         place = bisect_right(upto, left_bytes)
@@ -107,7 +108,7 @@ class Lacks:
 
 
 def _stays(lack: Lack, left_bytes: int) -> tuple[int, int]:
-    """Of one group, what stays, and what the host gives it of what is left."""
+    """Return how much of one group stays, and how much of `left_bytes` the host gives it."""
     if lack.full_bytes <= left_bytes:
         return 0, lack.full_bytes
     if left_bytes < lack.first_bytes:

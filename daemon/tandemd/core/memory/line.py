@@ -1,20 +1,21 @@
 """Who waits for device memory, in which order, who may try now, and whom nobody can help.
 
-Rules
-1. One line, by arrival. A request is behind an earlier one if both are for memory of the same GPU,
-   or, where the earlier one waits for its job's quota, if both are of that job; where it waits for
-   what all jobs of its user may have of a GPU, if both are of that user, and on that GPU.
-2. Who is first may try, again and again, until the memory is there. Who is behind may not, so that
-   small requests do not starve a big one; except where all those ahead wait for memory of jobs
-   that wait themselves: then jobs that hold some may.
-3. Nobody waits for ever. What can never be met is refused at once. Where everybody who could give
-   memory back waits as well, and has tried since the last change, the newest of those who hold
-   some is refused: what it would have been told without the line. And every wait has its deadline,
-   which the job's own side keeps, and which is checked here.
+Rules 1. There is one line, in order of arrival. A request stands behind an earlier one if both ask
+for
+   memory of the same GPU. If the earlier one waits for its job's quota, only requests of that job
+   stand behind it; if it waits for what all jobs of its user may have of a GPU, only requests of
+   that user on that GPU do.
+2. The first request may try, again and again, until the memory is there. Requests behind it may
+   not, so that small requests do not starve a big one. The exception: if all requests ahead wait
+   for memory of jobs that wait themselves, jobs that hold some memory may try.
+3. Nobody waits for ever. A request that can never be met is refused at once. If everybody who could
+   give memory back waits as well, and has tried since the last change, the newest of those who hold
+   some is refused: that is what it would have been told without the line. Every wait has a
+   deadline, which the job's own side keeps and which is checked here.
 
-What a process says of itself is a hint: a lie gets it a wrong place in line, or none, and delays
-others until its deadline at most. Which of its GPUs a request is for is not known; it counts for
-all.
+What a process says about itself is a hint: a lie gets it a wrong place in the line, or none, and
+delays others until its deadline at most. It is not known for which of the process's GPUs a request
+is; it counts for all of them.
 """
 
 from __future__ import annotations
@@ -41,53 +42,53 @@ DEADLINE_SLACK_NS = 2_000_000_000  # for a request to leave by itself
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Waiter:
-    """The request that a process says is its first."""
+    """The first request of a process, as the process states it."""
 
     process: Process
     job: Job
     wait: MemoryWait
     order: int
     since_ns: int
-    quiet_since_ns: int  # since when the process does nothing else either
+    quiet_since_ns: int  # since when the process has done nothing else either
     is_refused: bool = False
-    # Of the newest look at the line.
-    limit_bytes: int = NO_LIMIT  # that is in its way if one is: of its job, or of all of its user
+    # As of the newest look at the line.
+    limit_bytes: int = NO_LIMIT  # in its way if one is: its job's, or its user's
     is_of_user: bool = False
-    is_of_gpu: bool = False  # what all jobs may have of its GPU is; to them there is no more
+    is_of_gpu: bool = False  # its GPU has no more for all jobs together
     sharers: Mapping[int, Process] = field(default_factory=dict)  # whose memory counts against it
-    ahead: list[Waiter] = field(default_factory=list)  # first come first
+    ahead: list[Waiter] = field(default_factory=list)  # in order of arrival
     may_try: bool = False
-    is_blocked: bool = False  # until jobs that wait give memory back, or have been served
+    is_blocked: bool = False  # until waiting jobs give memory back or are served
 
     @property
     def is_quota(self) -> bool:
-        """A limit is in its way, not what its GPU has left for jobs."""
+        """True if a limit is in its way, not what its GPU has left for jobs."""
         return self.wait.is_quota and not self.is_of_gpu
 
     def is_in_the_way_of(self, process: Process) -> bool:
-        """Whether a later request of the process is behind this one."""
+        """Tell whether a later request of the process stands behind this one."""
         if self.is_quota:
             return process.process_id in self.sharers
         return bool(self.process.memories & process.memories)
 
     def is_stuck(self, now_ns: int, options: Options) -> bool:
-        """Whether the process can give no memory back by itself."""
+        """Tell whether the process cannot give memory back by itself."""
         if self.process.usage.busy:
             return False
         return self.wait.is_alone or now_ns >= self.quiet_until_ns(options)
 
     def quiet_until_ns(self, options: Options) -> int:
-        """When its other threads count as stuck, too, if they go on doing nothing."""
+        """When the process's other threads count as stuck too, if they keep doing nothing."""
         return self.quiet_since_ns + options.memory_quiet_ns
 
     @property
     def is_leased(self) -> bool:
-        """Its limit is what others leave it for now (shifts.py), and they can give it more."""
+        """True if others limit it for now (shifts.py) and can give it more."""
         return self.process.lease_bytes < self.job.spec.memory_bytes and not self.is_of_user
 
     @property
     def deadline_ns(self) -> int:
-        """When it should have given up."""
+        """When it should have given up by itself."""
         return self.since_ns + self.job.patience_ns + DEADLINE_SLACK_NS
 
 
@@ -100,11 +101,11 @@ class MemoryLine:
         jobs: Mapping[int, Job],
         groups: Mapping[GroupKey, Group],
     ) -> None:
-        # What each GPU has for jobs; one that is missing is not known.
+        # What each GPU has for jobs; missing = not known.
         self.capacity_bytes: dict[int, int] = {}
         self.ceilings = Ceilings(jobs, lambda: self.capacity_bytes)
         self.reserves = Reserves(processes, lambda: self.capacity_bytes, held_bytes)
-        self.waiters: dict[int, Waiter] = {}  # by process; refused ones until they have left
+        self.waiters: dict[int, Waiter] = {}  # by process; refused ones stay until they have left
         self.refusals = 0  # so far
         self._processes, self._jobs, self._groups = processes, jobs, groups
         self._asleep: set[int] = set()  # processes
@@ -112,9 +113,10 @@ class MemoryLine:
         self._arrivals = 0
 
     def plausible(self, process: Process, said: Usage) -> Usage:
-        """What a process says of itself, with no more that can be moved than its GPUs have.
+        """Return what a process says of itself, movable memory capped at what its GPUs have.
 
-        That much is plain memory of theirs, and the host gives room for as much as can go.
+        Movable memory is plain memory of those GPUs, and the host reserves room for as much as can
+        move.
         """
         if not said.swappable_bytes:
             return said
@@ -126,17 +128,17 @@ class MemoryLine:
         return replace(said, swappable_bytes=most_bytes, swapped_bytes=swapped_bytes)
 
     def tell_turns(self, *, asleep: set[int], helped: set[int]) -> bool:
-        """Where memory follows the turn (residency.py): whether that is news.
+        """Take in what turns mean where memory follows them (residency.py); True if that is news.
 
-        `asleep`: processes that may try only when it is their turn; until then they are in nobody's
-        way. `helped`: processes for which there is room once what can be moved has gone.
+        `asleep`: processes that may try only on their turn; until then they are in nobody's way.
+        `helped`: processes for which there is room once what can be moved has gone.
         """
         is_news = (asleep, helped) != (self._asleep, self._helped)
         self._asleep, self._helped = asleep, helped
         return is_news and bool(self.waiters)
 
     def take(self, process: Process, before: Usage, now_ns: int) -> bool:
-        """Take in what a process says of itself now; whether it is news for the line."""
+        """Take in what a process says of itself now; return whether it is news for the line."""
         wait = process.usage.memory_wait
         waiter = self.waiters.get(process.process_id)
         if wait is None:
@@ -165,7 +167,7 @@ class MemoryLine:
         self._find_limit(waiter)
 
     def _find_limit(self, waiter: Waiter) -> None:
-        """Which one is in its way: the one of which less is left."""
+        """Find the limit in its way: the one that leaves it less."""
         job, process = waiter.job, waiter.process
         group = self._groups[job.group_key]
         waiter.limit_bytes, waiter.sharers = job.spec.memory_bytes, job.processes
@@ -179,19 +181,19 @@ class MemoryLine:
 
     @property
     def standing(self) -> list[Waiter]:
-        """Who is in line, first come first."""
+        """The requests in line, in order of arrival."""
         standing = [waiter for waiter in self.waiters.values() if not waiter.is_refused]
         return sorted(standing, key=lambda waiter: waiter.order)
 
     def requests_of(self, group: Group) -> Iterator[int]:
-        """What its processes ask for that others hold, in bytes."""
+        """Yield the sizes, in bytes, of its processes' requests for memory that others hold."""
         for process_id in group.processes:
             waiter = self.waiters.get(process_id)
             if waiter is not None and not waiter.is_refused and not waiter.is_quota:
                 yield waiter.wait.size_bytes
 
     def look(self, now_ns: int) -> list[Waiter]:
-        """Refuse what can never be; find out who of the others, which are returned, may try."""
+        """Refuse what can never be met; return the others, having found out who of them may try."""
         self.ceilings.look()
         for waiter in self.standing:
             self._find_limit(waiter)
@@ -208,24 +210,24 @@ class MemoryLine:
             waiter.may_try = not self.is_asleep(waiter) and (
                 not waiter.ahead or (helps and all(other.is_blocked for other in waiter.ahead))
             )
-            # Behind one that is blocked, who may not try is so, too.
+            # A request that may not try is blocked too if it stands behind a blocked one.
             stands_behind = not waiter.may_try and any(w.is_blocked for w in waiter.ahead)
             waiter.is_blocked = stands_behind or self._needs_others(waiter, standing)
         return standing
 
     def refuse(self, waiter: Waiter) -> None:
-        """It gets no memory, and is told so."""
+        """Refuse the request; its process is told so."""
         waiter.is_refused = True
         self.refusals += 1
 
     def is_asleep(self, waiter: Waiter) -> bool:
-        """It waits for its turn, not for what others hold."""
+        """Tell whether the request waits for its turn rather than for what others hold."""
         return waiter.process.process_id in self._asleep and not waiter.is_quota
 
     def _is_impossible(self, waiter: Waiter) -> bool:
         spec = waiter.job.spec
         if not max(spec.wait_memory_ns, waiter.job.lease_patience_ns):
-            # Nobody asked it to wait, but for what others can move.
+            # Nobody asked it to wait, except for memory that others can move.
             is_helped = spec.patience_ns and waiter.process.process_id in self._helped
             return waiter.is_quota or not is_helped
         gpus = waiter.process.gpus
@@ -237,7 +239,7 @@ class MemoryLine:
         return waiter.wait.size_bytes > most_bytes
 
     def _needs_others(self, waiter: Waiter, standing: list[Waiter]) -> bool:
-        """Whether all memory of those who do not wait would not be enough."""
+        """Tell whether all memory of those who do not wait would still not be enough."""
         size_bytes = waiter.wait.size_bytes
         if waiter.is_quota:
             same = [w.process for w in standing if w.process.process_id in waiter.sharers]
@@ -251,10 +253,10 @@ class MemoryLine:
     def dead(
         self, has_tried: Callable[[Waiter], bool], now_ns: int, options: Options
     ) -> list[Waiter]:
-        """Those whom nobody can help, first come first.
+        """Return the requests that nobody can help, in order of arrival.
 
-        The greatest set whose members are stuck, have tried if they may, and wait only for each
-        other.
+        They are the largest set whose members are stuck, have tried if they may, and wait only for
+        each other.
         """
         dead = [waiter for waiter in self.standing if waiter.is_stuck(now_ns, options)]
         dead = [w for w in dead if has_tried(w) or not w.may_try]
@@ -267,7 +269,7 @@ class MemoryLine:
             dead = still
 
     def _helpers(self, waiter: Waiter) -> Iterable[Process]:
-        """Whose going on would help: those ahead, and those who have what it needs."""
+        """Yield the processes whose progress would help: those ahead, and holders of the memory."""
         yield from (other.process for other in waiter.ahead)
         if waiter.is_quota and not waiter.is_leased:
             yield from (p for p in waiter.sharers.values() if p.usage.device_bytes)
@@ -276,7 +278,7 @@ class MemoryLine:
         yield from (p for p in self._processes.values() if p.memories & memories and held_bytes(p))
 
     def beside_bytes(self, gpu: int, gpus: frozenset[int]) -> int:
-        """What is held of the memory of `gpu` by processes on none of `gpus`."""
+        """Return what processes on none of `gpus` hold of the memory of `gpu`."""
         if has_own_memory(gpu):
             return 0
         memory = memory_of(gpu)
@@ -285,9 +287,10 @@ class MemoryLine:
 
 
 def held_bytes(process: Process) -> int:
-    """What it holds of a GPU: by its own count or, with the context, by the driver's.
+    """Return what a process holds of a GPU: by its own count or, with the context, by the driver's.
 
-    What it only says that it holds would keep others from memory that is free.
+    Memory that the process only claims to hold is left out: it would keep others from memory that
+    is free.
     """
     claimed_bytes = process.usage.resident_bytes - process.unheld_bytes
     return max(0, claimed_bytes) + process.unseen_bytes
@@ -298,7 +301,7 @@ def _kept_bytes(standing: list[Waiter], gpu: int) -> int:
 
 
 def _acted(before: Usage, after: Usage) -> bool:
-    """Whether another thread than the one that waits did something, or the GPU did."""
+    """Tell whether a thread other than the waiting one did something, or the GPU did."""
     return (
         before.busy
         or after.busy

@@ -1,7 +1,8 @@
 """Limits and promises of memory in bytes: shares of a GPU, and minima.
 
-The minima of the jobs on a GPU never add up to more than it has. A job that is registered and on no
-GPU yet may come to any of them; until then it is counted where most is left, but not for ever.
+The minima of the jobs on a GPU never add up to more than it has. A job that is registered but on no
+GPU yet may come to any of them; until it does it counts on the GPU with most room left, but not for
+ever.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tandemd.core.memory.memories import memory_of
 from tandemd.core.model import NO_LIMIT, Job, JobSpec
 from tandemd.core.words import size_of, sizes_apart
 
-LAPSE_NS = 300_000_000_000  # from `tandem run` to the first use of the GPU it may take a while
+LAPSE_NS = 300_000_000_000  # from `tandem run` to the first use of the GPU may take a while
 
 
 def gpus_of(job: Job) -> frozenset[int]:
@@ -24,18 +25,18 @@ def gpus_of(job: Job) -> frozenset[int]:
 
 
 def most_held_bytes(job: Job) -> int:
-    """What its processes hold on one of its GPUs, at most: its limit is one for each by itself."""
+    """Return the most its processes hold on any one GPU: its limit is for each GPU by itself."""
     held: dict[int, int] = defaultdict(int)
     for process in job.processes.values():
-        for gpu in process.gpus:  # where on several it has its memory is not known
+        for gpu in process.gpus:  # where on its GPUs a process has its memory is not known
             held[gpu] += process.usage.device_bytes
     return max(held.values(), default=0)
 
 
 def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> int | None:
-    """A share of the GPU that the job's first process is on, counted as the shim does.
+    """Return a share of the GPU that the job's first process is on, computed as the shim does.
 
-    Of a job without processes it is one of any GPU, if they are all alike. None: not known.
+    For a job without processes it is a share of any GPU, if all are alike. None: not known.
     """
     first = next(iter(job.processes.values()), None)
     gpus = list(capacity_bytes) if first is None else [first.gpu]
@@ -45,7 +46,7 @@ def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> in
 
 
 def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> str:
-    """Why its limit limits nothing on any of `gpus`, or of all; empty: it does, or it has none."""
+    """Return why its limit has no effect on `gpus` (or all); empty: it has, or there is none."""
     sizes = _sizes(gpus, capacity_bytes)
     limit_bytes, most_bytes = spec.memory_bytes, max(sizes, default=0)
     if limit_bytes == NO_LIMIT or not sizes or not all(sizes) or limit_bytes <= most_bytes:
@@ -55,12 +56,12 @@ def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, i
 
 
 def _sizes(gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> list[int]:
-    """Of these GPUs, or of all, if none is named; 0 = not known."""
+    """Return the sizes of these GPUs, or of all if none is named; 0 = not known."""
     return [capacity_bytes.get(gpu, 0) for gpu in gpus or capacity_bytes]
 
 
 class Room:
-    """What promises leave of each GPU whose size is known, or of what a user may have there."""
+    """What promises leave of each GPU of known size, or of what a user may have there."""
 
     def __init__(
         self,
@@ -70,9 +71,10 @@ class Room:
         key: str = "",
         kept_free: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        """`key`: of the configuration that says what he may have.
+        """Take the promises into account.
 
-        `kept_free`: bytes that a GPU has besides, for none of the jobs.
+        `key`: the configuration key that says what the user may have. `kept_free`: bytes that a GPU
+        has in addition, for no job.
         """
         self.capacity_bytes, self.key, self.kept_free = capacity_bytes, key, kept_free
         self._left = {memory_of(gpu): size_bytes for gpu, size_bytes in capacity_bytes.items()}
@@ -80,7 +82,7 @@ class Room:
             self.take(job)
 
     def take(self, job: Job) -> None:
-        """Count the minimum of one more."""
+        """Subtract the minimum of one more job."""
         memories = set(map(memory_of, gpus_of(job)))
         if not job.processes and self._left:
             memories = {max(self._left, key=self._left.__getitem__)}
@@ -88,12 +90,12 @@ class Room:
             self._left[memory] -= job.spec.memory_min_bytes
 
     def left_bytes(self, gpu: int) -> int:
-        """Of a GPU whose size is known."""
+        """Return what is left of a GPU whose size is known."""
         return self._left[memory_of(gpu)]
 
 
 def never_fits(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> bool:
-    """Whether no GPU of `gpus`, or of all, has the minimum that it asks for, even alone."""
+    """Tell whether no GPU of `gpus` (or none at all) could hold its minimum, even alone."""
     sizes = _sizes(gpus, capacity_bytes)
     return bool(sizes) and all(0 < size < spec.memory_min_bytes for size in sizes)
 
@@ -105,9 +107,9 @@ def objection(
     *,
     name: Callable[[int], str] = str,
 ) -> str | None:
-    """Why a minimum cannot be promised on all of `gpus`, or on none there is; None if it can.
+    """Return why a minimum cannot be promised on all of `gpus`, or anywhere; None if it can.
 
-    `name`: what people call a GPU.
+    `name` maps a GPU to what people call it.
     """
     minimum, capacity_bytes = spec.memory_min_bytes, room.capacity_bytes
     if minimum > spec.memory_bytes and not room.key:
@@ -138,18 +140,18 @@ def objection(
 
 
 class Minima:
-    """Living jobs that have one: most have none, and are to cost nothing as they come and go.
+    """The living jobs with a minimum. Most jobs have none, and cost nothing as they come and go.
 
-    A job without a process is promised nothing for ever: after `LAPSE_NS` others may be, and it
-    comes after them when a process of it does.
+    A job without a process is not promised memory for ever: after `LAPSE_NS` the memory may be
+    promised to others, and the job queues behind them when a process of it comes.
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[int, Job] = {}  # those that came first are first
+        self._jobs: dict[int, Job] = {}  # in order of arrival
         self._noted_ns: dict[int, int] = {}
 
     def note(self, job: Job, now_ns: int) -> None:
-        """It came, a process of it did, or it is to have another one."""
+        """Note that the job or a process of it came, or that its minimum changes."""
         if job.spec.memory_min_bytes:
             self._jobs[job.job_id] = job
             self._noted_ns[job.job_id] = now_ns
@@ -157,12 +159,12 @@ class Minima:
             self.forget(job)
 
     def forget(self, job: Job) -> None:
-        """It has ended."""
+        """Drop a job that has ended."""
         self._jobs.pop(job.job_id, None)
         self._noted_ns.pop(job.job_id, None)
 
     def lapse(self, now_ns: int) -> list[Job]:
-        """Forget those that have been without a process for too long."""
+        """Drop, and return, the jobs that have been without a process for too long."""
         empty = [job for job in self._jobs.values() if not job.processes]
         since_ns = [max(job.left_ns, self._noted_ns[job.job_id]) for job in empty]
         gone = [job for job, at in zip(empty, since_ns, strict=True) if now_ns - at >= LAPSE_NS]
@@ -180,7 +182,10 @@ class Minima:
         key: str = "",
         kept_free: Mapping[int, int] = MappingProxyType({}),
     ) -> Room:
-        """By the promises to all of them but one, or to those of a user; the rest as in Room."""
+        """Return the room that promises leave, without job `but`, or those to one user only.
+
+        The other arguments are as in `Room`.
+        """
         jobs = (
             job
             for job in self._jobs.values()
@@ -196,7 +201,7 @@ class Minima:
         *,
         kept_free: Mapping[int, int] = MappingProxyType({}),
     ) -> Iterator[tuple[Job, str]]:
-        """First come, first promised; yields whose promise was broken, and why."""
+        """Keep promises in order of arrival; yield each job whose promise was broken, and why."""
         room, own = Room(capacity_bytes, kept_free=kept_free), dict[int, Room]()
         for job in self._jobs.values():
             uid, rooms = job.uid, [room]

@@ -1,16 +1,17 @@
-"""Whose memory is on the GPU: that of paused jobs goes, and between turns what does not fit.
+"""Decides whose memory is on the GPU: moves out that of paused jobs, and swaps between turns.
 
-Only memory of jobs that may be moved (`swappable`) moves, and only while nothing of its group is
-on the GPU (suspend and resume as in Gandiva, Xiao et al., OSDI 2018). The host's room is promised
-before anything moves (homes.py). What a job was promised as its minimum never moves.
+Only the memory of jobs that allow it (`swappable`) moves, and only while nothing of its group is on
+the GPU (suspend and resume as in Gandiva, Xiao et al., OSDI 2018). Host memory is reserved before
+anything moves (homes.py). The minimum that a job was promised never moves.
 
-Where what groups have and ask for does not fit together (the island is *crowded*), memory follows
-the turn: `review` says before a turn is given who can use one and what a change of turns costs,
-`decide` moves memory to whoever has it (placement.py). What a crowded GPU has for this is counted
-from what processes hold; where the driver still refuses, there is less than that, and the
-difference is learned (rooms.py).
+When what the groups hold and request does not fit together (the island is *crowded*), memory
+follows the turn. Before a turn is given, `review` finds out who can use one and what a change of
+turns costs; `decide` then moves memory to whoever has the turn (placement.py). The room of a
+crowded GPU is computed from what processes hold. Where the driver refuses an allocation all the
+same, the real room is smaller, and the difference is learned (rooms.py).
 
-An island is looked at when there is news of it (assessments.py); else what was found stands.
+An island is looked at only when something about it has changed (assessments.py); until then the
+previous findings stand.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from tandemd.core.model import NO_LIMIT, Group, GroupKey, Job, Options, Process,
 from tandemd.core.turns.quantum import turn_ns
 
 MIB = 1 << 20
-LEAST = 4 * UNIT  # less is not worth an order
-NOTICE_NS = 1_000_000_000  # for an iteration to end, before memory is taken from its job
-RETRY_NS = 1_000_000_000  # memory that could not be moved is tried again after this
+LEAST = 4 * UNIT  # a smaller move is not worth an order
+NOTICE_NS = 1_000_000_000  # for an iteration to end before memory is taken from its job
+RETRY_NS = 1_000_000_000  # how long after a failed move it is tried again
 FAILURES = {
     SwapOutcome.NO_HOST_ROOM: "the host memory it was given does not hold it",
     SwapOutcome.NOT_DRAINED: "its work on the gpu does not end",
@@ -48,42 +49,42 @@ FAILURES = {
 
 
 class Residency:
-    """Which processes were told to move their memory. Pure; belongs to the scheduler."""
+    """Tracks which processes were told to move their memory. Pure; belongs to the scheduler."""
 
     def __init__(self, line: MemoryLine) -> None:
         self._line = line
-        self._places: dict[int, Place] = {}  # process; empty costs nothing
+        self._places: dict[int, Place] = {}  # by process id; empty costs nothing
         self._rooms = Rooms()
         self._was_used = False
         self._assessments = Assessments(line)
         self._host_figures: tuple[int, ...] = ()
         self._host = HostRoom(self._places)
-        self._filled_bytes = self._filled_ns = 0  # of the host's memory so far, and what it took
+        self._filled_bytes = self._filled_ns = 0  # host memory filled, and the time that took
         self.crowds: dict[frozenset[int], Crowd] = {}  # crowded islands only
         self.asleep: set[int] = set()  # processes that may take memory only on their group's turn
-        self.helped: set[int] = set()  # for whose request there is room once what can move has gone
+        self.helped: set[int] = set()  # processes whose request fits once what can move has gone
         self.wake_at_ns: int | None = None
 
     @property
     def is_used(self) -> bool:
-        """There is memory that can be moved, or was just now."""
+        """True if some memory can be moved, or could be at the last decision."""
         return bool(self._places) or self._was_used
 
     def watch(self, process: Process, job: Job) -> None:
-        """The process attached."""
+        """Start to track a process that has attached."""
         if job.spec.swappable:
             home = Home(process=process)
             self._places[process.process_id] = Place(process=process, job=job, home=home)
 
     def forget(self, process: Process) -> None:
-        """The process is gone, and its host memory with it."""
+        """Drop a process that is gone, together with its host memory."""
         self._places.pop(process.process_id, None)
         self._host.forget(process.process_id)
         for gpu in sharing(process.gpus, self._line.capacity_bytes):
             self._rooms.forget(gpu)
 
     def hear(self, event: PoolRefused | PoolMade | PoolCopied) -> Iterator[OfferFile]:
-        """Take in what came of memory that was to be given, or copied to a file."""
+        """Take in how it went to give a process host memory, or to copy a pool to a file."""
         place = self._places.get(event.process_id)
         if place is None:
             return
@@ -111,23 +112,23 @@ class Residency:
     # What is new
 
     def seat(self, islands: Iterable[Island]) -> None:
-        """Take the islands as they are now: one came or left, or a job of it changed."""
+        """Take the current islands: one came or went, or a job on one changed."""
         self.crowds, self.asleep, self.helped = {}, set(), set()
         self.wake_at_ns = self._host.look_at_ns = None
         self._assessments.seat(islands, self._places)
 
     def note(self, group: Group) -> None:
-        """A fact of the group changed."""
+        """Note that a fact of the group changed."""
         self._assessments.note(group)
 
     def note_all(self) -> None:
-        """Anything may have changed."""
+        """Note that anything may have changed."""
         self._assessments.note_all()
 
     # Before turns are given
 
     def review(self, now_ns: int) -> Iterator[Group]:
-        """Take in where memory is; yields the groups to which turns now mean something else."""
+        """Take in where memory is; yield the groups for which a turn now means something else."""
         self._assessments.note_time(now_ns)
         self._assessments.take_notes(now_ns)
         if is_due(self._host.look_at_ns, now_ns) or any(a.review_is_due for a in self._assessments):
@@ -146,7 +147,7 @@ class Residency:
 
     @property
     def _options(self) -> Options:
-        """The same for all."""
+        """The scheduler's options, the same on every island."""
         return next(assessment.island.options for assessment in self._assessments)
 
     def _review(self, assessment: Assessment, now_ns: int) -> Iterator[Group]:
@@ -167,7 +168,7 @@ class Residency:
                 yield group
 
     def _crowd(self, assessment: Assessment, now_ns: int) -> Crowd | None:
-        """None: all that is held and asked for fits, or it is not known what there is."""
+        """Return None if all that is held and requested fits, or the capacity is not known."""
         island = assessment.island
         if not assessment.has_places or not island.gpus <= self._line.capacity_bytes.keys():
             return None
@@ -218,7 +219,7 @@ class Residency:
             self._host.is_in_the_way(lack.places, lack.kept_bytes)
 
     def _claim(self, group: Group, options: Options, now_ns: int) -> Claim | None:
-        """None: it has nothing that moves, and asks for nothing."""
+        """Return the group's claim, or None if it has nothing that moves and requests nothing."""
         places = self._places_of(group)
         pending_bytes = sum(in_units(request) for request in self._line.requests_of(group))
         if not places and not pending_bytes:
@@ -233,16 +234,16 @@ class Residency:
         )
 
     def _room_bytes(self, gpu: int, island: Island) -> int:
-        """What is there for all that can be moved.
+        """Return how much room the GPU has for all memory that can be moved.
 
-        Where a process has its memory is not known: it counts on each of its GPUs.
+        It is not known on which of its GPUs a process has its memory, so it counts on each of them.
         """
         counted_bytes = self._line.capacity_bytes[gpu] - self._fixed_bytes(gpu, island)
         movable_bytes = self._movable_bytes(gpu, island)
         return self._rooms.room_bytes(gpu, counted_bytes=counted_bytes, held_bytes=movable_bytes)
 
     def _movable_bytes(self, gpu: int, island: Island) -> int:
-        """What is held of the memory of `gpu` of what can be moved."""
+        """Return how much movable memory is held of the memory of `gpu`."""
         memory, places = memory_of(gpu), self._places.values()
         return sum(
             place.resident_bytes
@@ -251,7 +252,7 @@ class Residency:
         )
 
     def _fixed_bytes(self, gpu: int, island: Island) -> int:
-        """What processes hold of the memory of `gpu` that cannot be moved."""
+        """Return how much memory processes hold of the memory of `gpu` that cannot be moved."""
         total = self._line.beside_bytes(gpu, island.gpus)
         for group in island.members:
             for process in group.processes.values():
@@ -262,7 +263,7 @@ class Residency:
         return total
 
     def _judge(self, group: Group, crowd: Crowd | None, now_ns: int) -> None:
-        """Whether a turn would give the group memory that it waits for, or it cannot run."""
+        """Note whether a turn would give the group memory it waits for, or be no use to it."""
         had_to_go, group.misfit_bytes = bool(group.misfit_bytes), 0
         usages = [place.process.usage for place in self._places_of(group)]
         group.needs_memory = any(usage.waits_for_memory for usage in usages)
@@ -284,7 +285,10 @@ class Residency:
         group.needs_memory = (group.needs_memory or asks) and not group.misfit_bytes
 
     def _has_to_go(self, group: Group, misfit_bytes: int, now_ns: int) -> bool:
-        """Those who go before it need its memory: at the end of its iteration it gives that up."""
+        """Tell whether a group must give its memory to groups that take no turns.
+
+        It gives the memory up at the end of its iteration, or when its notice expires.
+        """
         if not misfit_bytes:
             group.notice = None
             return False
@@ -297,7 +301,7 @@ class Residency:
         return False
 
     def _price(self, assessment: Assessment) -> Iterator[Group]:
-        """What passing the turn on costs, and how long the turn lasts at least for that."""
+        """Set what passing the turn on costs, and how long the turn must therefore last."""
         crowd = self.crowds.get(assessment.island.gpus)
         for group in assessment.island.members:
             before = (group.stall_ns, group.fill_ns, group.turn_ns)
@@ -324,7 +328,7 @@ class Residency:
         )
 
     def _fill_ns(self, group: Group, claim: Claim, leaving_bytes: int) -> int:
-        """What filling the host's memory takes that it lacks for so much to go; 0: not known."""
+        """Return how long it takes to fill the host memory missing for this move; 0: not known."""
         if self._filled_bytes < ENOUGH:
             return 0
         stays_bytes = max(claim.kept_bytes, claim.total_bytes - leaving_bytes)
@@ -334,7 +338,7 @@ class Residency:
     # After turns were given
 
     def decide(self, now_ns: int) -> list[MoveMemory | HomeAction]:
-        """What has to move now; says so in the jobs' stories."""
+        """Return what has to move now, and tell the jobs' stories about it."""
         self._was_used = bool(self._places)
         self._assessments.take_notes(now_ns)
         moves: list[MoveMemory | HomeAction] = []
@@ -359,11 +363,11 @@ class Residency:
         )
 
     def _hear(self, assessment: Assessment, now_ns: int) -> list[MoveMemory | HomeAction]:
-        """Take in what came of what processes were told."""
+        """Take in the outcome of orders given to processes."""
         moves: list[MoveMemory | HomeAction] = []
         for place in chain.from_iterable(assessment.places.values()):
             if place.reported and not place.home.pools:
-                continue  # it was told nothing of which anything could have come
+                continue  # it has no order that could have had an outcome
             before = (place.reported, place.home.is_asked)
             self._take_outcome(place, now_ns)
             told = [*place.home.answered(now_ns)]
@@ -408,7 +412,7 @@ class Residency:
             yield move
 
     def _idle(self, now_ns: int) -> list[Place]:
-        """Those whose memory is not going to leave the GPU, as things are."""
+        """Return the places whose memory will not leave the GPU as things stand."""
         return [
             place
             for assessment in self._assessments
@@ -419,7 +423,7 @@ class Residency:
         ]
 
     def _coldest(self) -> list[Place]:
-        """Those with memory on the host that stays there for now: who needs it last, first."""
+        """Return the places whose memory stays on the host for now, the one needed last first."""
         found = []
         for assessment in self._assessments:
             for rank, group in reversed(_by_need(assessment.island, now_ns=0)):
@@ -429,7 +433,7 @@ class Residency:
         return [place for _, _, place in found if place.rests_on_host]
 
     def _keep(self, decided: list[Assessment], now_ns: int) -> None:
-        """What was decided stands as long as what it was decided by."""
+        """Keep what was decided for as long as its grounds hold."""
         wants_files = self._host.wants_files(self._options)
         for each in self._assessments:
             if each in decided or each.is_timed != wants_files:
@@ -458,12 +462,12 @@ class Residency:
         }
 
     def why_it_stays(self, job: Job) -> str:
-        """Why memory of a paused job is still on the GPU, where that is known; else empty."""
+        """Return why memory of a paused job is still on the GPU; empty if that is not known."""
         places = (place for place in self._places.values() if place.job is job)
         return next((p.stays_because for p in places if p.resident_bytes and p.stays_because), "")
 
     def _targets(self, island: Island, now_ns: int) -> Iterator[tuple[Group, int]]:
-        """How much of each group that has something to move should be on the GPU."""
+        """Yield how much of each group that has movable memory should be on the GPU."""
         crowd = self.crowds.get(island.gpus)
         if crowd is None:
             for group in island.members:
@@ -486,8 +490,9 @@ class Residency:
         targets = plan(crowd.room_bytes, claims)
         if claims != wished:
             self._note_lacks(order, plan(crowd.room_bytes, wished), targets)
-        # Nobody can use the turn, by the count. That may be wrong: who calls finds out, but not at
-        # the cost of those who take no turns and wait for memory.
+        # By the count, nobody can use the turn. The count may be wrong: a group with a waiting call
+        # may try and find out, but not at the expense of groups that take no turns and wait for
+        # memory.
         asked = any(claim.rank is Rank.ON_TURN and claim.pending_bytes for claim in claims)
         stranded = None if island.turns.holder or asked else _stranded(order)
         for (rank, group), claim, target in zip(order, claims, targets, strict=True):
@@ -495,7 +500,10 @@ class Residency:
             yield group, NO_LIMIT if whole else min(target, claim.total_bytes)
 
     def _target_away(self, group: Group, options: Options) -> int:
-        """Of a group that needs nothing on the GPU: all goes, or as much as files make room for."""
+        """Return the target of a group that needs nothing on the GPU.
+
+        All of it goes, or as much as files can make room for.
+        """
         places = self._places_of(group)
         least = minimum_bytes(places)
         stuck = least_bytes(places, self._host.left_bytes(options))
@@ -509,7 +517,7 @@ class Residency:
     def _stuck(
         self, order: list[tuple[Rank, Group]], claims: list[Claim], options: Options
     ) -> list[Claim]:
-        """The claims, and what of them the host has no room for: those needed last come first."""
+        """Add to each claim what the host has no room for; groups needed last get room first."""
         left_bytes = self._host.left_bytes(options)
         found = []
         for (_, group), claim in zip(reversed(order), reversed(claims), strict=True):
@@ -528,13 +536,13 @@ class Residency:
     def _note_lacks(
         self, order: list[tuple[Rank, Group]], wished: list[int], targets: list[int]
     ) -> None:
-        """Who would go now, or go further, if the host had room for it."""
+        """Note the groups that would move out, or move out further, if the host had room."""
         for (_, group), wish, target in zip(order, wished, targets, strict=True):
             if wish < target:
                 self._host.lacks(self._places_of(group), wish)
 
     def _is_still(self, group: Group, island: Island, now_ns: int) -> bool:
-        """Nothing of it is on the GPU or is to come there, and moving it did not just fail."""
+        """Tell whether the group has nothing on or bound for the GPU, and no move just failed."""
         if self._is_fixed(group, now_ns):
             return False
         if not group.open:
@@ -545,7 +553,7 @@ class Residency:
         return any(now_ns < place.fixed_until_ns for place in self._places_of(group))
 
     def _told(self, place: Place, target: int, options: Options, now_ns: int) -> MoveMemory | None:
-        """The order that is needed, if any."""
+        """Return the order that the process needs, if any."""
         usage = place.process.usage
         if place.home.is_asked:
             return None  # it answers soon, and is looked at again then
@@ -558,7 +566,7 @@ class Residency:
             return None
         more_bytes = self._host.promise(place, target, options)
         if more_bytes is None:
-            return None  # another that goes now has it
+            return None  # another process that moves out now has taken the room
         move = _order(place, target, pool_bytes=more_bytes)
         place.home.give(move.order, more_bytes)
         return move
@@ -578,7 +586,8 @@ class Residency:
         place.stays_because = ""
         if (why := FAILURES.get(usage.swap_outcome)) is not None:
             place.tell_it_stays(now_ns, why)
-            # What went by an order before this one stays there, and has to be told to come back.
+            # Memory that moved out by an earlier order stays on the host, and has to be told to
+            # return.
             place.target_bytes = place.resident_bytes if usage.swapped_bytes else NO_LIMIT
             place.fixed_until_ns = now_ns + RETRY_NS
         elif place.job.paused and place.target_bytes == 0:
@@ -611,11 +620,11 @@ class Residency:
             assessment.decide_again_ns = earliest(assessment.decide_again_ns, look_ns)
 
     def _waits_in_vain(self, island: Island) -> bool:
-        """Somebody who may have memory now waits for it, and nobody is about to make room."""
+        """Tell whether a group that may have memory now waits for it while nobody makes room."""
         crowd = self.crowds.get(island.gpus)
         for group in island.members:
             if group.busy and not island.has_turn(group):
-                return False  # it is to make room, and drains
+                return False  # it is draining to make room
             for place in self._places_of(group):
                 if place.is_moving and place.target_bytes < place.resident_bytes:
                     return False
@@ -642,7 +651,7 @@ def _asleep(island: Island) -> set[int]:
 
 
 def _as_told(places: list[Place]) -> int:
-    """What is on the GPU of them, or will be when what they were told last is done."""
+    """Return how much of `places` is on the GPU, or will be once their newest orders are done."""
     if all(place.target_bytes == NO_LIMIT for place in places):
         return NO_LIMIT
     return sum(
@@ -664,13 +673,16 @@ def _order(place: Place, target_bytes: int, *, pool_bytes: int) -> MoveMemory:
 
 
 def _stranded(order: list[tuple[Rank, Group]]) -> Group | None:
-    """The first that waits for memory which it cannot have by the count."""
+    """Return the first group with a waiting call whose memory does not fit by the count."""
     waiting = (group for _, group in order if group.misfit_bytes and group.calls)
     return next(waiting, None)
 
 
 def _by_need(island: Island, now_ns: int) -> list[tuple[Rank, Group]]:
-    """Who needs memory soonest, first: on turn, next, in line, idle, paused."""
+    """Return all groups, the one that needs memory soonest first.
+
+    The order is: on turn, next, in line, idle, paused.
+    """
     kept: dict[GroupKey, tuple[Rank, Group]] = {}
     active = [
         group

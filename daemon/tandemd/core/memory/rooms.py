@@ -1,23 +1,23 @@
-"""How much room each GPU has for memory that moves: counted, and corrected by what is seen.
+"""How much room each GPU has for memory that moves: computed, then corrected by what is seen.
 
-What processes say that they hold, and what the driver says that they hold besides, is not all:
-programs that nobody manages, and pieces too small for anything, take some as well. So where
-somebody waits for room that was counted on, and nothing moves, there is less; and where more is
-held than was counted on, there is more.
+What processes report, and what the driver reports beyond that, is not everything: unmanaged
+programs take memory as well, and so do free pieces too small for any use. So where somebody waits
+for computed room and nothing moves, the room is taken to be smaller; where more is held than was
+computed, it is taken to be larger.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-PATIENCE_NS = 250_000_000  # without a byte that moves: the room that was counted on is not there
-STEP = 256  # then it counts on so much less, as a part of the GPU
+PATIENCE_NS = 250_000_000  # without a byte moved: the computed room is not there
+STEP = 256  # the room then shrinks by this fraction of the GPU
 
 
 @dataclass(slots=True)
 class _Known:
     missing_bytes: int = 0
-    held_bytes: int = 0  # when somebody who waits was last looked at
+    held_bytes: int = 0  # when somebody waiting was last looked at
     since_ns: int | None = None  # since when it has been that; None: nobody waits
 
 
@@ -28,11 +28,11 @@ class Rooms:
         self._known: dict[int, _Known] = {}
 
     def forget(self, gpu: int) -> None:
-        """Somebody left: what was missing may have been theirs."""
+        """Reset the GPU, because somebody left whose memory may have been what was missing."""
         self._known.pop(gpu, None)
 
     def room_bytes(self, gpu: int, *, counted_bytes: int, held_bytes: int) -> int:
-        """Of `counted_bytes`, what is really there for those who hold `held_bytes` of it now."""
+        """Return how much of `counted_bytes` is really there; `held_bytes` of it is held now."""
         known = self._known.setdefault(gpu, _Known())
         known.missing_bytes = max(0, min(known.missing_bytes, counted_bytes - held_bytes))
         return counted_bytes - known.missing_bytes
@@ -40,7 +40,7 @@ class Rooms:
     def watch(
         self, gpu: int, *, waits: bool, held_bytes: int, capacity_bytes: int, now_ns: int
     ) -> int | None:
-        """Somebody waits for room, or nobody does; when to look again, None if there is no need."""
+        """Note if somebody waits for room; return when to look again, None if there is no need."""
         known = self._known.setdefault(gpu, _Known())
         if not waits:
             known.since_ns = None

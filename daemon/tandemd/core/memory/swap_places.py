@@ -1,4 +1,4 @@
-"""What each process whose memory can be moved was told about it."""
+"""What each process with movable memory was told about it."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from tandemd.core.model import NO_LIMIT, Job, Process
 
 @dataclass(slots=True, kw_only=True)
 class Place:
-    """Of one process."""
+    """The record of one process."""
 
     process: Process
     job: Job
     home: Home
     order: int = 0
-    target_bytes: int = NO_LIMIT  # of the newest order
-    reported: bool = True  # how the order ended was taken in
-    was_suspended: bool = False  # all of it went to the host, and that was told
-    told_bytes: int = 0  # what it lacked of the host when that was last told
-    stays_because: str = ""  # why memory that is to go is still there, as it was last told
+    target_bytes: int = NO_LIMIT  # of its newest order
+    reported: bool = True  # the outcome of that order was taken in
+    was_suspended: bool = False  # all of it went to the host, and the story was told so
+    told_bytes: int = 0  # host memory it lacked when that was last told
+    stays_because: str = ""  # why memory that should go is still there, as last told
     fixed_until_ns: int = 0  # moving it failed: it stays where it is until then
 
     @property
     def resident_bytes(self) -> int:
-        """Of what can be moved, on the GPU."""
+        """Movable memory that is on the GPU."""
         return self.process.usage.swappable_bytes - self.process.usage.swapped_bytes
 
     @property
     def is_moving(self) -> bool:
-        """The newest order has not ended."""
+        """True while its newest order has not ended."""
         return self.order != self.process.usage.swap_done
 
     @property
     def rests_on_host(self) -> bool:
-        """It has memory there which nobody has asked back."""
+        """True if it has memory on the host that nobody has asked back."""
         usage = self.process.usage
         is_out = usage.swapped_bytes > usage.filed_bytes and self.target_bytes != NO_LIMIT
         return is_out and not self.is_moving and self.process.takes_files
 
     def tell_it_stays(self, now_ns: int, why: str) -> None:
-        """Its memory is to go and does not: into the story, and kept for who asks."""
+        """Tell the story why memory that should go stays, and keep the reason for later queries."""
         self.stays_because = why
         self.job.tell(now_ns, f"its memory stays on the gpu: {why}")
 
     @property
     def is_whole(self) -> bool:
-        """All of it is on the GPU, and to be there."""
+        """True if all of it is on the GPU, and is to be there."""
         is_wanted = self.target_bytes == NO_LIMIT
         return is_wanted and not self.is_moving and self.process.usage.swapped_bytes == 0
 
 
 def shared_out(places: list[Place], target_bytes: int) -> Iterator[tuple[Place, int]]:
-    """A group's part for each of its processes, in proportion to what they have."""
+    """Split a group's target among its processes, in proportion to what they have."""
     total_bytes = sum(place.process.usage.swappable_bytes for place in places)
     for place in places:
         if target_bytes == NO_LIMIT or total_bytes == 0:
@@ -65,7 +65,7 @@ def shared_out(places: list[Place], target_bytes: int) -> Iterator[tuple[Place, 
 
 
 def minimum_bytes(places: list[Place]) -> int:
-    """Of what a group has that can be moved, what never is: the minima of its jobs."""
+    """Return how much of a group's movable memory never moves: the minima of its jobs."""
     total_bytes = 0
     for job in {place.job.job_id: place.job for place in places}.values():
         usages = [place.process.usage for place in places if place.job is job]
