@@ -1,12 +1,12 @@
-"""What was found of each island when its memory was looked at last, and until when that stands.
+"""What was found when the memory of each island was last looked at, and how long that stands.
 
-Rules
-1. It stands until the grounds of a group of it change (grounds.py), or who comes next there, or
-   what the host has; and until the time that it named itself.
-2. What changes by what was found is news like any other: a look is followed by looks until one
-   finds what the one before did.
-3. A group of which something was said is noted, and its grounds are compared; nobody else's are.
-   Who cannot tell of whom something changed says so of everybody.
+Rules 1. Findings stand until the grounds of one of the island's groups change (grounds.py), or who
+comes
+   next there, or what the host has; and at most until the time that they name themselves.
+2. A change made because of the findings is news like any other: a look is followed by further
+   looks until one finds the same as the one before.
+3. A group that was reported on is noted, and only its grounds are compared. A caller that cannot
+   tell whom a change concerns reports on everybody.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tandemd.core.model import Group, GroupKey
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Assessment:
-    """Of one island. It is reviewed before turns are given, and decided after that."""
+    """The findings for one island. It is reviewed before turns are given, and decided after."""
 
     island: Island
     places: dict[GroupKey, list[Place]]
-    grounds: dict[GroupKey, Grounds] = field(default_factory=dict)  # none: not decided yet
+    grounds: dict[GroupKey, Grounds] = field(default_factory=dict)  # empty: not decided yet
     is_close: bool = True  # it matters who has the turn, and who comes next
-    is_timed: bool = True  # and of those who have memory on the host, who wanted it last
+    is_timed: bool = True  # and, of those with memory on the host, who wanted it last
     review_is_due: bool = True
     decision_is_due: bool = True
     reviewed_by: tuple[int, ...] = ()  # what the host had
-    priced_by: int = -1  # `reorders`
+    priced_by: int = -1  # value of `reorders`
     decided_by: tuple[int, ...] = ()  # what the host had
-    ordered_by: int = -1  # `reorders`
-    review_again_ns: int | None = None  # when something else may be found, though nothing is new
+    ordered_by: int = -1  # value of `reorders`
+    review_again_ns: int | None = None  # when findings may differ, even without news
     decide_again_ns: int | None = None
-    look_again_ns: int | None = None  # the first of these, and of when groups give memory up
+    look_again_ns: int | None = None  # the earliest of these two, and of when groups give memory up
     asleep: set[int] = field(default_factory=set)  # processes
     helped: set[int] = field(default_factory=set)
-    has_places: bool = field(init=False)  # there is something that can be moved
-    is_by_itself: bool = field(init=False)  # what is held there is nothing to other islands
+    has_places: bool = field(init=False)  # something there can be moved
+    is_by_itself: bool = field(init=False)  # what is held there does not concern other islands
 
     def __post_init__(self) -> None:
         self.has_places = any(self.places.values())
@@ -51,15 +51,15 @@ class Assessment:
 
     @property
     def reorders(self) -> int:
-        """Another whenever somebody else has the turn, or comes next, where that matters."""
+        """Changes whenever another group has the turn or comes next, where that matters."""
         return self.island.turns.reorders if self.is_close else 0
 
     def note(self) -> None:
-        """Something is new."""
+        """Note that something is new."""
         self.review_is_due = self.decision_is_due = True
 
     def plan_look(self, now_ns: int) -> None:
-        """Find out when something else may be found."""
+        """Compute when findings may differ."""
         times = (grounds.released_at_ns for grounds in self.grounds.values())
         to_come = (at_ns for at_ns in times if at_ns is not None and at_ns > now_ns)
         released_ns = min(to_come, default=None)
@@ -67,7 +67,7 @@ class Assessment:
 
 
 class Assessments:
-    """Of all islands, and what is new of them. Belongs to the residency of memory."""
+    """The findings for all islands, and what is new. Belongs to the residency of memory."""
 
     def __init__(self, line: MemoryLine) -> None:
         self._line = line
@@ -77,20 +77,20 @@ class Assessments:
         self._line_facts: tuple[object, ...] = ()
 
     def __iter__(self) -> Iterator[Assessment]:
-        """Those of all islands."""
+        """Iterate over the assessments of all islands."""
         return iter(self._all)
 
     def of(self, key: GroupKey) -> Assessment:
-        """That of the island of a group."""
+        """Return the assessment of the group's island."""
         return self._home[key]
 
     @property
     def look_again_ns(self) -> int | None:
-        """When something else may be found of any of them."""
+        """When findings may differ for any island."""
         return earliest(*(each.look_again_ns for each in self._all))
 
     def seat(self, islands: Iterable[Island], places: dict[int, Place]) -> None:
-        """Begin anew with these islands, and who is there by process."""
+        """Start anew with these islands and these places, by process."""
         self._noted.clear()
         self._all = [
             Assessment(
@@ -109,12 +109,12 @@ class Assessments:
         self._noted[group.key] = group
 
     def note_all(self) -> None:
-        """A fact of anybody changed."""
+        """Note that a fact of any group may have changed."""
         for each in self._all:
             each.note()
 
     def note_time(self, now_ns: int) -> None:
-        """Find out what is new although nobody said anything."""
+        """Find what is new although nobody reported it."""
         line_facts = (self._line.refusals, *self._line.capacity_bytes.items())
         if line_facts != self._line_facts:
             self._line_facts = line_facts
@@ -124,7 +124,7 @@ class Assessments:
                 each.note()
 
     def take_notes(self, now_ns: int) -> None:
-        """Find out for which islands it is news what was noted of groups."""
+        """Find the islands for which the noted changes of groups are news."""
         for key, group in self._noted.items():
             each = self._home[key]
             before = each.grounds.get(key)
@@ -143,7 +143,7 @@ class Assessments:
         self._noted.clear()
 
     def keep(self, assessment: Assessment, now_ns: int, *, is_close: bool, is_timed: bool) -> None:
-        """It was decided: that stands as long as the grounds of it."""
+        """Keep the decision just made for as long as its grounds hold."""
         were_of = (assessment.is_close, assessment.is_timed)
         assessment.is_close, assessment.is_timed = is_close, is_timed
         assessment.ordered_by = assessment.reorders
@@ -166,10 +166,10 @@ class Assessments:
 
 
 def earliest(*times_ns: int | None) -> int | None:
-    """Of those that there are."""
+    """Return the earliest of the times that are not None."""
     return min((at_ns for at_ns in times_ns if at_ns is not None), default=None)
 
 
 def is_due(at_ns: int | None, now_ns: int) -> bool:
-    """There is such a time, and it has come."""
+    """Tell whether there is such a time and it has come."""
     return at_ns is not None and now_ns >= at_ns

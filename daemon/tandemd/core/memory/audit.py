@@ -1,13 +1,14 @@
-"""Holds what a job says of its memory against what the driver says.
+"""Compares what a job reports of its memory with what the driver reports.
 
-A shim's figure is a hint: a process can hold more by ways that are not intercepted, or write into
-its page what it likes. It is one figure for all GPUs. The driver's has what contexts, code and
-libraries take on each of them as well, which the shim does not count; hence the slack.
-One look may fall between a free and its report. A process says what it takes before it asks the
-driver, and a look asks the process just before and after the driver, since usage may be 100 ms old.
-Only what two looks in a row say is told, a claim that is far above what is held counts only as much
-as that from the second on, and of what a process does not count itself the median of three looks
-counts.
+A shim's figure is a hint: a process can allocate in ways that are not intercepted, or write what it
+likes into its page. It is one figure for all GPUs. The driver's figure includes what contexts, code
+and libraries take on each GPU, which the shim does not count; hence the slack.
+
+One look may fall between a free and its report. A process reports what it takes before it asks the
+driver, and a look asks the process just before and just after the driver, since usage may be 100 ms
+old. Three filters follow. A story is told only what two looks in a row find. A claim far above what
+is held is cut to what is held from the second look on. Of memory that a process does not count
+itself, the median of three looks counts.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def take_audit(
     jobs: Mapping[int, Job],
     options: Options,
 ) -> None:
-    """Note the driver's figures; the story of a job tells once when one is far from its claim."""
+    """Take in the driver's figures; tell a job's story once if one is far from its claim."""
     for process_id, held_bytes in event.held_bytes:
         process = processes.get(process_id)
         if process is None:  # it has ended meanwhile
             continue
-        # What a client of MPS holds may stand under its server.
+        # Memory of an MPS client may be listed under its server.
         is_client = any(options.mode_of([gpu]) not in WITHOUT_MPS for gpu in process.gpus)
         may_deny = event.is_complete and not is_client
         if not may_deny:
@@ -55,7 +56,7 @@ def take_audit(
 
 
 def _counted_bytes(process: Process, claim: tuple[int, int] | None) -> int:
-    """What it counts itself, and what it was asking for if that is not always so."""
+    """Return what it counts itself, plus what it asks for now and did not at the last look."""
     if claim is None:
         return process.usage.resident_bytes
     resident_bytes, taken_bytes = claim
@@ -65,18 +66,18 @@ def _counted_bytes(process: Process, claim: tuple[int, int] | None) -> int:
 
 
 def _note_unseen(process: Process, size_bytes: int) -> None:
-    """Looks from before it attached, of which the first two medians are made, saw nothing."""
+    """Note a look; for the first two medians, earlier looks count as having found nothing."""
     process.unseen_looks = (*process.unseen_looks, size_bytes)[-3:]
     process.unseen_bytes = sorted((0, 0, *process.unseen_looks)[-3:])[1]
 
 
 def forget_unseen(process: Process) -> None:
-    """It has no contexts any more."""
+    """Reset a process that has no contexts any more."""
     process.unseen_looks, process.unseen_bytes = (), 0
 
 
 def unseen_bytes(process: Process) -> int | None:
-    """What the driver counts beyond what the process itself does; None: not known yet."""
+    """Return what the driver counts beyond the process's own count; None: not known yet."""
     return process.unseen_bytes if len(process.unseen_looks) >= LOOKS else None
 
 
@@ -92,17 +93,17 @@ def _look_for_overclaims(process: Process, jobs: Mapping[int, Job], now_ns: int)
 
 
 def is_overclaimed(process: Process) -> bool:
-    """Whether it says that it holds much more than the driver says, look after look."""
+    """Tell whether it claims much more than the driver reports, look after look."""
     return process.unheld_bytes > 0
 
 
 def is_unaccounted(process: Process) -> bool:
-    """Whether the driver says much more than the process does, look after look."""
+    """Tell whether the driver reports much more than the process does, look after look."""
     return process.audit_misses >= LOOKS
 
 
 def describe(process: Process) -> str:
-    """The two figures, for people."""
+    """Describe the two figures, for people."""
     claimed, held = process.usage.device_bytes, process.audited_bytes
     return (
         f"process {process.process_id} holds memory that its shim has not seen: "
@@ -111,7 +112,7 @@ def describe(process: Process) -> str:
 
 
 def describe_overclaim(process: Process) -> str:
-    """The same of a process that says that it holds what it does not."""
+    """Like `describe`, for a process that claims to hold what it does not."""
     return (
         f"process {process.process_id} says that it holds {_mib(process.usage.resident_bytes)}, "
         f"the driver that it holds {_mib(process.audited_bytes)}: that is what counts for others"

@@ -1,8 +1,8 @@
-"""What of a group decides where memory is to be: as long as it stays the same, so does the rest.
+"""The facts about a group that decide where memory is to be; while they stay, so does the decision.
 
-Anything may be said of a group at any time, and nearly all of it means nothing for memory. So a
-group of which something was said is looked at by itself; its island (residency.py) only if one of
-these figures is another. What is not here must not be asked about a group there.
+A group is reported on all the time, and nearly nothing of that matters for memory. So only the
+group itself is looked at after a report, and its island (residency.py) only if one of these facts
+has changed. Code there must not ask anything about a group that is not among these facts.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _memory_of = attrgetter(
 
 
 class Grounds(NamedTuple):
-    """Of one group; the default is that of one to which memory that moves is nothing."""
+    """The facts about one group; the default is that of a group that has no bearing on memory."""
 
-    memory: tuple[object, ...] = ()  # of what a review asks
-    standing: tuple[object, ...] = ()  # of what only a decision asks
+    memory: tuple[object, ...] = ()  # what a review asks
+    standing: tuple[object, ...] = ()  # what only a decision asks
     released_at_ns: int | None = None  # when it gives its memory up if it stays idle
 
 
@@ -47,10 +47,10 @@ def grounds_of(
     is_timed: bool,
     now_ns: int,
 ) -> Grounds:
-    """As they are now.
+    """Return the facts as they are now.
 
-    `is_close`: it matters who has the turn, and who comes next; `is_timed`: and since when they
-    want nothing, of those who stand in line as well.
+    `is_close`: it matters who has the turn and who comes next. `is_timed`: it also matters since
+    when groups have wanted nothing, including those that stand in line.
     """
     at_ns = released_at_ns(group, island.options)
     is_released = at_ns is not None and now_ns >= at_ns
@@ -58,7 +58,7 @@ def grounds_of(
     if not (is_close or is_released or group.paused):
         return Grounds(memory, (), at_ns)
     asks = (group.needs_memory, group.misfit_bytes, island.turns.holder is None and group.calls)
-    if island.has_turn(group):  # its work comes and goes, and means nothing
+    if island.has_turn(group):  # its work comes and goes, which does not matter
         return Grounds(memory, (True, group.drained and not group.open, *asks), at_ns)
     rests = group.drained if not group.open else not (group.busy or group.wants)
     is_in_line = group.wants and not (group.dozing or group.is_closed)

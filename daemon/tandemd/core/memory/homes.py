@@ -1,8 +1,8 @@
-"""Where on the host the memory of each process lies: in pools of its memory, and in files.
+"""Where each process keeps its memory on the host: in memory pools, and in files.
 
-Where there are files and the host's memory is all given away, a pool of the process that needs its
-own last goes to a file: it is copied, the process takes the file for it, and its memory is free. A
-pool that has nothing in it can be asked back.
+If files are allowed and all host memory is given away, a pool moves to a file: one of the process
+that will need its memory last. The pool is copied, the process switches to the file, and the memory
+of the pool is free. A pool with nothing in it can be asked back.
 
     MEMORY -> COPYING -> OFFERED -> FILE -> gone, when everything in it is back on the GPU
     | ^ ^---------'----------'   the copy failed, or the process moves its memory meanwhile
@@ -20,17 +20,17 @@ from tandemd.core.events import CopyPool, DropFile, DropPool, OfferFile, TakeBac
 from tandemd.core.model import Options, Process, SwapOutcome
 
 MIB = 1 << 20
-UNIT = 2 * MIB  # shm::kSwapUnit: what is moved counts in full units
-PIECE = 32 * MIB  # kPieceBytes of shim/swap/regions.cpp: the most that moves at once, and whole
-BEYOND = PIECE - UNIT  # and with the last that goes, so much more than had to
+UNIT = 2 * MIB  # shm::kSwapUnit: moved memory is counted in whole units
+PIECE = 32 * MIB  # kPieceBytes of shim/swap/regions.cpp: pieces of at most this move as a whole
+BEYOND = PIECE - UNIT  # a move may overshoot by this much with its last piece
 RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, is let alone so long,
-MOST_RETRY_NS = 64 * RETRY_NS  # and twice as long each time it does so again: copies cost
+MOST_RETRY_NS = 64 * RETRY_NS  # and twice as long each time it happens again: copies cost
 
 HomeAction = CopyPool | OfferFile | DropPool | DropFile | TakeBack
 
 
 def in_units(size_bytes: int) -> int:
-    """As much and no more than that needs of full units."""
+    """Round a size up to whole units."""
     return -(-size_bytes // UNIT) * UNIT
 
 
@@ -38,52 +38,52 @@ class Tier(Enum):
     """Where a pool is."""
 
     MEMORY = auto()
-    COPYING = auto()  # to a file; in memory until the process has taken that
+    COPYING = auto()  # to a file; stays in memory until the process has switched to it
     OFFERED = auto()
     FILE = auto()
-    ASKED_BACK = auto()  # in memory until the process has said that nothing is in it
+    ASKED_BACK = auto()  # in memory until the process has confirmed that nothing is in it
 
 
-FILED = (Tier.COPYING, Tier.OFFERED, Tier.FILE)  # there is a file, or about to be
+FILED = (Tier.COPYING, Tier.OFFERED, Tier.FILE)  # has a file, or is about to
 
 
 @dataclass(slots=True, kw_only=True)
 class Pool:
-    """What a process was given at once."""
+    """Memory that a process was given at once."""
 
-    number: int  # the order that it came with
+    number: int  # of the order that it came with
     size_bytes: int
     tier: Tier = Tier.MEMORY
 
 
 @dataclass(slots=True, kw_only=True)
 class Home:
-    """Of one process."""
+    """The host memory and files of one process."""
 
     process: Process
     pools: list[Pool] = field(default_factory=list)
-    offer: int = 0  # order by which it takes the file, or gives back, while that is asked of it
-    answer_due_ns: int = 0  # to that: nobody else waits for it any longer
+    offer: int = 0  # order that asks it to take a file, or to give back, while that lasts
+    answer_due_ns: int = 0  # after that nobody waits for the answer any longer
     let_alone_until_ns: int = 0
     retry_ns: int = RETRY_NS  # how long it is let alone the next time
-    spare_since_ns: int | None = None  # it has memory that it has no use for
-    told: str = ""  # why it could not, when that was last told
+    spare_since_ns: int | None = None  # since when it has had memory that it has no use for
+    told: str = ""  # why it could not be copied to a file, as last told
 
     @property
     def memory_bytes(self) -> int:
-        """Of the host's memory, its own."""
+        """Host memory that it holds."""
         return sum(pool.size_bytes for pool in self.pools if pool.tier is not Tier.FILE)
 
     @property
     def file_bytes(self) -> int:
-        """Of files, its own or about to be."""
+        """Size of its pools that are in files, or about to be."""
         return sum(pool.size_bytes for pool in self.pools if pool.tier in FILED)
 
     def lacks_bytes(self, target_bytes: int) -> int:
-        """What the host has to give for no more than that to stay on the GPU, in full units.
+        """Return what the host must give so that at most `target_bytes` stay on the GPU, in units.
 
-        The figures are the process's own, and may be anything; for what the driver denies there is
-        nothing to give.
+        The figures are the process's own and may be anything; nothing is given for memory that the
+        driver denies.
         """
         lacks_bytes, resident_bytes = self._lacks_and_resident_bytes
         if target_bytes < resident_bytes:
@@ -91,9 +91,9 @@ class Home:
         return in_units(max(0, lacks_bytes))
 
     def least_bytes(self, left_bytes: int) -> int | None:
-        """The least that can stay on the GPU where the host has so much left, in full units.
+        """Return the least that can stay on the GPU if the host has `left_bytes`, in whole units.
 
-        None: even for what is on the host already it has too little.
+        None: that is too little even for what is on the host already.
         """
         lacks_bytes, resident_bytes = self._lacks_and_resident_bytes
         left_bytes = left_bytes // UNIT * UNIT
@@ -106,32 +106,32 @@ class Home:
 
     @property
     def _lacks_and_resident_bytes(self) -> tuple[int, int]:
-        """What the host lacks, less than nothing if it has more, though nothing goes; what can."""
+        """What the host lacks if nothing goes (negative: it has more), and what can go."""
         usage = self.process.usage
         resident_bytes = usage.swappable_bytes - usage.swapped_bytes
-        # Managed memory counts whole with the process, and with the driver what of it is there.
+        # The process counts managed memory whole; the driver counts only the part that is there.
         others_bytes = max(0, usage.device_bytes - usage.swappable_bytes)
         resident_bytes -= max(0, self.process.unheld_bytes - others_bytes)
         usable_bytes = sum(
             pool.size_bytes for pool in self.pools if pool.tier not in (Tier.FILE, Tier.ASKED_BACK)
         )
-        # The two are not told at once, and what is back from a file is not away any more.
+        # The two figures are not reported at once, and what is back from a file is no longer away.
         filed_bytes = min(usage.filed_bytes, usage.swapped_bytes)
         return usage.swapped_bytes - filed_bytes - usable_bytes, resident_bytes
 
     @property
     def underway(self) -> Pool | None:
-        """The pool on its way to a file or back: one at a time."""
+        """The pool on its way to a file or back; there is at most one."""
         on_its_way = (Tier.COPYING, Tier.OFFERED, Tier.ASKED_BACK)
         return next((pool for pool in self.pools if pool.tier in on_its_way), None)
 
     @property
     def look_again_ns(self) -> int:
-        """When something else can be done about it, though nothing of it is new."""
+        """When there is more to do about it, even without news."""
         return self.let_alone_until_ns if self.underway is None else self.answer_due_ns
 
     def leaving_bytes(self, now_ns: int) -> int:
-        """Of memory, what is about to be free; of a process that does not answer, nothing."""
+        """Return the memory about to become free; nothing if its process is late to answer."""
         pool = self.underway
         if pool is None or (pool.tier is not Tier.COPYING and now_ns >= self.answer_due_ns):
             return 0
@@ -139,28 +139,32 @@ class Home:
 
     @property
     def is_asked(self) -> bool:
-        """It is to take a file, or to give back: until it answers, it gets no other order."""
+        """True while it is to take a file or give back; it then gets no other order."""
         pool = self.underway
         return pool is not None and pool.tier is not Tier.COPYING
 
     def give(self, order: int, size_bytes: int) -> None:
-        """It gets so much with an order."""
+        """Add a pool of this size, which comes with the order."""
         if size_bytes:
             self.pools.append(Pool(number=order, size_bytes=size_bytes))
 
     def take_back(self, number: int) -> None:
-        """What came with that order has not come."""
+        """Drop the pool of that order: it could not be had."""
         self.pools = [pool for pool in self.pools if pool.number != number]
 
     def stop_copying(self) -> Iterator[DropFile]:
-        """What is in memory changes: a copy of it is of no use."""
+        """Give up a copy in progress: what is in memory changes, so the copy is of no use."""
         pool = self.underway
         if pool is not None and pool.tier is Tier.COPYING:
             pool.tier = Tier.MEMORY
             yield self._drop_file(pool)
 
     def copied(self, number: int, *, order: int, why_not: str, now_ns: int) -> OfferFile | None:
-        """The file is there, to be taken by `order`, or it is not. None: nothing comes of it."""
+        """Take in that a copy ended; return the offer of the file to the process, or None.
+
+        `order` is the order by which it is to take the file. A copy that failed, or is not wanted
+        any more, leads to no offer.
+        """
         pool = self.underway
         if pool is None or pool.number != number or pool.tier is not Tier.COPYING:
             return None
@@ -175,7 +179,7 @@ class Home:
         )
 
     def answered(self, now_ns: int) -> Iterator[HomeAction]:
-        """Its usage is new: it may have taken the file, or need one no longer."""
+        """Take in new usage: it may have taken the file, or need one no longer."""
         usage = self.process.usage
         pool = self.underway
         if pool is not None and self.is_asked and usage.swap_done == self.offer:
@@ -196,7 +200,7 @@ class Home:
                 yield self._drop_file(each)
 
     def largest_pool(self, *, most_bytes: int) -> Pool | None:
-        """The largest pool of it in memory, of no more than so much."""
+        """Return its largest pool in memory of at most `most_bytes`."""
         fits = [
             pool
             for pool in self.pools
@@ -205,7 +209,7 @@ class Home:
         return max(fits, key=lambda pool: pool.size_bytes, default=None)
 
     def spare_pool(self, *, is_idle: bool) -> Pool | None:
-        """The largest pool that it has no use for: of one that is idle, any."""
+        """Return the largest pool that it has no use for; if it is idle, that may be any pool."""
         if self.underway is not None:
             return None
         used_bytes = 0
@@ -214,7 +218,7 @@ class Home:
         return self.largest_pool(most_bytes=self.memory_bytes - used_bytes)
 
     def ask_back(self, pool: Pool, *, order: int, now_ns: int) -> TakeBack:
-        """It is to give the pool back, by `order`."""
+        """Ask the process by `order` to give the pool back."""
         pool.tier, self.offer = Tier.ASKED_BACK, order
         self.answer_due_ns = now_ns + RETRY_NS
         return TakeBack(
@@ -230,16 +234,16 @@ class Home:
 
 
 def memory_left_bytes(homes: Iterable[Home], options: Options) -> int:
-    """What is left of the host's memory."""
+    """Return what is left of the host's memory."""
     return max(0, options.host_limit_bytes - sum(home.memory_bytes for home in homes))
 
 
 def make_room(
     homes: list[Home], coldest: Iterable[Home], wanted_bytes: int, options: Options, now_ns: int
 ) -> Iterator[CopyPool]:
-    """Have pools copied to files until `wanted_bytes` of memory are or will be left.
+    """Have pools copied to files until `wanted_bytes` of memory are left or about to be.
 
-    `coldest`: those whose memory is needed last, first, and which are still.
+    `coldest`: homes that are not moving, the one whose memory is needed last first.
     """
     missing = wanted_bytes - memory_left_bytes(homes, options)
     missing -= sum(home.leaving_bytes(now_ns) for home in homes)

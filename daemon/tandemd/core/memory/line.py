@@ -52,7 +52,7 @@ class Waiter:
     quiet_since_ns: int  # since when the process has done nothing else either
     is_refused: bool = False
     # As of the newest look at the line.
-    limit_bytes: int = NO_LIMIT  # in its way if one is: its job's, or its user's
+    limit_bytes: int = NO_LIMIT  # the one in its way, if any: its job's or its user's
     is_of_user: bool = False
     is_of_gpu: bool = False  # its GPU has no more for all jobs together
     sharers: Mapping[int, Process] = field(default_factory=dict)  # whose memory counts against it

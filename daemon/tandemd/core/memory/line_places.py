@@ -1,8 +1,9 @@
-"""What each process is told of the line for device memory, and when the line is looked at.
+"""What each process is told about the line for device memory, and when the line is looked at.
 
-Who may try is told with the number of a *round*, and tries again whenever that changes: after
-whatever may have made room. A request that was refused by the driver or the quota says in which
-round that was, so that "has tried since the last change" is known and not guessed.
+Whoever may try is told so together with the number of a *round*, and tries again whenever the round
+changes, which it does after anything that may have made room. A request that the driver or the
+quota refused says in which round that was, so that "has tried since the last change" is known
+rather than guessed.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from tandemd.core.events import Action, SetMemoryPlace
 from tandemd.core.memory.line import MemoryLine, Waiter, held_bytes
 from tandemd.core.model import Options, Process, Usage
 
-ROUNDS = 2**32  # as many as the process is told apart
+ROUNDS = 2**32  # as many rounds as the process can tell apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a process is told; the default is how a fresh command page starts."""
+    """What a process is told; the default is the state of a fresh command page."""
 
-    ticket: int = 0  # of its request that may try, or is refused; 0 = none
+    ticket: int = 0  # of its request that may try or is refused; 0 = none
     round: int = 0
     is_refused: bool = False
-    line_ahead: bool = False  # others wait: who may wait lines up before the driver is asked
+    line_ahead: bool = False  # others wait: if it may wait, it lines up before asking the driver
 
     def action(self, process_id: int) -> Action:
-        """How it is told."""
+        """Return the action that tells the process."""
         return SetMemoryPlace(
             process_id=process_id,
             ticket=self.ticket,
@@ -38,7 +39,7 @@ class Place:
 
 
 class MemoryPlaces:
-    """The line and what was told of it. Belongs to the scheduler."""
+    """The line and what processes were told about it. Belongs to the scheduler."""
 
     def __init__(self, line: MemoryLine, processes: Mapping[int, Process]) -> None:
         self.line = line
@@ -50,7 +51,7 @@ class MemoryPlaces:
         self._grace_until_ns = 0
 
     def take(self, process: Process, before: Usage, now_ns: int) -> None:
-        """A process says something else of itself than before."""
+        """Take in new figures that a process reports of itself."""
         usage, waiters = process.usage, self.line.waiters
         known = process.process_id in waiters
         if known or usage.memory_wait is not None:
@@ -60,7 +61,7 @@ class MemoryPlaces:
             self.note_change()
 
     def forget(self, process: Process, now_ns: int, options: Options) -> None:
-        """The process is gone; the driver may take a while to give back what it held."""
+        """Drop a process that is gone; the driver may take a while to give back what it held."""
         self.line.waiters.pop(process.process_id, None)
         self._told.pop(process.process_id, None)
         if held_bytes(process):
@@ -68,17 +69,17 @@ class MemoryPlaces:
         self.note_change()
 
     def note_change(self) -> None:
-        """There may be more memory than at the last try, or less that is asked for."""
+        """Note that there may be more memory than at the last try, or fewer requests for it."""
         if self._is_used:
             self._round = (self._round + 1) % ROUNDS or 1
             self._is_news = True
 
     def note_arrival(self) -> None:
-        """Somebody is new, and was told nothing yet."""
+        """Note that there is a new process, which was told nothing yet."""
         self._is_news |= self._is_used
 
     def settle(self, now_ns: int, options: Options) -> Iterable[Action]:
-        """Decide anew if there is anything to decide; what has to be told."""
+        """Decide anew if there is anything to decide; return what has to be told."""
         due = self.wake_at_ns is not None and now_ns >= self.wake_at_ns
         if not (self._is_news or due):
             return ()
@@ -94,7 +95,7 @@ class MemoryPlaces:
         return bool(self.line.waiters or self._told)
 
     def _refuse_one_of_the_dead(self, now_ns: int, options: Options) -> None:
-        """One at a time: the others may be helped by that."""
+        """Refuse one request at a time: that may already help the others."""
         dead = self.line.dead(self._has_tried, now_ns, options)
         tried = [waiter for waiter in dead if waiter.may_try]
         holders = [waiter for waiter in tried if held_bytes(waiter.process)]

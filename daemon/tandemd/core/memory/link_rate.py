@@ -1,4 +1,4 @@
-"""How fast memory goes to the host and comes back, as jobs say that they have copied it."""
+"""How fast memory moves to the host and back, from the copies that jobs report."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from statistics import median_low
 from tandemd.core.memory.homes import MIB
 from tandemd.core.model import Usage
 
-ENOUGH = 64 * MIB  # that was copied, to tell a rate
-MOST_FACTOR = 128  # by which a link is slower or faster than what is configured, if one believes it
+ENOUGH = 64 * MIB  # copied, to derive a rate
+MOST_FACTOR = 128  # slower or faster than configured: more is not believed
 
 
 def link_bytes_s(usages: Iterable[Usage], configured_bytes_s: float) -> float:
-    """Bytes a second, of the processes' slower ways; of who copied nothing, `configured_bytes_s`.
+    """Return the link rate in bytes a second, from each process's slower direction.
 
-    The figures are the processes' own. So each counts as much as any other, however much it says,
-    the median is taken, and nothing is believed that no link can be.
+    A process that copied nothing counts with `configured_bytes_s`. The figures are the processes'
+    own. So each process counts as much as any other however much it reports, the median is taken,
+    and a rate that no link can have is not believed.
     """
     rates = [_slower_bytes_s(usage) or configured_bytes_s for usage in usages]
     rate = median_low(rates) if rates else configured_bytes_s

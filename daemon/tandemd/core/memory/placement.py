@@ -1,9 +1,9 @@
-"""Whose memory is on a GPU that has not room for everybody's: a plan, pure and without a past.
+"""Plans whose memory is on a GPU that has no room for everybody's; pure and stateless.
 
-Only bytes that do not fit beside whoever runs have to move when the turn passes, so a plan takes
-from others no more than the group with the turn needs, first from the one whose own turn is
-furthest away (Belady's rule at the level of turns), and fills what is left with memory of the
-group that is next: that can move while others compute (Wavelet, Wang et al., EuroSys 2021).
+When the turn passes, only bytes that do not fit beside the group that runs have to move. So a plan
+takes from the others no more than the group on turn needs, first from the group whose own turn is
+furthest away (Belady's rule at the level of turns). It fills what is left with memory of the next
+group, which can move while others compute (Wavelet, Wang et al., EuroSys 2021).
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ class Rank(IntEnum):
     ON_TURN = 0  # now: all of it
     NEXT = 1
     LATER = 2
-    AWAY = 3  # not before a person or a call of its own says so
+    AWAY = 3  # not before a person, or a call of its own, says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one group has that can be moved. Bytes."""
+    """What one group has that can be moved, in bytes."""
 
     rank: Rank
     total_bytes: int
     resident_bytes: int
-    pending_bytes: int = 0  # more that it asks for
-    can_go: bool = True  # nothing of it is on the GPU
-    kept_bytes: int = 0  # of the total, never away: it was promised them
-    stuck_bytes: int = 0  # of what is resident, what the host has no room for
+    pending_bytes: int = 0  # that it requests in addition
+    can_go: bool = True  # it has nothing in flight on the GPU
+    kept_bytes: int = 0  # of the total, never moved out: a promised minimum
+    stuck_bytes: int = 0  # of what is resident, the part that the host has no room for
 
     @property
     def least_bytes(self) -> int:
-        """What stays, whoever needs the room."""
+        """What stays on the GPU whoever needs the room."""
         return max(self.kept_bytes, self.stuck_bytes)
 
     @property
     def needed_bytes(self) -> int:
-        """What has to be there for it to run."""
+        """What has to be on the GPU for it to run."""
         return self.total_bytes + self.pending_bytes
 
 
 def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
-    """How much of each claim should be on the GPU, in the order of the claims: soonest need first.
+    """Return how much of each claim should be on the GPU; claims come soonest need first.
 
-    `room_bytes` is what all claims together may have. Where that is too little for those on turn
-    they are given all the same what they need: it is for the caller not to give them the turn.
+    `room_bytes` is what all claims together may have. Groups on turn get what they need even if
+    that is more than the room: it is up to the caller not to give them the turn.
     """
     left = room_bytes - sum(claim.resident_bytes for claim in claims if _stays(claim))
     left -= sum(claim.least_bytes for claim in claims if _goes(claim))
@@ -71,7 +71,7 @@ def plan(room_bytes: int, claims: Sequence[Claim]) -> list[int]:
 
 
 def stall_bytes(room_bytes: int, one: Claim, other: Claim) -> int:
-    """What has to be exchanged while neither of the two can run, when the turn passes on."""
+    """Return how much must be exchanged, while neither can run, when the turn passes on."""
     return max(0, one.needed_bytes + other.needed_bytes - room_bytes)
 
 
@@ -84,12 +84,12 @@ def _goes(claim: Claim) -> bool:
 
 
 def _beside(claim: Claim, left: int, *, may_fetch: bool) -> int:
-    """What those who have not the turn may have of what is left.
+    """Return what a group without the turn may have of what is left.
 
-    Nothing is fetched for them while somebody on turn waits for memory: they would share the link.
+    Nothing is fetched for it while somebody on turn waits for memory: the two would share the link.
     """
     if claim.rank is Rank.AWAY:
         return 0
     if may_fetch and (claim.rank is Rank.NEXT or claim.total_bytes <= left):
         return min(claim.total_bytes, left)
-    return min(claim.resident_bytes, left)  # to fetch a part for later would be in vain
+    return min(claim.resident_bytes, left)  # fetching only a part for later would be useless

@@ -1,4 +1,4 @@
-"""Requests for device memory that were told out of memory: by whom, for a job's story."""
+"""Requests for device memory that were told out of memory, and by whom, for a job's story."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY = {
 def refusals_since(
     before: Usage, process: Process, job: Job, group: Group, line: MemoryLine
 ) -> Iterator[str]:
-    """What is new of a process's refusals, for the story: the same words for the same cause."""
+    """Yield what is new of a process's refusals, for the story: same cause, same words."""
     counts = zip(Refusal, before.refused_by, process.usage.refused_by, strict=True)
     for by, count_before, count in counts:
         if count > count_before:
@@ -29,7 +29,7 @@ def refusals_since(
 
 
 def refusals(job: Job) -> list[str]:
-    """How often it was told so, and by whom; nothing if it never was."""
+    """Say how often the job was told out of memory, and by whom; empty if it never was."""
     by = [f"{job.refused_by[who]} {BY[who]}" for who in Refusal if job.refused_by[who]]
     total = sum(job.refused_by)
     times = "once" if total == 1 else f"{total} times"

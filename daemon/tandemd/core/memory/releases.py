@@ -1,4 +1,4 @@
-"""When a group that was idle for long gives its memory up."""
+"""When a group that has long been idle gives its memory up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tandemd.core.model import Group, Options
 
 
 def released_at_ns(group: Group, options: Options) -> int | None:
-    """When it gives its memory up if nothing of it happens until then."""
+    """Return when it gives its memory up if nothing of it happens until then."""
     if group.busy or group.wants:
         return None
     said = [options.idle_release_of(job.spec) for job in group.jobs.values()]
@@ -14,6 +14,6 @@ def released_at_ns(group: Group, options: Options) -> int | None:
 
 
 def is_released(group: Group, options: Options, now_ns: int) -> bool:
-    """It was idle for so long that it gives its memory up."""
+    """Tell whether it was idle so long that it gives its memory up."""
     at_ns = released_at_ns(group, options)
     return at_ns is not None and now_ns >= at_ns

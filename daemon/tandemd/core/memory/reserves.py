@@ -1,8 +1,9 @@
-"""What of each GPU's memory is kept free of all jobs together, whatever limits they have.
+"""Memory of each GPU that is kept free of all jobs together, whatever limits they have.
 
-To all else here such a GPU is that much smaller (`MemoryLine.capacity_bytes`): what is promised,
-who is let in, what moves to the host. Here each process is told what the others leave it of that,
-as what it may hold for now; what two take at the same moment may exceed it until the next look.
+To all other code here such a GPU is that much smaller (`MemoryLine.capacity_bytes`): for promises,
+admission, and moves to the host. This module tells each process what the others leave it of that
+room, as what it may hold for now. Two processes that allocate at the same moment may therefore
+exceed it until the next look.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from tandemd.core.model import NO_LIMIT, Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Of one GPU."""
+    """What is kept free of one GPU."""
 
     size_bytes: int
-    key: str = ""  # of the configuration that says so
+    key: str = ""  # the configuration key that sets it
 
 
 class Reserves:
-    """Those of all GPUs. Belongs to the scheduler, whose processes it reads."""
+    """The reserves of all GPUs. Belongs to the scheduler, whose processes it reads."""
 
     def __init__(
         self,
@@ -38,43 +39,46 @@ class Reserves:
         self._capacity_bytes = capacity_bytes
         self._by_gpu: dict[int, Reserve] = {}
         self._is_news = False
-        self.gave_more = False  # to somebody, when it was told last
+        self.gave_more = False  # to some process, the last time `tell` was called
 
     def put(self, reserves: Mapping[int, Reserve]) -> None:
-        """Those there are from now on, for what comes; nothing is taken from whoever has it."""
+        """Replace the reserves. They hold for what comes; nothing is taken from whoever has it."""
         self._is_news |= bool(reserves or self._by_gpu)
         self._by_gpu = dict(reserves)
 
     def of(self, gpu: int) -> Reserve | None:
-        """None: all of it is for jobs."""
+        """Return the GPU's reserve, or None if all of the GPU is for jobs."""
         return self._by_gpu.get(gpu)
 
     @property
     def sizes_bytes(self) -> Mapping[int, int]:
-        """By GPU, of those that have one."""
+        """By GPU, for those that have a reserve."""
         return {gpu: reserve.size_bytes for gpu, reserve in self._by_gpu.items()}
 
     def note(self) -> None:
-        """Somebody holds more or less than before, or came."""
+        """Note that some process holds more or less than before, or is new."""
         self._is_news |= bool(self._by_gpu)
 
     def limit_bytes(self, process: Process) -> int:
-        """What its GPUs have for jobs at all: as large as they look to it."""
+        """Return what its GPUs have for jobs at all: the size they appear to have to it."""
         capacity_bytes = self._capacity_bytes()
         return min((capacity_bytes[gpu] for gpu in self._kept(process)), default=NO_LIMIT)
 
     def held_bytes(self, gpu: int) -> int:
-        """What all jobs hold there. Of one on several GPUs it is not known where: on each."""
+        """Return what all jobs hold there; a process on several GPUs counts on each of them."""
         memory = memory_of(gpu)
         there = (p for p in self._processes.values() if memory in p.memories)
         return sum(map(self._held_bytes, there))
 
     def is_in_the_way(self, process: Process, left_bytes: int) -> bool:
-        """Whether it leaves less than what the process is lent, and than limits: `left_bytes`."""
+        """Tell whether the reserve leaves the process less than its lease and than `left_bytes`.
+
+        `left_bytes` is what limits leave it.
+        """
         return process.room_bytes < min(left_bytes, process.lease_bytes)
 
     def tell(self) -> Iterator[SetMemoryLease]:
-        """What each process may hold from now on, where that is something else than before."""
+        """Yield what each process may hold from now on, where that has changed."""
         self.gave_more = False
         if not self._is_news:
             return
@@ -94,7 +98,7 @@ class Reserves:
                     )
 
     def _room_bytes(self, process: Process, held_bytes: Mapping[int, int]) -> int:
-        """By its own count, which has what is on the host in it, and contexts not."""
+        """Return it as the process counts: with what is on the host, and without contexts."""
         own_bytes, capacity_bytes = self._held_bytes(process), self._capacity_bytes()
         rooms = [
             capacity_bytes[gpu] - held_bytes[memory_of(gpu)] + own_bytes
@@ -104,9 +108,9 @@ class Reserves:
             return NO_LIMIT
         usage = process.usage
         left_bytes = min(rooms) - process.unseen_bytes + usage.swapped_bytes
-        return max(left_bytes, usage.device_bytes)  # what it has stays usable
+        return max(left_bytes, usage.device_bytes)  # it may keep using what it has
 
     def _kept(self, process: Process) -> list[int]:
-        """Its GPUs of which something is kept free."""
+        """Return those of its GPUs of which something is kept free."""
         known = self._capacity_bytes()
         return [gpu for gpu in process.gpus if gpu in self._by_gpu and gpu in known]

@@ -1,1 +1,1 @@
-"""Plans for sharing one GPU: which there are, what is to be expected of them, which is in force."""
+"""Plans for sharing one GPU: which exist, what to expect of each, and which is in force."""

@@ -1,8 +1,8 @@
-"""Plans for sharing one GPU that are worth a look.
+"""Plans for sharing one GPU that are worth evaluating.
 
-Few jobs are planned exhaustively. Of more jobs each that has an objective gets the smallest room
-that does, or moves in with another one where that saves room (best fit), and all others share what
-is left: in time, or evenly in space.
+Few jobs are planned exhaustively. Of many jobs, each with an objective gets the smallest room that
+suffices, or moves in with another where that saves room (best fit); all others share what is left,
+in time or evenly in space.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from math import comb
 
 from tandemd.core.planner.plans import Part, Plan, Scene, Worker
 
-MOST_EXHAUSTIVE = 2000  # plans; of more, best fit
-FEW = 16  # jobs; of more, best fit does not try everything either,
-SPARES = (0, 2, 8)  # but to keep so many groups
+MOST_EXHAUSTIVE = 2000  # plans; beyond that, best fit
+FEW = 16  # jobs; beyond that, best fit does not try every spare size either,
+SPARES = (0, 2, 8)  # but only to keep these numbers of groups
 
 
 def has_all(scene: Scene) -> bool:
-    """`candidates` has all the plans there are, or they are not looked for."""
+    """Tell whether `candidates` yields every plan there is, or other plans are not wanted."""
     groups, jobs = scene.gpu.groups, len(scene.workers)
     return not scene.gpu.can_divide or min(jobs, groups) < 2 or _count(scene) <= MOST_EXHAUSTIVE
 
 
 def candidates(scene: Scene) -> Iterator[Plan]:
-    """Plans worth a look: all if they are few. There is one at least.
+    """Yield plans worth evaluating: all of them if they are few. There is at least one.
 
-    To share nothing but time is among them, unless a person fixed a part of the SMs; and then, too,
-    where such parts are more than there is.
+    Sharing in time alone is among them unless a person fixed a part of the SMs; even then it is, if
+    the fixed parts add up to more than there is.
     """
     names, groups = tuple(scene.workers), scene.gpu.groups
     in_time = (Part(groups, names),)
@@ -54,7 +54,7 @@ def candidates(scene: Scene) -> Iterator[Plan]:
 
 
 def _all(scene: Scene) -> Iterator[Plan]:
-    """Every division of the jobs into two parts or more, and of all groups between them."""
+    """Yield every division of the jobs into two or more parts, and of all groups among them."""
     names, groups = tuple(scene.workers), scene.gpu.groups
     divisions = _divisions(names, groups)
     if not scene.gpu.can_mix:
@@ -66,7 +66,7 @@ def _all(scene: Scene) -> Iterator[Plan]:
 
 
 def _sizes(division: list[tuple[str, ...]], scene: Scene) -> Iterator[list[int]]:
-    """Of each part, as a person fixed them; groups are left over only where all are fixed."""
+    """Yield sizes for the parts, as fixed by a person; groups stay free only if all are fixed."""
     groups = scene.gpu.groups
     fixed = [{scene.workers[name].groups for name in members} - {0} for members in division]
     if any(len(said) > 1 for said in fixed):
@@ -83,7 +83,7 @@ def _sizes(division: list[tuple[str, ...]], scene: Scene) -> Iterator[list[int]]
 
 
 def _divisions(names: tuple[str, ...], most: int) -> Iterator[list[tuple[str, ...]]]:
-    """All set partitions into so many parts at most."""
+    """Yield all set partitions into at most `most` parts."""
     if not names:
         yield []
         return
@@ -96,7 +96,7 @@ def _divisions(names: tuple[str, ...], most: int) -> Iterator[list[tuple[str, ..
 
 
 def _count(scene: Scene) -> int:
-    """Of plans that divide the SMs, where nobody fixed how."""
+    """Count the plans that divide the SMs if nobody fixed any sizes."""
     groups, jobs = scene.gpu.groups, len(scene.workers)
     of = _divided(jobs)
     parts = range(2, jobs + 1) if scene.gpu.can_mix else [jobs]
@@ -104,7 +104,7 @@ def _count(scene: Scene) -> int:
 
 
 def _divided(jobs: int) -> list[int]:
-    """In how many ways they make 0, 1, 2... parts (Stirling numbers of the second kind)."""
+    """Return the number of ways to make 0, 1, 2... parts (Stirling numbers of the second kind)."""
     ways = [1]
     for _ in range(jobs):
         alone = [0, *ways]
@@ -116,9 +116,9 @@ def _divided(jobs: int) -> list[int]:
 
 
 def _fits(scene: Scene) -> Iterator[Plan]:
-    """Best fit, with more and more groups kept for those without an objective, or to share less.
+    """Yield best fits that keep ever more groups for jobs without an objective, or to share less.
 
-    These take turns on what is left; or each gets as much of it as any other.
+    Those jobs take turns on what is left, or each gets an equal part of it.
     """
     workers = scene.workers.values()
     needs = {w.name: _need(w, scene) for w in workers if w.slo_ns or w.groups}
@@ -136,7 +136,7 @@ def _fits(scene: Scene) -> Iterator[Plan]:
 
 
 def _evenly(part: Part) -> Iterator[Part]:
-    """A part for each of its jobs, or as many as it has groups: with as many groups each."""
+    """Yield equal parts for its jobs: one each, or as many as there are groups."""
     count = min(len(part.members), part.groups)
     for number in range(count):
         groups = part.groups // count + (number < part.groups % count)
@@ -144,7 +144,10 @@ def _evenly(part: Part) -> Iterator[Part]:
 
 
 def _fit(needs: Mapping[str, int], scene: Scene, spare: int) -> Plan | None:
-    """`needs`: groups of each job that has an objective. None: there is not so much room."""
+    """Return the fit of `needs`, the groups that each job with an objective needs, or None.
+
+    None: there is not enough room.
+    """
     parts: list[Part] = []
     for name in sorted(needs, key=lambda one: needs[one], reverse=True):
         room = scene.gpu.groups - spare - sum(part.groups for part in parts)
@@ -156,16 +159,16 @@ def _fit(needs: Mapping[str, int], scene: Scene, spare: int) -> Plan | None:
     if rest:
         return (*parts, Part(left, rest))
     free = [p for p in parts if not any(scene.workers[name].groups for name in p.members)]
-    if left and free:  # nobody is left to have it but who has most
+    if left and free:  # no other job is left to have them, so the largest part gets them
         i = parts.index(max(free, key=lambda part: part.groups))
         parts[i] = Part(parts[i].groups + left, parts[i].members)
     return tuple(parts)
 
 
 def _house(name: str, need: int, parts: list[Part], room: int, scene: Scene) -> list[Part]:
-    """Into the smallest part where all goes well with it; else a part of its own, if there is room.
+    """Place a job in the smallest part where all objectives hold with it, or in one of its own.
 
-    Else into the largest part that may be shared.
+    If there is no room for one of its own, it goes into the largest part that may be shared.
     """
     own = [*parts, Part(need, (name,))]
     if not scene.gpu.can_mix or scene.workers[name].groups:
@@ -181,7 +184,7 @@ def _house(name: str, need: int, parts: list[Part], room: int, scene: Scene) -> 
 
 
 def _need(worker: Worker, scene: Scene) -> int:
-    """The fewest groups with which it keeps its objective by itself, if any do."""
+    """Return the fewest groups with which it keeps its objective alone; if none do, all."""
     if worker.groups:
         return worker.groups
     sizes = range(1, scene.gpu.groups)
@@ -190,6 +193,6 @@ def _need(worker: Worker, scene: Scene) -> int:
 
 
 def _goes_well(part: Part, scene: Scene) -> bool:
-    """All its objectives are kept, if nobody is beside it."""
+    """Tell whether all objectives in the part are kept, without neighbours."""
     forecasts = scene.forecast(part, ())
     return not any(scene.misses(name, forecast) for name, forecast in forecasts)

@@ -1,7 +1,8 @@
-"""Better plans from good ones, step by step: hill climbing, by the first step that helps.
+"""Improves good plans step by step: hill climbing that takes the first step that helps.
 
-A step gives one group of SMs to another part, or one job to another part or one of its own. What a
-person fixed stays. The end of a climb is a plan that no such step betters, or the limit of looks.
+A step moves one group of SMs to another part, moves a job to another part or one of its own, lets
+two jobs change places, or merges two parts. What a person fixed stays. A climb ends at a plan that
+no such step improves, or when its limit of looks is used up.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from itertools import combinations, permutations, product
 
 from tandemd.core.planner.plans import Part, Plan, Scene, Valued
 
-# Divided by the square of the jobs, which is what a look takes: 0.1 s in all.
+# Divided by the square of the number of jobs, to which the cost of a look is proportional: 0.1 s in
+# all.
 MOST_LOOKS = 25_000
 
 
 def climb(scene: Scene, starts: Sequence[Valued]) -> Iterator[Valued]:
-    """All that was looked at on the way up from each of these plans, the limit shared evenly."""
+    """Yield all plans looked at while climbing from each start, which share the limit evenly."""
     most = MOST_LOOKS // len(scene.workers) ** 2 // max(1, len(starts))
     seen = {_same(start.plan) for start in starts}
     for start in starts:
@@ -59,7 +61,7 @@ def _steps(scene: Scene, plan: Plan) -> Iterator[Plan]:
 
 
 def _sizes(plan: Plan, free: list[int]) -> Iterator[Plan]:
-    """One group for another part."""
+    """Yield the plans in which one part gives one group to another."""
     for giver, taker in permutations(free, 2):
         gives, takes = plan[giver], plan[taker]
         if gives.groups > 1:
@@ -71,14 +73,14 @@ def _sizes(plan: Plan, free: list[int]) -> Iterator[Plan]:
 
 
 def _joined(scene: Scene, plan: Plan, one: int, other: int) -> Plan:
-    """Two parts as one."""
+    """Return the plan with two parts merged."""
     groups = plan[one].groups + plan[other].groups
     both = _part(scene, groups, (*plan[one].members, *plan[other].members))
     return _with(plan, {one: None, other: both})
 
 
 def _leaving(scene: Scene, plan: Plan, at: int, free: list[int]) -> Iterator[Plan]:
-    """One job of a part that has several in another one, or on some of its groups alone."""
+    """Yield plans in which a job leaves a shared part, for another or for some groups alone."""
     part = plan[at]
     for name in part.members if part.members[1:] else ():
         rest = tuple(member for member in part.members if member != name)
@@ -90,7 +92,7 @@ def _leaving(scene: Scene, plan: Plan, at: int, free: list[int]) -> Iterator[Pla
 
 
 def _swaps(scene: Scene, plan: Plan, one: int, other: int) -> Iterator[Plan]:
-    """A job of each of two parts in the place of the other."""
+    """Yield plans in which a job of each of two parts takes the other's place."""
     for first, second in product(plan[one].members, plan[other].members):
         changed = {
             at: _part(scene, plan[at].groups, ({*plan[at].members} - {goes}) | {comes})
@@ -100,7 +102,7 @@ def _swaps(scene: Scene, plan: Plan, one: int, other: int) -> Iterator[Plan]:
 
 
 def _part(scene: Scene, groups: int, members: Collection[str]) -> Part:
-    """With its members in one order always."""
+    """Return a part with its members in the canonical order."""
     return Part(groups, tuple(name for name in scene.workers if name in members))
 
 

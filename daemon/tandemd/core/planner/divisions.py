@@ -1,20 +1,21 @@
-"""Goes by plans: how a GPU in mode mps+green is divided among its jobs, and since when.
+"""Applies plans: how a GPU in mode mps+green is divided among its jobs, and since when.
 
 A plan divides the SMs into parts (plans.py). Jobs of one part share a set of SMs (set_places.py)
-and take turns on it; those of different parts run side by side, each on SMs of its own.
+and take turns on it; jobs of different parts run side by side, each part on SMs of its own.
 
-Rules
-1. What plans depend on is looked at when jobs come or go or something else is said of one, when it
-   is known at last how one scales, for until then it was guessed, and once a window. Plans are made
-   elsewhere, for that takes up to 0.1 s: `FindPlan` asks for one, and `PlanFound` answers. To an
-   older question that is of no use.
-2. Which plan it goes by, and for how long, is the planner's (planner.py).
-3. Until its plan is there a job that has come takes turns with those of the largest part, and who
-   has gone leaves its part empty: so nobody moves twice.
-4. Between plans the tuner may move groups from part to part (exchange.py). A window has one change:
-   the tuner's windows begin anew with a plan, and the next look is a window behind the tuner's.
-5. Where something keeps jobs from running side by side all take turns, and it is said what. Where
-   that is work that no set would hold nobody has a set meanwhile.
+Rules 1. What plans depend on is looked at when jobs come or go, when a job's settings change, when
+it
+   becomes known how a job scales (until then that was a guess), and once a window. Plans are made
+   elsewhere, because that takes up to 0.1 s: `FindPlan` asks for one, and `PlanFound` answers. The
+   answer to an older question is ignored.
+2. Which plan is in force, and for how long, is up to the planner (planner.py). 3. Until its plan is
+there, a new job takes turns with the jobs of the largest part, and a job that
+   has left leaves its part empty: so nobody moves twice.
+4. Between plans the tuner may move groups of SMs from part to part (exchange.py). A window has one
+   change: the tuner's windows start anew with a plan, and after a change by the tuner the next look
+   is a window away.
+5. Where something keeps jobs from running side by side, all jobs take turns, and the reason is
+   given. If the reason is work that no set would hold, nobody has a set meanwhile.
 """
 
 from __future__ import annotations
@@ -45,90 +46,90 @@ Islands = Mapping[frozenset[int], list[Group]]
 Splits = Mapping[int, Split]  # by GPU
 ModelOf = Callable[[frozenset[int]], Interference]
 
-MOST_KEPT = 4  # plans that were
+MOST_KEPT = 4  # former plans that are remembered
 
 
 @dataclass(slots=True)
 class Division:
     """How one island is divided."""
 
-    why_not: str = ""  # all take turns, whatever would be better; empty: it goes by the plan
-    plan: Plan = ()  # in force; empty: none is yet
-    valued: Valued | None = None  # what is to be expected of it
-    why: str = ""  # it, and not the one before
+    why_not: str = ""  # why all take turns, whatever would be better; empty: the plan applies
+    plan: Plan = ()  # in force; empty: none yet
+    valued: Valued | None = None  # the plan with its forecasts
+    why: str = ""  # why this plan and not the one before
     others: tuple[Valued, ...] = ()  # the best of each kind at the newest look, best first
     seen: Outlook | None = None  # at that look
-    tally: Tally = field(default_factory=Tally)  # of what is measured since the plan is in force
-    kept: list[Kept] = field(default_factory=list)  # plans that were, the newest last
+    tally: Tally = field(default_factory=Tally)  # what was measured since the plan came into force
+    kept: list[Kept] = field(default_factory=list)  # former plans, the newest last
     changes: int = 0  # of plans so far
     planner: Planner = field(default_factory=Planner)
-    key: object = None  # what the newest question was asked of
-    asked: int = 0  # its number
-    is_open: bool = False  # it waits for its answer
+    key: object = None  # what the newest question was based on
+    asked: int = 0  # the number of that question
+    is_open: bool = False  # it has not been answered yet
     failure: str = ""  # why the newest answer has no plan
-    look_at_ns: int = 0  # again
+    look_at_ns: int = 0  # when to look again
     numbers: dict[frozenset[str], int] = field(default_factory=dict)  # of parts, by their jobs
 
     def part_of(self, name: str) -> Part | None:
-        """Where a job is; None: it is in no part, so that all take turns on all there is."""
+        """Return the part a job is in; None: it is in none, because all take turns on all SMs."""
         if len(self.plan) < 2 and not self._leaves_groups():
             return None
         return next((part for part in self.plan if name in part.members), None)
 
     def measured(self, jobs: Iterable[Job], now_ns: int) -> dict[str, Measured]:
-        """What has come of the plan so far; nothing while there is none."""
+        """Return what was measured under the plan so far; empty while there is none."""
         if self.valued is None or self.seen is None:
             return {}
         return self.tally.measured(jobs, self.seen.scene.workers, now_ns)
 
     def keeping(self, jobs: Collection[Job], now_ns: int) -> set[str]:
-        """Jobs that keep their objectives under the plan, as far as that is measured."""
+        """Return the jobs that were measured to keep their objectives under the plan."""
         slos_ns = {job.display_name: job.spec.slo_p99_ns for job in jobs}
         measured = self.measured(jobs, now_ns)
         return {name for name, one in measured.items() if 0 < one.p99_ns <= slos_ns[name]}
 
     def _leaves_groups(self) -> bool:
-        """A job that is alone has not more than a person said."""
+        """Tell whether groups stay free, because a person fixed the size of a job that is alone."""
         planned = sum(part.groups for part in self.plan)
         return bool(planned) and self.seen is not None and planned < self.seen.scene.gpu.groups
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What an island goes by."""
+    """What is in force on an island."""
 
     plan: Plan = ()  # empty: all take turns
-    why: str = ""  # that, and not another
-    measured: Mapping[str, Measured] = field(default_factory=dict)  # by job, since it is in force
-    has_planner: bool = True  # plans are gone by, or would be
+    why: str = ""  # why this, and not another plan
+    measured: Mapping[str, Measured] = field(default_factory=dict)  # by job, while it is in force
+    has_planner: bool = True  # plans are applied, or would be if they could
 
 
 class Divisions:
-    """Belongs to the scheduler."""
+    """The divisions of all islands. Belongs to the scheduler."""
 
     def __init__(self, model_of: ModelOf) -> None:
-        """`model_of`: how much jobs slow each other down on the GPUs of an island."""
+        """`model_of`: returns how much jobs on the GPUs of an island slow each other down."""
         self.by_island: dict[frozenset[int], Division] = {}
         self._model_of = model_of
-        self._parts = 0  # numbered so far,
-        self._asked = 0  # and questions: of all islands, so that an answer is to one alone
+        self._parts = 0  # so far
+        self._asked = 0  # questions, counted over all islands, so that a number belongs to only one
         self._questions: list[FindPlan] = []
 
     @property
     def planned_gpus(self) -> frozenset[int]:
-        """Where sets of SMs are as planned, and nobody else sizes them."""
+        """GPUs where sets of SMs follow the plan, and nobody else sizes them."""
         found = (gpus for gpus, division in self.by_island.items() if not division.why_not)
         return frozenset(gpu for gpus in found for gpu in gpus)
 
     def of(self, job: Job) -> Division | None:
-        """Of the island on which a job is; None: none is planned for."""
+        """Return the division of the island that a job is on; None: nothing is planned there."""
         gpus = {gpu for process in job.processes.values() for gpu in process.gpus}
         return next((one for own, one in self.by_island.items() if gpus & own), None)
 
     def in_force(
         self, gpus: frozenset[int], members: Iterable[Group], options: Options, now_ns: int
     ) -> InForce:
-        """The plan that an island goes by and why, or none and why none."""
+        """Return the plan in force on an island and why; or why there is none."""
         division = self.by_island.get(gpus)
         if not options.planner:
             why_not = "no plan is gone by: partition.planner is off"
@@ -139,14 +140,14 @@ class Divisions:
         return InForce(division.plan, division.why, division.measured(jobs_of(members), now_ns))
 
     def is_due(self, now_ns: int) -> bool:
-        """Some island is to be looked at again."""
+        """Tell whether some island is due for another look."""
         divisions = self.by_island.values()
         return bool(divisions) and any(
             now_ns >= one.look_at_ns and not one.is_open for one in divisions
         )
 
     def seat(self, islands: Islands, policy: Policy, options: Options, now_ns: int) -> None:
-        """Jobs came or went, what they are to have changed, or a window is over."""
+        """Look at the islands: jobs came or went, their settings changed, or a window is over."""
         for gpus in list(self.by_island):
             if not options.planner or gpus not in islands:
                 self._dissolve(self.by_island.pop(gpus), islands.get(gpus, ()), options.splits)
@@ -155,12 +156,12 @@ class Divisions:
             self._look(gpus, division, members, policy, options, now_ns)
 
     def take_questions(self) -> list[FindPlan]:
-        """What is to be found out."""
+        """Return, once, the questions to be answered."""
         questions, self._questions = self._questions, []
         return questions
 
     def take(self, event: PlanFound, islands: Islands) -> bool:
-        """An answer; whether somebody is to be elsewhere now."""
+        """Take in an answer; return whether a job is to run on other SMs now."""
         division, members = self.by_island.get(event.gpus), islands.get(event.gpus)
         if division is None or members is None or event.number != division.asked:
             return False
@@ -187,17 +188,17 @@ class Divisions:
         return is_new
 
     def served(self, job: Job, durations_ns: Iterable[int], now_ns: int) -> None:
-        """Requests of a job ended."""
+        """Count requests of a job that ended."""
         if division := self.of(job):
             division.tally.take(job, durations_ns, now_ns)
 
     def forget(self, job: Job) -> None:
-        """Its requests are told in another way from now on."""
+        """Start the job's requests anew, because they are told apart in another way from now on."""
         if division := self.of(job):
             division.tally.forget(job)
 
     def revert(self, islands: Islands) -> None:
-        """Back to what was planned: nobody tunes it any more."""
+        """Return to what was planned, because nobody tunes it any more."""
         for gpus, division in self.by_island.items():
             chosen = division.planner.current
             if chosen is not None and division.plan and gpus in islands:
@@ -215,7 +216,10 @@ class Divisions:
         options: Options,
         now_ns: int,
     ) -> bool:
-        """Another size for the part of a job, as far as another part gives or takes the rest."""
+        """Resize the part of a job, as far as another part gives or takes the difference.
+
+        Returns whether the plan changed.
+        """
         division = self.of(job)
         own = division.part_of(job.display_name) if division else None
         if division is None or own is None or division.seen is None:
@@ -262,7 +266,7 @@ class Divisions:
     def _house(
         self, division: Division, members: list[Group], why_not: str, splits: Splits
     ) -> None:
-        """Who has gone leaves its part; who has come takes turns in the largest, for now."""
+        """Drop jobs that have gone from their parts; new ones take turns in the largest for now."""
         was_planned, division.why_not = not division.why_not, why_not
         if why_not:
             if was_planned:
@@ -281,7 +285,7 @@ class Divisions:
         self._place(division, members)
 
     def _keep(self, division: Division, members: Iterable[Group], now_ns: int) -> None:
-        """Remember what came of the plan that was, and count anew."""
+        """Remember what was measured under the old plan, and start counting anew."""
         jobs = jobs_of(members)
         measured = division.measured(jobs, now_ns)
         if division.valued is not None and measured:
@@ -290,9 +294,9 @@ class Divisions:
         division.tally = Tally.of(jobs, now_ns)
 
     def _place(self, division: Division, members: Iterable[Group]) -> None:
-        """Tell jobs which part they are in, and how many groups that has."""
+        """Tell jobs which part they are in, and how many groups it has."""
         if division.why_not:
-            return  # nobody has any
+            return  # nobody has any groups
         numbers: dict[frozenset[str], int] = {}
         for one in division.plan:
             whole = frozenset(one.members)
@@ -306,7 +310,7 @@ class Divisions:
             job.groups_wanted = part.groups if part else 0  # all take turns on all there is
 
     def _dissolve(self, division: Division, members: Iterable[Group], splits: Splits) -> None:
-        """Nobody keeps what a plan gave; who said a size has that again."""
+        """Take from jobs what a plan gave them; a job with a size of its own gets that again."""
         division.plan, division.numbers = (), {}
         division.planner.forget()
         for job in jobs_of(members):
@@ -320,7 +324,7 @@ class Divisions:
 def why_not_beside(
     members: Iterable[Group], gpus: frozenset[int], policy: Policy, options: Options
 ) -> str:
-    """Why all jobs of an island take turns whatever would be better; empty: they need not."""
+    """Return why all jobs of an island must take turns, whatever is better; empty: no reason."""
     groups, mode = list(members), options.mode_of(gpus)
     if are_of_several_users(groups):
         return "under mps only jobs of one user run side by side"
@@ -335,7 +339,7 @@ def why_not_beside(
 
 
 def _why_not_beside(group: Group, options: Options) -> str:
-    """The same of one group."""
+    """Return the same for one group alone."""
     if sum(bool(job.processes) for job in group.jobs.values()) > 1:
         return f"{group.title} are one group, and run as one"
     classes = {job.spec.job_class for job in group.jobs.values()}
@@ -345,7 +349,7 @@ def _why_not_beside(group: Group, options: Options) -> str:
 
 
 def _in_time_alone(seen: Outlook) -> Outlook:
-    """All there is to plan with where all take turns."""
+    """Return the outlook without division in space, for where all take turns."""
     whole = replace(seen.scene.gpu, can_divide=False)
     return replace(seen, scene=replace(seen.scene, gpu=whole))
 
@@ -362,7 +366,7 @@ def _tell(division: Division, members: Iterable[Group], now_ns: int) -> None:
 
 
 def _said_of(job: Job) -> tuple[object, ...]:
-    """All that a plan depends on of what was said of a job, and whether more is known of it."""
+    """Return all settings of a job that plans depend on, and whether its scaling is known."""
     spec = job.spec
     sizes = (spec.sm_count, spec.sm_percent)
     is_known = job.scaling is not None
@@ -370,5 +374,5 @@ def _said_of(job: Job) -> tuple[object, ...]:
 
 
 def jobs_of(members: Iterable[Group]) -> list[Job]:
-    """Those on a GPU."""
+    """Return the jobs that have a process on a GPU."""
     return [job for group in members for job in group.jobs.values() if job.processes]

@@ -1,7 +1,7 @@
-"""What is measured while a plan is in force, beside what was foretold; the same of plans before.
+"""What is measured while a plan is in force, to compare with its forecast; also for former plans.
 
-Progress is that of plans.py: of who has no requests the iterations that ended, times what one takes
-alone; of who has some the part of those expected that was answered.
+Progress is defined as in plans.py: for a job without requests, the iterations that ended times what
+one takes alone; for a job with requests, the fraction of the expected ones that was answered.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tandemd.core.model import Job
 from tandemd.core.planner.plans import Valued, Worker
 from tandemd.core.tuner.latency import MOST, percentile_ns
 
-ENOUGH = 10  # iterations or requests; of fewer nothing is said
+ENOUGH = 10  # iterations or requests; fewer say nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Of one job under one plan."""
+    """Measurements of one job under one plan."""
 
     over_ns: int
     progress: float
@@ -28,7 +28,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A plan that was, what was foretold, and what came of it."""
+    """A former plan, its forecast, and what was measured under it."""
 
     valued: Valued
     measured: Mapping[str, Measured]
@@ -36,22 +36,22 @@ class Kept:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts from one moment on."""
+    """Counts since some moment."""
 
     since_ns: int = 0
     iterations: dict[int, int] = field(default_factory=dict)  # of each process, at that moment
-    durations_ns: dict[str, deque[int]] = field(default_factory=dict)  # the newest MOST of each
-    served: dict[str, int] = field(default_factory=dict)  # requests, however many
+    durations_ns: dict[str, deque[int]] = field(default_factory=dict)  # of each, the newest MOST
+    served: dict[str, int] = field(default_factory=dict)  # how many requests in all
 
     @staticmethod
     def of(jobs: Iterable[Job], now_ns: int) -> Tally:
-        """From now on."""
+        """Return a tally that starts now."""
         processes = (process for job in jobs for process in job.processes.values())
         before = {process.process_id: process.usage.iterations for process in processes}
         return Tally(since_ns=now_ns, iterations=before)
 
     def take(self, job: Job, durations_ns: Iterable[int], now_ns: int) -> None:
-        """Requests that ended just now; those that began before tell nothing."""
+        """Count requests that just ended, except those that began before `since_ns`."""
         name = job.display_name
         known = self.durations_ns.setdefault(name, deque(maxlen=MOST))
         fresh = [one_ns for one_ns in durations_ns if now_ns - one_ns >= self.since_ns]
@@ -59,14 +59,14 @@ class Tally:
         known += fresh
 
     def forget(self, job: Job) -> None:
-        """What its requests were so far is not compared with what they are from now on."""
+        """Drop the job's requests: those to come are not comparable with them."""
         self.durations_ns.pop(job.display_name, None)
         self.served.pop(job.display_name, None)
 
     def measured(
         self, jobs: Iterable[Job], workers: Mapping[str, Worker], now_ns: int
     ) -> dict[str, Measured]:
-        """Of the jobs of which enough is known."""
+        """Return the measurements of those jobs for which there are enough."""
         found = {job.display_name: self._of(job, workers, now_ns) for job in jobs}
         return {name: one for name, one in found.items() if one is not None}
 
@@ -86,7 +86,7 @@ class Tally:
         return Measured(over_ns=over_ns, progress=ended * worker.solo_ns / over_ns)
 
     def _ended(self, job: Job) -> int:
-        """Iterations of its slowest process, of those that it has now."""
+        """Return how many iterations its slowest process ended, among its current processes."""
         counts = (
             process.usage.iterations - self.iterations.get(process.process_id, 0)
             for process in job.processes.values()
