@@ -1,7 +1,7 @@
 """Who waits for device memory, in which order, who may try now, and whom nobody can help.
 
-Rules 1. There is one line, in order of arrival. A request stands behind an earlier one if both ask
-for
+Rules
+1. There is one line, in order of arrival. A request stands behind an earlier one if both ask for
    memory of the same GPU. If the earlier one waits for its job's quota, only requests of that job
    stand behind it; if it waits for what all jobs of its user may have of a GPU, only requests of
    that user on that GPU do.

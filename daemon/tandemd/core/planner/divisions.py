@@ -3,13 +3,13 @@
 A plan divides the SMs into parts (plans.py). Jobs of one part share a set of SMs (set_places.py)
 and take turns on it; jobs of different parts run side by side, each part on SMs of its own.
 
-Rules 1. What plans depend on is looked at when jobs come or go, when a job's settings change, when
-it
+Rules
+1. What plans depend on is looked at when jobs come or go, when a job's settings change, when it
    becomes known how a job scales (until then that was a guess), and once a window. Plans are made
    elsewhere, because that takes up to 0.1 s: `FindPlan` asks for one, and `PlanFound` answers. The
    answer to an older question is ignored.
-2. Which plan is in force, and for how long, is up to the planner (planner.py). 3. Until its plan is
-there, a new job takes turns with the jobs of the largest part, and a job that
+2. Which plan is in force, and for how long, is up to the planner (planner.py).
+3. Until its plan is there, a new job takes turns with the jobs of the largest part, and a job that
    has left leaves its part empty: so nobody moves twice.
 4. Between plans the tuner may move groups of SMs from part to part (exchange.py). A window has one
    change: the tuner's windows start anew with a plan, and after a change by the tuner the next look

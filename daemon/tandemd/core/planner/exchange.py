@@ -1,9 +1,9 @@
-"""Groups of SMs that parts of a plan give to each other, once requests tell what the plan did not.
+"""Groups of SMs that parts of a plan exchange, once requests show what the plan did not foresee.
 
-A plan leaves no group over, so what one part gets another one gives: first those whose jobs have no
-objective, then those whose jobs all keep theirs with much to spare. A part gives back what it does
-not need where jobs without an objective have use for it; else nobody gained by that, and it would
-have to get it again when its requests come faster.
+A plan leaves no group over, so one part's gain is another's loss. The groups come first from parts
+whose jobs have no objective, then from parts whose jobs all keep theirs with much to spare. A part
+gives back what it does not need only if jobs without an objective have use for it; otherwise nobody
+would gain by that, and the part would have to get it again when its requests come faster.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tandemd.core.planner.plans import Part, Plan
 
 
 class Ease(IntEnum):
-    """How little a job minds having a group less."""
+    """How easily a job does without one group."""
 
-    NEEDS = 0  # its objective, or a person, wants what it has
-    SPARES = 1  # it keeps its objective with much to spare, and would with a group less
+    NEEDS = 0  # its objective, or a person, requires what it has
+    SPARES = 1  # it keeps its objective with much to spare, also with one group less
     FREE = 2  # it has no objective
 
 
@@ -26,18 +26,18 @@ EaseOf = Callable[[str], Ease]
 
 
 def on_offer(plan: Plan, own: Part, ease: EaseOf) -> int:
-    """How many groups another part gives to this one, at once: 0 or 1."""
+    """Return how many groups another part would give to this one at once: 0 or 1."""
     return int(any(_gives(other, ease) for other in plan if other is not own))
 
 
 def least(plan: Plan, own: Part, ease: EaseOf) -> int:
-    """How few groups a part may come down to: those it has, where nobody has use for any."""
+    """Return how far a part may shrink: not at all if nobody has use for what it gives."""
     others = (part for part in plan if part is not own)
     return 1 if any(_ease(part, ease) is Ease.FREE for part in others) else own.groups
 
 
 def resized(plan: Plan, own: Part, groups: int, ease: EaseOf) -> Plan:
-    """The same with so many groups for one of its parts, where another gives or takes the rest."""
+    """Return the plan with this many groups for `own`, if another part gives or takes the rest."""
     others = [part for part in plan if part is not own]
     more = groups - own.groups
     if more > 0:

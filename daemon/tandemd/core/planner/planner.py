@@ -1,23 +1,23 @@
 """Time, space or both: how a set of jobs had best share one GPU.
 
-Of the plans there are (plans.py) the one is best with which fewer objectives are missed. Of those
-the one with which fewer of the jobs about which it guesses get less than their share by weight
-(the sharing incentive; Ghodsi et al., NSDI 2011): what a guess promises is no reason to give them
-little. Then the one with most progress, or that has nearly as much, by `NEAR`, and is the fairest:
-where work scales evenly every division of the SMs promises the same. Few jobs are planned
-exhaustively (candidates.py); of more jobs some plans are tried, and then bettered step by step
-(climb.py).
+The best plan (plans.py) is the one that misses the fewest objectives. Among equals, it is the one
+that gives the fewest of the jobs it guesses about less than their share by weight (the sharing
+incentive; Ghodsi et al., NSDI 2011): a guess is no reason to give a job little. Then the most
+progress wins, or, of plans with nearly as much (`NEAR`), the fairest: if work scales evenly, every
+division of the SMs promises the same progress. Few jobs are planned exhaustively (candidates.py);
+of more jobs some plans are tried and then improved step by step (climb.py).
 
-`Planner` is for who goes by plans (divisions.py): it goes by another one at once where jobs came or
-went or what was said of one is another, or where it is known at last how one scales, and else only
-where it was clearly better in `WINDOWS` looks in a row: keeps more objectives by `BAND` or more, or
-promises more progress by `BETTER`. To be fairer is no such reason: what is measured wavers. Nor is
-an objective that is missed as foretold, and kept as measured: forecasts take turns and waits at
-their longest, all at once.
-Forecasts that are wrong stay wrong: who shares with whom, once left, is not gone back to before the
-load is another, and sizes that the tuner changed meanwhile are the tuner's. So while load is
-constant changes come to an end. The load is another when under a plan that was in force before
-requests come at another rate: under another plan that may be the plan's doing.
+`Planner` serves callers that apply plans (divisions.py). It changes to another plan at once when
+jobs come or go, when a job's settings change, or when it becomes known how one scales. Otherwise it
+changes only if the other plan was clearly better in `WINDOWS` looks in a row: it keeps more
+objectives, each by `BAND` or more, or promises more progress by `BETTER`. Being fairer is no
+reason, because measurements waver. Nor is an objective that is missed by forecast but kept as
+measured: forecasts assume the longest turn and the longest wait at once.
+
+Wrong forecasts stay wrong. So a grouping of jobs that was left is not returned to until the load
+changes, and sizes that the tuner changed meanwhile stay the tuner's. Changes therefore come to an
+end while the load is constant. The load has changed if requests come at another rate under a plan
+that was in force before; under a new plan, the plan itself may be the cause.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from tandemd.core.planner.plans import Part, Plan, Scene, Valued, Worker, object
 from tandemd.core.planner.search import Search
 from tandemd.core.tuner.latency import LOAD_CHANGE, is_another_load
 
-BETTER = 0.07  # of the progress that is
-# Of the progress, to be fair: less than `BETTER`, or a plan that is fair would be left for another
-# one that has the progress it gave up.
+BETTER = 0.07  # relative to the current progress
+# Progress given up for fairness. It is less than `BETTER`, or a fair plan would be left for another
+# that has the progress it gave up.
 NEAR = 0.05
-BAND = 0.1  # of an objective: what is foretold so near to it may as well miss it
+BAND = 0.1  # of an objective: a forecast this close to it may as well miss it
 WINDOWS = 2
 
 
 def best(scene: Scene) -> Valued:
-    """The best plan; there is at least one job."""
+    """Return the best plan; there must be at least one job."""
     return _choose(_tried(scene))
 
 
 def alternatives(scene: Scene) -> list[Valued]:
-    """The best plan of each kind, best first; there is at least one job."""
+    """Return the best plan of each kind, best first; there must be at least one job."""
     tried = _tried(scene)
     first = _choose(tried)
     others = (_choose(found) for kind, found in _by_kind(tried).items() if kind != first.kind)
@@ -54,7 +54,7 @@ def alternatives(scene: Scene) -> list[Valued]:
 
 
 def _tried(scene: Scene) -> list[Valued]:
-    """All plans if they are few; else some, and what is got from the best of each kind of them."""
+    """Return all plans if they are few; else a selection, and what climbing makes of the best."""
     search = Search.through(scene)
     tried = list(map(search.value, candidates(search)))
     if not has_all(search):
@@ -71,7 +71,7 @@ def _by_kind(tried: Sequence[Valued]) -> dict[str, list[Valued]]:
 
 
 def _choose(found: Sequence[Valued]) -> Valued:
-    """The fairest of those that are nearly the best."""
+    """Return the fairest of the plans that are nearly the best."""
     missed, slighted, most, _ = max(valued.rank for valued in found)
     alike = (valued for valued in found if valued.rank[:2] == (missed, slighted))
     near = (valued for valued in alike if valued.progress >= (1 - NEAR) * most)
@@ -80,21 +80,21 @@ def _choose(found: Sequence[Valued]) -> Valued:
 
 @dataclass(slots=True)
 class Planner:
-    """Holds on to a plan until another one is better for some time. Belongs to one thread."""
+    """Keeps to a plan until another is better for some time. Belongs to one thread."""
 
     current: Valued | None = None
     band: float = BAND
-    _said: object = None  # of all jobs, when the plan was made
-    _better: int = 0  # looks in a row
+    _said: object = None  # settings of all jobs when the plan was made
+    _better: int = 0  # looks in a row that found another plan better
     _left: set[object] = field(default_factory=set)  # plans, and who shared with whom
-    _seen: dict[tuple[frozenset[Part], str], Worker] = field(default_factory=dict)  # under a plan
+    _seen: dict[tuple[frozenset[Part], str], Worker] = field(default_factory=dict)  # as seen then
 
     def forget(self) -> None:
-        """Go by the next plan that is found, whatever it is: `current` is not in force any more."""
+        """Accept the next plan whatever it is, because `current` is not in force any more."""
         self._said = None
 
     def look(self, scene: Scene) -> str:
-        """Choose `current` anew; why it is another plan than before, empty: it is not.
+        """Choose `current` anew; return why it is another plan than before, or "" if it is not.
 
         Call it when jobs came or went, and once a window.
         """
@@ -108,10 +108,10 @@ class Planner:
         *,
         kept: Collection[str] = (),
     ) -> str:
-        """The same, where the best plan of the scene was found elsewhere; None: nobody is there.
+        """Do the same with the best plan of the scene found elsewhere; None: there are no jobs.
 
-        `in_force`: `current` as the tuner has sized it; empty: it has not. `kept`: jobs of which
-        is measured that they keep their objectives under it.
+        `in_force`: `current` as the tuner has resized it; empty: it has not. `kept`: jobs measured
+        to keep their objectives under it.
         """
         said, before = _said(scene), self.current
         if found is None or before is None or said != self._said:
@@ -121,8 +121,8 @@ class Planner:
         in_force = in_force or before.plan
         self._note_load(scene, in_force)
         self.current, now = scene.value(before.plan), scene.value(in_force)
-        # The tuner gives up progress for requests that take longer than foretold: no plan is better
-        # for that alone.
+        # The tuner gives up progress for requests that take longer than forecast; that alone makes
+        # no other plan better.
         is_better = self._is_open(found.plan, in_force) and all(
             _is_clearly_better(found, one, scene, self.band, kept) for one in (self.current, now)
         )
@@ -156,7 +156,7 @@ class Planner:
 
 
 def _is_another_load(worker: Worker, known: Worker, fewest_sms: int) -> bool:
-    """Of the same job."""
+    """Tell whether the load of a job is another than when it was seen first under the plan."""
     if (worker.rate_count, known.rate_count) != (0, 0):
         if not (worker.rate_count and known.rate_count):
             return True
@@ -168,12 +168,12 @@ def _is_another_load(worker: Worker, known: Worker, fewest_sms: int) -> bool:
 
 
 def _sharing(plan: Plan) -> frozenset[frozenset[str]]:
-    """Who shares with whom, on however many groups."""
+    """Return who shares with whom, on however many groups."""
     return frozenset(frozenset(part.members) for part in plan)
 
 
 def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
-    """What plans depend on that is not measured, and which jobs they guess about."""
+    """Return what plans depend on that is not measured, and which jobs they guess about."""
     gpu, workers = scene.gpu, scene.workers.values()
     of_gpu = (gpu.groups, gpu.sms_of_group, gpu.can_mix, gpu.can_divide, gpu.keeps_sizes)
     return frozenset(
@@ -184,9 +184,10 @@ def _said(scene: Scene) -> frozenset[tuple[object, ...]]:
 def _is_clearly_better(
     found: Valued, now: Valued, scene: Scene, band: float, kept: Collection[str]
 ) -> bool:
-    """What is foretold near an objective is not sure: it moves with what is measured.
+    """Tell whether a plan is so much better that forecast errors cannot account for it.
 
-    Nor does what is within the doubt of how large requests are tell that one is missed.
+    A forecast near an objective is not certain, because it moves with what is measured. Nor is an
+    objective certainly missed if the excess is within the uncertainty of request sizes.
     """
     gained = lost = 0
     for name, before in now.forecasts.items():

@@ -1,8 +1,8 @@
-"""What the planner makes of the jobs on a GPU, from what is known of them now.
+"""Turns what is known now of the jobs on a GPU into input for the planner.
 
-What is not known is assumed, and said: work without a scaling curve counts as if it filled the GPU,
-and gets its share of that by weight; work of which nobody knows what it is bound by counts as if
-neither it nor a neighbour minded the other.
+What is not known is assumed, and reported: work without a scaling curve counts as if it filled the
+GPU, and gets its share of the GPU by weight; work whose bottleneck is unknown counts as if neither
+it nor a neighbour slowed the other down.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from tandemd.core.turns.interference import Features, Interference
 from tandemd.core.words import span_of
 
 UNSEEN = "jobs of others are on this gpu, which are not counted here"
-MOST_GROUPS = 16  # that a GPU is thought to be divided into, where the driver does not say
-_MODES = {"space": "mps", "time and space": "mps+green"}  # that a kind of plans takes at least
+MOST_GROUPS = 16  # that a GPU is assumed to divide into, if the driver does not say
+_MODES = {"space": "mps", "time and space": "mps+green"}  # least mode for a kind of plan
 IN_FORCE = "is how jobs share it"
-UNKNOWN_NS = 10_000_000  # an iteration of a job of which none is known
+UNKNOWN_NS = 10_000_000  # assumed for an iteration of a job for which none is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Jobs of an island, ready to be planned for: copies, for any thread.
+    """The jobs of an island, ready to be planned for. Holds copies, so any thread may use it.
 
-    What of it is in force is not known here: who goes by plans says so (divisions.py).
+    It does not know which plan is in force; the division does (divisions.py).
     """
 
     scene: Scene
     mode: str
-    titles: Mapping[str, str]  # what people called the jobs, by name
-    measured_p99_ns: dict[str, int]  # of the jobs whose requests are known
-    model_count: int  # measurements behind what is foretold of neighbours
-    model_error: float | None  # of these
+    titles: Mapping[str, str]  # people's names for the jobs, by name
+    measured_p99_ns: dict[str, int]  # of jobs whose requests are known
+    model_count: int  # measurements behind the forecast slowdown by neighbours
+    model_error: float | None  # average error of these forecasts
     doubts: tuple[str, ...]
-    undivided: str = ""  # why all take turns, whatever else would be better; empty: they need not
+    undivided: str = ""  # why all take turns, whatever is better; empty: no reason
     why_not: Mapping[str, str] = field(default_factory=dict)  # modes that these GPUs cannot be in
-    held: Mapping[str, int] = field(default_factory=dict)  # groups; jobs with a percentage of MPS
+    held: Mapping[str, int] = field(default_factory=dict)  # groups, of jobs with an MPS percentage
     overlaps: bool = False  # the policy lets jobs of different parts run at the same time
 
     def alternatives(self) -> list[Valued]:
-        """The best plan of each kind, best first; none without jobs. Takes up to 0.1 s."""
+        """Return the best plan of each kind, best first; none without jobs. Takes up to 0.1 s."""
         return alternatives(self.scene) if self.scene.workers else []
 
     def what_it_takes(self, valued: Valued, *, has_planner: bool) -> str:
-        """To go by a plan, or why nobody can; `has_planner`: as of `how_to`."""
+        """Say what it takes to apply a plan, or why nobody can; `has_planner` as in `how_to`."""
         kind = valued.kind
         other = _MODES.get(kind, self.mode)
         if other != self.mode and (why := self.why_not.get(other)):
@@ -66,13 +66,13 @@ class Outlook:
         return how_to(kind, self.mode, has_planner=has_planner)
 
     def _is_held(self, valued: Valued) -> bool:
-        """Whether MPS holds each job to its part of the plan by now."""
+        """Tell whether MPS already holds each job to its part of the plan."""
         return valued.kind == "space" and all(
             self.held.get(name) == part.groups for part in valued.plan for name in part.members
         )
 
     def taking_turns(self) -> Valued | None:
-        """What is to be expected where all take turns on all SMs, as in mode time."""
+        """Return the forecast for all jobs taking turns on all SMs, as in mode time."""
         names = tuple(self.scene.workers)
         return self.scene.value((Part(self.scene.gpu.groups, names),)) if names else None
 
@@ -84,7 +84,7 @@ def outlook(
     model: Interference,
     now_ns: int,
 ) -> Outlook | None:
-    """Of all jobs that have a process there; None: how many SMs there are is not known."""
+    """Return the outlook for all jobs with a process there; None: the SM count is not known."""
     gpu, groups = _gpu(gpus, options), list(members)
     if gpu is None:
         return None
@@ -109,7 +109,7 @@ def outlook(
 
 
 def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict[str, int]:
-    """Counted in groups as `_groups` does."""
+    """Return the groups that percentages of MPS come to, by the same measure as `_groups`."""
     found = {}
     for job, group in jobs:
         if all(holds_percentage(job, at) for at in group.gpus):
@@ -119,7 +119,7 @@ def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict
 
 
 def are_of_several_users(groups: Iterable[Group]) -> bool:
-    """Then no mode lets them run side by side: MPS serves one user at a time."""
+    """Tell whether no mode lets them run side by side: MPS serves one user at a time."""
     return len({group.key[0] for group in groups}) > 1
 
 
@@ -137,10 +137,10 @@ def _why_not(groups: Iterable[Group], gpus: Iterable[int], options: Options) -> 
 
 
 def why_undivided(groups: Iterable[Group]) -> str:
-    """Whose work no set of SMs would hold, and why; empty: nobody's.
+    """Return whose work no set of SMs would hold, and why; empty: nobody's.
 
-    It runs on the SMs of all others, so it takes turns with all of them, and sets of theirs would
-    only keep them from the SMs that nobody else uses meanwhile.
+    Such work runs on the SMs of all others, so it takes turns with all of them. Sets would only
+    keep the others from SMs that nobody else uses meanwhile.
     """
     for group in groups:
         if any(stays_for_good(process) for process in group.processes.values()):
@@ -153,10 +153,11 @@ def why_undivided(groups: Iterable[Group]) -> str:
 
 
 def stays_for_good(process: Process) -> bool:
-    """Whether work of it stays on the whole GPU, but for streams that are to have a set again.
+    """Tell whether work of it stays on the whole GPU, in streams that will not return to a set.
 
-    Those whose set was refused would have one no more once nobody has one, and be refused again;
-    those that capture go back, and what they captured counts once it runs.
+    A stream whose set was refused does not count: it would lose its set once nobody has one, only
+    to be refused again later. Nor does a stream that captures: it returns to its set, and what it
+    captured counts once it runs.
     """
     staying = zip(StayReason, process.usage.staying_streams, strict=True)
     for_now = (StayReason.REFUSED, StayReason.CAPTURING)
@@ -175,7 +176,7 @@ def _gpu(gpus: frozenset[int], options: Options) -> Gpu | None:
     sms = min((options.sm_counts.get(gpu, 0) for gpu in gpus), default=0)
     if not sms:
         return None
-    if mode == "mig":  # on an instance jobs take turns, whatever would be better
+    if mode == "mig":  # on an instance jobs take turns, whatever is better
         return Gpu(groups=1, sms_of_group=sms, turn_ns=turn_ns)
     group_sms = -(-sms // MOST_GROUPS)
     return Gpu(
@@ -218,13 +219,13 @@ def _worker(
 
 
 def _sizes(job: Job) -> Sizes:
-    """Of its requests where it is."""
+    """Return the sizes of its requests as measured where it runs now."""
     quick_ns = job.rhythm.quick_ns if job.rhythm and job.rhythm.is_of_requests else 0
     return sizes_of(job.latency.needed_since_moved_ns(), quick_ns)
 
 
 def _groups(job: Job, group: Group, gpu: Gpu, options: Options, said: float) -> int:
-    """That a person fixed; 0 = any number."""
+    """Return the number of groups fixed by a person; 0 = any number."""
     if options.mode_of(group.gpus) == "mps+green":
         splits = [options.splits[at] for at in group.gpus]
         return min(gpu.groups, max(groups_asked(job.spec, split) for split in splits))
@@ -234,9 +235,9 @@ def _groups(job: Job, group: Group, gpu: Gpu, options: Options, said: float) -> 
 def _length(
     job: Job, group: Group, gpu: Gpu, options: Options, given: int, doubts: list[str]
 ) -> tuple[float, Callable[[int], float], float]:
-    """An iteration alone on the whole GPU, on so many SMs, and on those that it has now."""
+    """Return an iteration's time alone: on all SMs, as a function of SMs, and on its SMs now."""
     all_sms, curve = gpu.groups * gpu.sms_of_group, job.scaling
-    # A client's percentage of MPS is for good, whatever its part has.
+    # An MPS client's percentage is fixed for good, whatever the size of its part.
     most = given if options.mode_of(group.gpus) == "mps" else all_sms
     if curve is not None:
         scaling = curve
@@ -257,9 +258,9 @@ def _length(
 
 
 def how_to(kind: str, mode: str, *, has_planner: bool = False) -> str:
-    """What it takes to go by a plan of this kind on a GPU in this mode.
+    """Say what it takes to apply a plan of this kind on a GPU in this mode.
 
-    `has_planner`: somebody goes by plans there already, and by another one.
+    `has_planner`: a plan is in force there already, and a different one.
     """
     if kind == "time":
         return IN_FORCE if mode in ("time", "mig") else "is had while they take turns"

@@ -1,1 +1,1 @@
-"""SMs: what a job asks for, how it scales with them, and which are its own."""
+"""SMs: what jobs ask for, how their speed scales with SMs, and which SMs are whose."""

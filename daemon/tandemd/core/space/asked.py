@@ -1,10 +1,10 @@
-"""What a job asks of the SMs, and what that comes to where kernels of two processes never overlap.
+"""What a job asks of the SMs, and what that means where kernels of two processes never overlap.
 
-There, in mode `time`, `--sm` is a share of time: whoever says one is owed that part of the GPU time
-of those it takes turns with, whenever it has work, and who says none shares the rest by the weight
-of its class. Both are weights of fair queueing: nobody is stopped while the GPU is idle, and what
-one does not use goes to the others in proportion. Shares that add up to more than there is are
-scaled down alike. All SMs are its own while a job has the turn.
+There, in mode `time`, `--sm` is a share of time. A job that asks for one is owed that part of the
+GPU time of those it takes turns with, whenever it has work; jobs that ask for none share the rest
+by the weight of their class. Both become weights of fair queueing: nobody is stopped while the GPU
+is idle, and what one job does not use goes to the others in proportion. Shares that add up to more
+than there is are scaled down alike. While a job has the turn, all SMs are its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tandemd.core.model import Group, Job, JobSpec, Options
 from tandemd.core.policies.policy import Policy
 from tandemd.core.substrate import SUBSTRATES, divides_space
 
-LEAST_REST = 0.01  # is left to those who say nothing, even where `min_share` is 0
+LEAST_REST = 0.01  # left to jobs that ask for none, even if `min_share` is 0
 MODES = ("time", "mps", "mps+green", "mig")  # how jobs can be kept apart
 _CONFIGURE = 'an admin sets gpu."*".mode'
 _CUT = "an admin cuts it by `tandem partition apply --mig`"
@@ -23,14 +23,14 @@ _REMEDIES = {mode: _CUT if mode == "mig" else _CONFIGURE for mode in MODES}
 
 
 def said(spec: JobSpec) -> str:
-    """What was asked for, for people; empty: nothing was."""
+    """Return what was asked for, for people; empty: nothing was."""
     if spec.sm_count:
         return f"{spec.sm_count} SMs"
     return f"{spec.sm_percent}%" if spec.sm_percent else ""
 
 
 def said_share(spec: JobSpec, gpus: Iterable[int], options: Options) -> float:
-    """The same as a part of the smallest of these GPUs, 0..1; 0 = nothing was said."""
+    """Return the same as a fraction of the smallest of these GPUs, 0..1; 0 = nothing was asked."""
     counts = [count for gpu in gpus if (count := options.sm_counts.get(gpu, 0))]
     if spec.sm_count and counts:
         return min(1.0, spec.sm_count / min(counts))
@@ -38,9 +38,9 @@ def said_share(spec: JobSpec, gpus: Iterable[int], options: Options) -> float:
 
 
 def share_of(group: Group, options: Options) -> float:
-    """What its jobs ask for together, 0..1, where that is a share of time; 0 = nothing.
+    """Return what its jobs ask for together, 0..1, if that is a share of time; 0 = nothing.
 
-    Where they ask for nothing, what the tuner gives them.
+    If they ask for nothing, it is what the tuner gives them.
     """
     if divides_space(group.gpus, options):
         return 0.0
@@ -48,12 +48,12 @@ def share_of(group: Group, options: Options) -> float:
 
 
 def most_promised(options: Options) -> float:
-    """Of the time beside somebody who says nothing."""
+    """Return the most that can be promised of the time beside a job that asks for none."""
     return 1 - max(LEAST_REST, options.min_share)
 
 
 def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
-    """Why a share of time means nothing to a group now; None: it counts."""
+    """Return why a share of time has no effect on a group now; None: it has."""
     if why := _without_weight(policy, options):
         return f"under {options.policy} {why}"
     if policy.always_open(group):
@@ -66,7 +66,7 @@ def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
 
 
 def _without_weight(policy: Policy, options: Options) -> str:
-    """What turns go by where weight means nothing; empty: it counts."""
+    """Return what turns go by if weight has no effect; empty: it has."""
     if policy.quantum_ns(options) is None:
         return "a turn does not end while there is work"
     if policy.by_pieces:
@@ -75,7 +75,7 @@ def _without_weight(policy: Policy, options: Options) -> str:
 
 
 def _asked(group: Group, options: Options) -> float:
-    """The same, which may be more than there is."""
+    """Return what its jobs ask for together, which may be more than there is."""
     specs = [job.spec for job in group.jobs.values()]
     if not any(map(said, specs)) or divides_space(group.gpus, options):
         return 0.0
@@ -83,7 +83,7 @@ def _asked(group: Group, options: Options) -> float:
 
 
 def owed_share(job: Job, group: Group, options: Options) -> float:
-    """What a job's own `--sm` owes it of the time of those it takes turns with; 0 = nothing."""
+    """Return the share a job's own `--sm` gives it of those it takes turns with; 0 = nothing."""
     asked = _asked(group, options)
     if not asked:
         return 0.0
@@ -91,7 +91,7 @@ def owed_share(job: Job, group: Group, options: Options) -> float:
 
 
 def go_first(group: Group, island: Iterable[Group], policy: Policy) -> list[Job]:
-    """The jobs of an island that get the GPU before a group and those it takes turns with."""
+    """Return the jobs of an island that get the GPU before a group and its peers."""
     return [
         job
         for other in island
@@ -101,14 +101,14 @@ def go_first(group: Group, island: Iterable[Group], policy: Policy) -> list[Job]
 
 
 def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
-    """Set what fair queueing counts every group of an island by, and what each is owed."""
+    """Set the weight of every group of an island in fair queueing, and what each is owed."""
     groups, weights, anybody = list(members), dict(options.weights), False
     for group in groups:
         group.weight, group.owed_share = weights[group.job_class], 0.0
         for job in group.jobs.values():
             anybody |= bool(job.spec.sm_percent or job.spec.sm_count or group.tuned_share)
     if not anybody or _without_weight(policy, options):
-        # Turns do not end for anybody's share.
+        # Turns do not end on account of a share.
         return
     tiers: dict[int, list[Group]] = {}
     for group in groups:
@@ -119,7 +119,7 @@ def weigh(members: Iterable[Group], policy: Policy, options: Options) -> None:
 
 
 def _share_out(groups: list[Group], options: Options) -> None:
-    """Divide one tier; the mean weight stays about what it was, as virtual times go on."""
+    """Divide one tier; the mean weight stays about the same, because virtual times go on."""
     shares = {group.key: share for group in groups if (share := share_of(group, options))}
     if not shares:
         return
@@ -138,22 +138,22 @@ def _share_out(groups: list[Group], options: Options) -> None:
 
 
 def variables(spec: JobSpec, gpus: frozenset[int], options: Options) -> dict[str, str]:
-    """What its environment has to say on any of these GPUs, or of all, if none is named."""
+    """Return the environment variables it needs on these GPUs, or on all if none is named."""
     meant = gpus or frozenset(options.sm_counts)
     smallest = min((options.sm_counts.get(gpu, 0) for gpu in meant), default=0)
     return SUBSTRATES[options.mode_of(meant)].variables(spec, smallest)
 
 
 def unfit(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
-    """Why what is asked for cannot be had on any of these GPUs, or of all, if none is named."""
+    """Return why no GPU of `gpus` (or none at all) offers what is asked; None if one does."""
     meant = sorted(gpus or options.sm_counts)
     if not meant:
-        return None  # of a machine whose GPUs are not known nothing can be said
+        return None  # nothing can be said if a machine's GPUs are not known
     return never_fits(spec, gpus, options) or _other_mode(spec, meant, options)
 
 
 def never_fits(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
-    """The same, where it is so in whatever mode these GPUs may be."""
+    """Like `unfit`, but only reasons that hold in whatever mode these GPUs may be."""
     counts = {gpu: options.sm_counts.get(gpu, 0) for gpu in sorted(gpus or options.sm_counts)}
     if not counts or not all(counts.values()):
         return None
@@ -167,9 +167,9 @@ def never_fits(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | N
 
 
 def not_yet(spec: JobSpec, gpus: frozenset[int], options: Options) -> str:
-    """Why nothing can be said to it for a moment; empty: something can.
+    """Return why a job has to wait for an answer; empty: it has not.
 
-    What is asked of the SMs is a percentage for good, given when the job starts, or a set.
+    What it asks of the SMs becomes either a percentage, fixed when the job starts, or a set.
     """
     if not said(spec) and not spec.isolation.startswith("mps"):
         return ""

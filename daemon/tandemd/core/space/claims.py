@@ -1,4 +1,4 @@
-"""What is known of the use that the jobs on a GPU have for its SMs, as sizing.py takes it."""
+"""What is known of the use that jobs on a GPU have for its SMs, as input for sizing.py."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tandemd.core.tuner.pauses import limit_ns
 
 _OUT_OF_SETS = "no set would hold it: its streams stay on the whole gpu"
 _OF_LIMIT = 0.9  # a 99th percentile is longer than the usual iteration
-_MOST_PARTS = 128  # that are shared out: of a GPU with more SMs several at a time
+_MOST_PARTS = 128  # that are shared out; on a GPU with more SMs a part has several
 
 
 def part_sms_of(gpu: int, options: Options) -> int:
-    """The smallest part of a GPU that there is, in SMs; 0 = not known."""
+    """Return the SMs of the smallest part that a GPU can be divided into; 0 = not known."""
     if split := options.splits.get(gpu):
         return split.group_sms
     count = options.sm_counts.get(gpu, 0)
@@ -24,13 +24,13 @@ def part_sms_of(gpu: int, options: Options) -> int:
 
 
 def jobs_on(gpu: int, jobs: Iterable[Job]) -> list[Job]:
-    """Those that have a process there, in order of arrival."""
+    """Return the jobs that have a process there, in order of arrival."""
     here = (job for job in jobs if any(gpu in p.gpus for p in job.processes.values()))
     return sorted(here, key=lambda job: job.arrival)
 
 
 def claim_of(job: Job, gpu: int, options: Options) -> Claim:
-    """What is known of its use for SMs; of a set that would not hold it it has none."""
+    """Return what is known of its use for SMs; it has no use for a set that would not hold it."""
     has_use = gpu not in options.splits or has_use_of_set(job, gpu)
     return Claim(
         name=job.display_name,

@@ -1,22 +1,23 @@
-"""How many SMs a process counts for where time that it shares with others is split.
+"""How many SMs a process counts for when time that it shares with others is split.
 
-Where kernels of several processes run side by side (MPS), who fills 4 of 132 SMs leaves the others
-nearly all of the GPU, and is charged as much less for the time that they run together. Its demand
-is the first of these that is known:
+Where kernels of several processes run side by side (MPS), a process that fills 4 of 132 SMs leaves
+nearly all of the GPU to the others, and is charged accordingly less for the time they run together.
+Its demand is the first of these that is known:
     its set    what it has alone, or shares in turns (a part of a plan): nobody else can use these
                SMs, however few of them its kernels fill
-    kernels    SMs that hold the grids of its kernels, ceil(blocks / blocks an SM holds) as Orion's
-               sm_needed (Strati et al., EuroSys 2024), the mean over the time of its kernels in an
-               iteration that was recorded (Curve.held_sms), on as many SMs as it may use now
-    all        that it may use: what is not known is taken for large, as an unknown grid is
-               everywhere (csrc/core/dag/analysis/waves.h), so that hiding pays nobody
-in whole SMs, 1 at least, and no more than its set, its percentage of MPS, or the GPU.
+    kernels    the SMs that hold the grids of its kernels, ceil(blocks / blocks an SM holds) like
+               Orion's sm_needed (Strati et al., EuroSys 2024): the mean over the time of its
+               kernels in a recorded iteration (Curve.held_sms), recorded on at least as many SMs
+               as it may use now
+    all        the SMs that it may use: what is not known is taken to be large, as an unknown grid
+               is everywhere (csrc/core/dag/analysis/waves.h), so that hiding does not pay
+It is a whole number, at least 1, and at most its set, its MPS percentage, or the GPU.
 
-Its error is that of the record: at most about ten seconds old; registers and shared memory may
-allow fewer blocks an SM than is assumed; copies, bandwidth and caches are not in it.
+Its error is that of the record: the record is at most about ten seconds old; registers and shared
+memory may allow fewer blocks per SM than assumed; copies, bandwidth and caches are not included.
 
-Contexts that take turns on the GPU (mode `time`, an instance of MIG) have all SMs, each for as
-long, whatever their kernels fill. There nobody counts for SMs, and time is split evenly.
+Contexts that take turns on the GPU (mode `time`, an instance of MIG) each have all SMs for equally
+long, whatever their kernels fill. There SMs do not count, and time is split evenly.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tandemd.core.space.sm_counts import given_sms
 
 
 class Source(Enum):
-    """What a demand was told from, for people."""
+    """What a demand was derived from, for people."""
 
     SET = "its set"
     KERNELS = "the grids of its kernels"
@@ -41,12 +42,12 @@ class Demand:
     """What a process counts for on its first GPU, where its time is charged."""
 
     sms: int
-    most_sms: int  # its group, however many processes that has there
+    most_sms: int  # of its group, however many processes that has there
     source: Source
 
 
 def demand_of(process: Process, job: Job, group: Group, options: Options) -> Demand | None:
-    """None: it counts for nothing there, and what it shares is split evenly."""
+    """Return the demand; None: SMs do not count there, and shared time is split evenly."""
     gpu = process.gpu
     count = options.sm_counts.get(gpu, 0)
     if not count or not options.overlaps([gpu]):
@@ -57,7 +58,7 @@ def demand_of(process: Process, job: Job, group: Group, options: Options) -> Dem
         return Demand(sms=given, most_sms=most_sms, source=Source.SET)
     curve = process.scaling
     is_known = curve is not None and curve.held_sms > 0 and curve.recorded_sms >= given
-    # Beside MPS it takes turns with all clients of that at once, and has all SMs then.
+    # Beside MPS it takes turns with all MPS clients at once, and then has all SMs.
     if curve is None or not is_known or process.is_beside_mps:
         return Demand(sms=given, most_sms=most_sms, source=Source.ALL)
     held = max(1, round(curve.held_sms))
@@ -65,7 +66,7 @@ def demand_of(process: Process, job: Job, group: Group, options: Options) -> Dem
 
 
 def demand_of_group(group: Group, gpu: int, options: Options) -> Demand | None:
-    """Of all its processes whose time is charged there, as if all were busy; None: as above."""
+    """Return the demand of all its processes charged there, as if all were busy, or None."""
     found = [
         demand
         for process in group.processes.values()
@@ -84,12 +85,12 @@ def _vagueness(demand: Demand) -> int:
 
 
 def _keeps_its_set(job: Job, gpu: int, options: Options) -> bool:
-    """Nobody runs on it at the same time: it is its own, or it shares it in turns."""
+    """Tell whether nobody runs on its set at the same time: it is alone there, or takes turns."""
     return gpu in options.splits and job.set is not None and bool(job.part or job.groups_wanted)
 
 
 def _most_sms(group: Group, gpu: int, options: Options, count: int) -> int:
-    """The sets of its jobs there."""
+    """Return the SMs of the sets of its jobs there."""
     here = [
         job
         for job in group.jobs.values()

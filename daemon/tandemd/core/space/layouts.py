@@ -1,4 +1,4 @@
-"""How a GPU is to be cut by MIG, as an admin writes it: `0=3g.71gb,2g.35gb`, or `0=off`."""
+"""Layouts that an admin writes to cut a GPU by MIG: `0=3g.71gb,2g.35gb`, or `0=off`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class Layout:
     """What one GPU is to be cut into."""
 
     gpu: str  # index or UUID
-    profiles: tuple[str, ...]  # in the order they are made in; none: MIG is to be off
+    profiles: tuple[str, ...]  # in the order of creation; empty: MIG is to be off
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """The layout as an admin writes it."""
         return f"{self.gpu}={','.join(self.profiles) or OFF}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Neighbouring slices of memory that an instance can have."""
+    """Neighbouring memory slices that an instance can occupy."""
 
     start: int
     size: int
 
     def overlaps(self, other: Place) -> bool:
-        """Two instances cannot have both."""
+        """Tell whether two instances cannot occupy both."""
         return self.start < other.start + other.size and other.start < self.start + self.size
 
 
@@ -39,7 +39,7 @@ class Part:
     """An instance of a GPU."""
 
     profile: str
-    name: str = ""  # such as `0:1`; empty: it is not there yet
+    name: str = ""  # such as `0:1`; empty: it does not exist yet
 
     def __str__(self) -> str:
         return f"{self.name} ({self.profile})" if self.name else self.profile
@@ -47,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What is done for a layout, or would be."""
+    """What was done for a layout, or would be."""
 
     destroyed: tuple[Part, ...]
     created: tuple[Part, ...]
@@ -56,7 +56,7 @@ class Cut:
 
 
 def arranged(choices: Sequence[Sequence[Place]]) -> tuple[Place, ...] | None:
-    """One of its choices for each, none of which overlap; None: they do not fit together."""
+    """Return one choice for each such that none overlap; None: they do not fit together."""
     return _beside((), choices)
 
 
@@ -74,7 +74,7 @@ def _beside(
 
 
 def fitting(choices: Sequence[Sequence[Place]]) -> list[int]:
-    """Which of them fit together, if those that come first are preferred."""
+    """Return which of them fit together, preferring earlier ones."""
     kept: list[int] = []
     for number in range(len(choices)):
         if arranged([choices[one] for one in (*kept, number)]) is not None:
@@ -83,10 +83,10 @@ def fitting(choices: Sequence[Sequence[Place]]) -> list[int]:
 
 
 def parse_layout(text: str) -> Layout:
-    """Read one.
+    """Parse a layout.
 
     Raises:
-        ValueError: it is none; the text says why.
+        ValueError: it is no layout; the text says why.
     """
     gpu, equals, words = text.partition("=")
     if not (gpu and equals and words):

@@ -1,4 +1,4 @@
-"""Who runs beside MPS though its GPU is in mode mps: what MPS names no client of it, and works."""
+"""Finds processes that run beside MPS in mode mps: they have work, and MPS does not list them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ NO_CLIENT = (
 def take_clients(
     event: MpsClientsListed, processes: Mapping[int, Process], jobs: Mapping[int, Job]
 ) -> None:
-    """Who has a context is a client before it runs anything, or never.
+    """Take in a list of clients; a process with a context is a client before it runs anything.
 
-    Who was one and is named no more has lost its server, and CUDA's errors say so to it.
+    If it is not a client then, it never will be. A process that was a client and is no longer
+    listed has lost its server, and learns that from CUDA's errors.
     """
     for process in processes.values():
         if process.gpu in event.gpus and process.process_id in event.process_ids:
@@ -32,7 +33,7 @@ def take_clients(
 
 
 def tell_of_mps(event: SubstrateFailed, jobs: Iterable[Job]) -> None:
-    """All who run on it or are about to, and who may have ended by it before anybody knew."""
+    """Tell all jobs that run on MPS, are about to, or may have died from the failure unnoticed."""
     for job in jobs:
         left = job.left_gpus if job.left_ns >= event.since_ns else frozenset()
         if (gpus_of(job) | left) & event.gpus or _may_have_come(job, event):
@@ -40,7 +41,7 @@ def tell_of_mps(event: SubstrateFailed, jobs: Iterable[Job]) -> None:
 
 
 def _may_have_come(job: Job, event: SubstrateFailed) -> bool:
-    """It has no context yet: in cuInit it is with MPS already, and may end by what that says."""
+    """Tell whether it may be in cuInit: without a context yet, but already talking to MPS."""
     has_ended = job.state is JobState.EXITED and job.ended_ns < event.since_ns
     has_been_seen = bool(job.processes) or job.left_ns > 0
     is_meant = bool(job.meant_gpus) and job.meant_gpus <= event.gpus
@@ -48,7 +49,7 @@ def _may_have_come(job: Job, event: SubstrateFailed) -> bool:
 
 
 def beside_mps(job: Job) -> str:
-    """What its people are to know of that; empty: nothing."""
+    """Return what its users should know about that; empty: nothing."""
     outside, count = sum(p.is_beside_mps for p in job.processes.values()), len(job.processes)
     if not outside:
         return ""

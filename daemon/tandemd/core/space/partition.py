@@ -1,4 +1,4 @@
-"""How a GPU is divided among its jobs, and how it would be by how they scale."""
+"""How a GPU is divided among its jobs, and how it would be divided by how they scale."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ class Part:
     """A job's part of one GPU."""
 
     job: Job
-    asked: str  # `30%`, `40 SMs`; empty: it says nothing
-    asked_sms: int  # what that comes to; 0 = it says nothing
+    asked: str  # `30%`, `40 SMs`; empty: no size is asked for
+    asked_sms: int  # what that comes to; 0 = no size is asked for
     given_sms: int  # 0 = not known
-    owed_share: float  # of the time of those it takes turns with; 0 = nothing
-    required_sms: int  # keep its limit; 0 = it has none, or no number does
+    owed_share: float  # of the time of those it takes turns with; 0 = none
+    required_sms: int  # to keep its limit; 0 = it has no limit, or no number keeps it
     proposed_sms: int  # 0 = what others leave
     why: str
     scaling: Curve | None
     doubt: str  # why there is no curve
-    predicted_ns: int  # was said of an iteration there before it ran on as many; 0 = nothing
-    why_no_set: str  # though its GPU has sets: nothing is proposed; empty: it has one, or none has
-    measured_ns: int  # an iteration of its slowest process on that GPU takes; 0 = not known
+    predicted_ns: int  # predicted for an iteration before it ran on this many SMs; 0 = nothing
+    why_no_set: str  # empty: it has a set, or its GPU has none; else nothing is proposed
+    measured_ns: int  # an iteration of its slowest process on that GPU; 0 = not known
 
 
 def parts_of(scheduler: Scheduler, gpu: int) -> list[Part]:
-    """Of every job that has a process there, in order of arrival.
+    """Return the part of every job that has a process there, in order of arrival.
 
-    Nothing is proposed to those that can have no set, nor kept for them, as in sized_sets.py.
+    A job that can have no set gets no proposal, and nothing is reserved for it, as in
+    sized_sets.py.
     """
     options = scheduler.options
     jobs = jobs_on(gpu, scheduler.jobs.values())
@@ -88,7 +89,7 @@ def _part(
 
 
 def _measured_ns(job: Job, gpu: int, given: int) -> int:
-    """As curves count it: of who serves bursts without the pauses between them."""
+    """Return it as curves count it: for a job that serves bursts, without the pauses between."""
     if serves_bursts(job):
         curve = job.scaling
         return curve.recorded_ns if curve and curve.recorded_sms == given else 0

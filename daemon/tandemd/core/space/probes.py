@@ -1,20 +1,19 @@
 """Short probes of how jobs scale, where their SMs can change while they run (mode mps+green).
 
-A curve that was told from one number of SMs does not know how little SMs mean to a job's kernels.
-So a job is given fewer for as long as it takes to record an iteration there, and then has again
-what it had. The record tells the rest (window_scaling.py), as it does when somebody else changes
-the number. As a trial of sharing turns (trials.py) a probe is remembered, and not made again soon.
+A curve derived from one number of SMs does not tell how little SMs matter to a job's kernels. So a
+job is given fewer for as long as it takes to record an iteration there, and then gets back what it
+had. The record tells the rest (window_scaling.py), as it does when somebody else changes the
+number. Like a trial of sharing turns (trials.py), a probe is remembered and not repeated soon.
 
 Rules
-A job that shares its SMs with others cannot be recorded at all: it is given some of its own first.
-
-1. One probe on a GPU at a time, and none of a job whose number a person has fixed.
-2. None of a job whose limit it might miss: also if its kernels need all the SMs that they can get,
-   an iteration on the fewer ones has to be within half of its limit.
-3. It ends with the record, or when somebody else gives the job another number, or is given up:
-   after `PATIENCE_NS`, and after the time of `ITERATIONS` there if that is longer. None of a job
-   that might take more than `MOST_PATIENCE_NS` for these. After one that told nothing the pause is
-   twice as long at least.
+1. A GPU has one probe at a time, and jobs whose number a person has fixed are not probed. A job
+   that shares its SMs with others cannot be recorded at all: it is first given some of its own.
+2. A job that might miss its limit is not probed: even if its kernels need all the SMs they can get,
+   an iteration on fewer SMs must stay within half of its limit.
+3. A probe ends with the record, or when somebody else gives the job another number of SMs. It is
+   given up after `PATIENCE_NS`, or after the time of `ITERATIONS` there if that is longer; a job
+   that might need more than `MOST_PATIENCE_NS` for these is not probed. After a probe that told
+   nothing the pause is at least twice as long.
 """
 
 from __future__ import annotations
@@ -28,44 +27,44 @@ from tandemd.core.space.claims import jobs_on
 from tandemd.core.space.scaling import SHARED
 from tandemd.core.space.sm_counts import is_out_of_sets, stays_out
 
-PATIENCE_NS = 10_000_000_000  # twice as long as a window waits for what gets measured
+PATIENCE_NS = 10_000_000_000  # twice as long as a window waits for measurements
 MOST_PATIENCE_NS = 60_000_000_000
-ITERATIONS = 5  # two as its SMs change, one to measure kernels and one to record; and one to spare
+ITERATIONS = 5  # two while its SMs change, one to measure kernels, one to record, and one to spare
 RETRY_NS = 5_000_000_000
 REMEMBER_NS = 600_000_000_000
 MOST_OF_LIMIT = 0.5
-PART = 3  # a probe is on one part of so many
+PART = 3  # a probe runs on one part in this many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Probe:
-    """Under way."""
+    """A probe under way."""
 
     gpu: int
     groups: int  # that the job has meanwhile
     before: int  # that it asked for
     sms: int
-    is_second: bool  # there was a curve, so that this is another number of SMs
+    is_second: bool  # a curve existed, so this is a second number of SMs
     patience_ns: int
     until_ns: int
 
 
 class Probes:
-    """Belongs to the scheduler."""
+    """Runs the probes. Belongs to the scheduler."""
 
     def __init__(self) -> None:
         self.wake_at_ns: int | None = None  # when a probe is given up
         self._running: dict[int, _Probe] = {}  # job -> its probe
-        self._not_before_ns: dict[int, int] = {}  # job -> when it may have one again
+        self._not_before_ns: dict[int, int] = {}  # job -> when it may be probed again
         self._failures: dict[int, int] = {}  # job -> probes in a row that told nothing
 
     @property
     def gpus(self) -> frozenset[int]:
-        """Where one is under way."""
+        """GPUs where a probe is under way."""
         return frozenset(probe.gpu for probe in self._running.values())
 
     def decide(self, jobs: Mapping[int, Job], options: Options, now_ns: int) -> None:
-        """End probes and begin others: sets what jobs ask for."""
+        """End probes and begin others, by setting what jobs ask for."""
         for kept in (self._not_before_ns, self._failures):
             for job_id in kept.keys() - jobs.keys():
                 del kept[job_id]
@@ -105,9 +104,9 @@ class Probes:
     def _pause(
         self, job: Job, probe: _Probe, *, is_told: bool, is_known: bool, now_ns: int
     ) -> None:
-        """One that told nothing is tried again later and later.
+        """Set when the job may be probed again: ever later while probes tell nothing.
 
-        `is_known`: all that a probe can tell, if only that it does not matter.
+        `is_known`: the probe told all that one can tell, be it only that SMs do not matter.
         """
         failures = 0 if is_told else self._failures.get(job.job_id, 0) + 1
         self._failures[job.job_id] = failures
@@ -121,9 +120,9 @@ class Probes:
         for job in here:
             is_in_none = stays_out(job, gpu) or is_out_of_sets(job, gpu)
             if parts.count(job.part) > 1 or is_in_none:
-                continue  # it would not be alone with those of its part, or is not in its set
+                continue  # it shares its part with others, or is not in its set
             if job.part and job.set and job.set.count != job.groups_wanted:
-                continue  # a third of what it is losing just now may be more than it is to have
+                continue  # it is being resized: a third of what it loses may exceed its new size
             groups = _fewer(job, split)
             if not groups or now_ns < self._not_before_ns.get(job.job_id, 0):
                 continue
@@ -145,19 +144,19 @@ class Probes:
 
 
 def too_long_ns(job: Job, split: Split) -> int:
-    """How long an iteration may take where it would be probed; 0 = not too long for a probe."""
+    """Return how long an iteration of the probe may take if that is too long; 0 = it is not."""
     groups = _groups(job)
     longest_ns = round(_period_ns(job, groups * split.group_sms, split)) if groups else 0
     return longest_ns if ITERATIONS * longest_ns > MOST_PATIENCE_NS else 0
 
 
 def _groups(job: Job) -> int:
-    """On how many groups it would be probed."""
+    """Return on how many groups it would be probed."""
     return job.set.count // PART if job.set and not said(job.spec) else 0
 
 
 def _fewer(job: Job, split: Split) -> int:
-    """On how many groups it may be probed; 0 = it may not."""
+    """Return on how many groups it may be probed; 0 = it may not be."""
     curve, groups = job.scaling, _groups(job)
     if not groups or too_long_ns(job, split):
         return 0
@@ -172,7 +171,7 @@ def _fewer(job: Job, split: Split) -> int:
 
 
 def _longest_ns(job: Job, sms: int, split: Split) -> float:
-    """An iteration there, if its kernels need all the SMs they can get; 0 = not known."""
+    """Return an iteration's time there if its kernels need all the SMs they get; 0 = not known."""
     curve = job.scaling
     if curve is not None:
         return max(curve.at(sms), curve.recorded_ns * max(1.0, curve.recorded_sms / sms))
@@ -181,7 +180,7 @@ def _longest_ns(job: Job, sms: int, split: Split) -> float:
 
 
 def _period_ns(job: Job, sms: int, split: Split) -> float:
-    """From the end of one to that of the next: a server's curve is without its pauses."""
+    """Return the time between the ends of two iterations; a server's curve excludes its pauses."""
     curve = job.scaling
     pause_ns = max(0, job.iteration_ns - curve.recorded_ns) if curve is not None else 0
     return _longest_ns(job, sms, split) + pause_ns

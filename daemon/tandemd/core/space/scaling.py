@@ -1,8 +1,9 @@
-"""How fast a job is on how many SMs, where more of them stop paying, and how many a limit takes.
+"""How fast a job is on how many SMs, from where more do not pay, and how many a limit requires.
 
-A curve is told from the records of one run (csrc/core/dag/analysis/scaling.h). The knee and the
-number of SMs that a limit takes are those of gpu-let (Choi et al., USENIX ATC 2022): the partition
-that the last worthwhile step leads to, and the smallest that keeps the limit at the rate asked for.
+A curve is derived from the records of one run (csrc/core/dag/analysis/scaling.h). The knee and the
+number of SMs that a limit requires are those of gpu-let (Choi et al., USENIX ATC 2022): the
+partition that the last worthwhile step leads to, and the smallest that keeps the limit at the rate
+asked for.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST_POINTS = 16  # of a curve; GPUs with as many SMs have a point each, others a tenth of them
+MOST_POINTS = 16  # of a curve; a GPU with up to as many SMs has a point each, others one a tenth
 _TENTHS = 10
 SHARED = "others used its SMs while it was recorded"  # why there is no curve
-GAIN = 1.05  # a step that gains less is none
-ALIKE = 1.25  # steps that gain as much to this factor: so far whole waves lead an even curve astray
+GAIN = 1.05  # a step that gains less does not count
+ALIKE = 1.25  # gains within this factor count as equal: whole waves distort an even curve that much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The length of an iteration by the number of SMs it runs on.
+    """The length of an iteration as a function of the number of SMs it runs on.
 
-    Points ascend, and more SMs never take longer: what was found otherwise is levelled.
+    Points ascend, and more SMs never take longer: where the input says otherwise it is levelled.
 
     Raises:
         ValueError: there is no point, or they do not ascend, or one takes no time.
@@ -32,10 +33,10 @@ class Curve:
     sm_counts: tuple[int, ...]
     iteration_ns: tuple[int, ...]
     source: str = "predicted"  # "probed": fitted to what was measured on other numbers of SMs
-    gamma: float = 0.0  # how little SMs mean to its kernels, 0..1: assumed, or fitted
-    recorded_sms: int = 0  # it was recorded on so many
-    recorded_ns: int = 0  # and an iteration took so long there
-    held_sms: float = 0.0  # of these, by its kernels: the mean over the time of these
+    gamma: float = 0.0  # how little SMs matter to its kernels, 0..1: assumed, or fitted
+    recorded_sms: int = 0  # SMs on which it was recorded
+    recorded_ns: int = 0  # what an iteration took there
+    held_sms: float = 0.0  # of these SMs, held by its kernels: the mean over the kernels' time
 
     def __post_init__(self) -> None:
         counts, times = self.sm_counts, self.iteration_ns
@@ -50,10 +51,11 @@ class Curve:
         object.__setattr__(self, "iteration_ns", tuple(levelled))
 
     def at(self, sms: int) -> float:
-        """The length of an iteration, nanoseconds.
+        """Return the length of an iteration in nanoseconds.
 
-        Between two points as if a part of it were divided among the SMs and a part were not, which
-        is straight over 1 / SMs; below the first as if all were divided; beyond the last as there.
+        Between two points it is linear in 1 / SMs, as if a part of it were divided among the SMs
+        and a part were not. Below the first point it is as if all were divided; beyond the last it
+        is constant.
 
         Raises:
             ValueError: `sms` is less than 1.
@@ -72,9 +74,10 @@ class Curve:
 
     @property
     def undivided_ns(self) -> float:
-        """What of an iteration takes as long on any number of SMs, at most: pauses, few blocks.
+        """The most that takes equally long on any number of SMs: pauses, and kernels of few blocks.
 
-        What is left where the part that is divided, as the two fewest tell it, is taken off.
+        It is what remains after subtracting the divided part, as derived from the two lowest
+        points.
         """
         if len(self.sm_counts) < 2:
             return float(self.iteration_ns[0])
@@ -82,12 +85,12 @@ class Curve:
         return max(0.0, few_ns - (few_ns - more_ns) * more / (more - few))
 
     def knee(self) -> int:
-        """Where more SMs stop paying: the end of the step that gains most throughput an SM.
+        """Return where more SMs stop paying: the end of the step with most throughput per SM.
 
-        Steps of less than `GAIN` times as much throughput count for nothing. Of several that gain
-        as much, to the factor `ALIKE`, the last counts: work that scales evenly wants all SMs. The
-        first point, where no step pays. Steps are those of the upper hull: whole waves make of an
-        even curve a staircase, whose single steps say little.
+        Steps that gain less than a factor `GAIN` of throughput are ignored. Of several with equal
+        gains, up to a factor `ALIKE`, the last counts, because work that scales evenly wants all
+        SMs. If no step pays, the knee is the first point. Steps are those of the upper hull: whole
+        waves turn an even curve into a staircase, whose single steps say little.
         """
         knee, most = self.sm_counts[0], 0.0
         for (left, left_ns), (right, right_ns) in pairwise(self._hull()):
@@ -99,7 +102,7 @@ class Curve:
         return knee
 
     def _hull(self) -> list[tuple[int, int]]:
-        """Points that no line between two others passes above, as throughput over SMs.
+        """Return the upper hull of throughput over SMs.
 
         Monotone chain (Andrew, Information Processing Letters 9, 1979).
         """
@@ -111,9 +114,9 @@ class Curve:
         return hull
 
     def smallest_for(self, slo_ns: int, rate: float = 0.0) -> int | None:
-        """The fewest SMs of its points on which it keeps a limit; None: it does not on any.
+        """Return the fewest SMs among its points that keep a limit; None: none of them do.
 
-        An iteration serves a request within `slo_ns`, and is over before the next one begins where
+        An iteration must serve a request within `slo_ns`, and end before the next one begins if
         `rate` of them come a second (0 = not known).
         """
         limit_ns = min(slo_ns, 1e9 / rate) if rate else slo_ns
@@ -124,12 +127,12 @@ class Curve:
 
 
 def _slope(left: tuple[int, int], right: tuple[int, int]) -> float:
-    """Throughput that each SM adds between two points of a curve."""
+    """Return the throughput that each SM adds between two points of a curve."""
     return (1 / right[1] - 1 / left[1]) / (right[0] - left[0])
 
 
 def points_of(sm_count: int, recorded_sms: int) -> tuple[int, ...]:
-    """The numbers of SMs that a curve of a GPU is told at, that of the record among them."""
+    """Return the numbers of SMs at which a GPU's curve has points, including that of the record."""
     if sm_count <= MOST_POINTS:
         found = set(range(1, sm_count + 1))
     else:
@@ -146,7 +149,7 @@ def curve_of(
     gamma: float,
     source: str,
 ) -> Curve:
-    """A curve through what was recorded: of what is predicted only the ratios count.
+    """Return a curve through what was recorded; of predictions only the ratios count.
 
     Raises:
         ValueError: `recorded_sms` is not among `sm_counts`, or something takes no time.

@@ -1,16 +1,17 @@
-"""Tells every process which set of SMs is its own: the one its job is placed on (sets.py).
+"""Tells every process its set of SMs: the set where its job is placed (sets.py).
 
 Rules
-1. A job's set is decided when jobs come, go or ask for another size.
-2. A process is told its new set once nobody else is in there: whoever has to leave is told first,
-   and says when nothing of it runs where it was. Until then it gets what of the new set is its own
-   already. Who has no work to finish leaves at once.
-3. Who comes before it is proved that there are sets is told to have the GPU whole: only who was
-   told something at first can have a set later; who came while none were thought of has none. One
-   from a daemon before this is kept, also while nobody answers, until sets are proved or the answer
-   is that there are none. Meanwhile the daemon counts with the whole GPU.
-4. Nobody waits longer than `drain_ns` for others to leave; and a process that has just come not at
-   all, for it has to be somewhere. For so long kernels of two jobs may share SMs.
+1. The set of a job is decided when jobs come, go or ask for another size.
+2. A process is told its new set once nobody else is in it. Whoever has to leave is told first, and
+   reports when nothing of it runs any more where it was. Until then the process gets the part of
+   its new set that is already its own. A process that has no work to finish leaves at once.
+3. A process that comes before sets are proved to work is told to use the whole GPU: only a process
+   that was told something at the start can get a set later. One that came while no sets were
+   expected never gets one. A process from a former daemon keeps its set, also while proofs get no
+   answer, until sets are proved or proved not to exist. Meanwhile the daemon assumes that it has
+   the whole GPU.
+4. Nobody waits longer than `drain_ns` for others to leave. A process that has just come does not
+   wait at all, because it has to run somewhere. So kernels of two jobs may share SMs for a while.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class _Seat:
 
     gpu: int
     told: SmSet
-    turn: int  # of that telling
-    # By turn, what it was told before and may have work in: it has not said yet where it is since.
+    turn: int  # number of that telling
+    # By turn: earlier sets where it may still have work, because it has not reported leaving them.
     before: dict[int, SmSet] = field(default_factory=dict)
-    waits_since_ns: int | None = None  # for others to leave where it is to go
+    waits_since_ns: int | None = None  # for others to leave the set it is to get
 
 
 def groups_asked(spec: JobSpec, split: Split) -> int:
-    """How many groups `--sm` comes to on that GPU; 0 = it does not say."""
+    """Return how many groups `--sm` comes to on that GPU; 0 = the job does not ask."""
     if spec.sm_count:
         return min(split.groups, -(-spec.sm_count // split.group_sms))
     if spec.sm_percent:
@@ -48,37 +49,37 @@ def groups_asked(spec: JobSpec, split: Split) -> int:
 
 
 def _seat_of(job: Job) -> tuple[int, int]:
-    """What its place depends on."""
+    """Return what the job's place depends on."""
     return job.part, job.groups_wanted
 
 
 def _name_of(job: Job) -> str:
-    """Alike of jobs that share their groups: those of one part, but for who is to have others."""
+    """Return a name that jobs share if they share groups: those of one part and equal size."""
     return f"{job.part}:{job.groups_wanted}" if job.part else str(job.job_id)
 
 
 class SetPlaces:
-    """Belongs to the scheduler."""
+    """Decides places of jobs, and tells processes. Belongs to the scheduler."""
 
     def __init__(self) -> None:
         self.wake_at_ns: int | None = None
         self._seats: dict[int, _Seat] = {}  # by process
-        self._kept: set[int] = set()  # processes in sets of a daemon before this, if in any
-        self._turn = 0  # the newest
-        self._key: object = None  # what the last decision was made from
+        self._kept: set[int] = set()  # processes that may be in sets of a former daemon
+        self._turn = 0  # number of the newest telling
+        self._key: object = None  # input of the last decision
         self._spans: dict[int, dict[int, Span]] = {}  # GPU -> job -> where it is to be
 
     @property
     def is_used(self) -> bool:
-        """Somebody was told a set."""
+        """True if some process was told a set."""
         return bool(self._seats or self._kept)
 
     def take_back(self, process_id: int) -> None:
-        """A daemon before this may have told it a set, where it stays until it hears of another."""
+        """Note that a former daemon may have told it a set, which it keeps until told another."""
         self._kept.add(process_id)
 
     def forget(self, process_id: int) -> None:
-        """It is gone."""
+        """Drop a process that is gone."""
         self._seats.pop(process_id, None)
         self._kept.discard(process_id)
 
@@ -89,7 +90,7 @@ class SetPlaces:
         options: Options,
         now_ns: int,
     ) -> list[SetSms]:
-        """What is to be told now."""
+        """Return what processes are to be told now."""
         key = (
             options.splits,
             options.proving,
@@ -97,7 +98,7 @@ class SetPlaces:
             [(p.process_id, p.gpu, *_seat_of(jobs[p.job_id])) for p in processes.values()],
         )
         if key == self._key and self.wake_at_ns is None:
-            return []  # nobody came, went or asks for another size, and nobody waits
+            return []  # nobody came, went, waits or asks for another size
         self._key, self.wake_at_ns = key, None
         for job in jobs.values():
             job.set = None
@@ -134,7 +135,7 @@ class SetPlaces:
         for process in here:
             target = spans[process.job_id]
             seat = self._seats.get(process.process_id)
-            # Jobs that share what is left are in nobody's way there.
+            # Jobs that share what is left are not in each other's way.
             others = [
                 span
                 for other in here
@@ -146,7 +147,7 @@ class SetPlaces:
             if seat is None:
                 yield self._take_seat(process, told)
             elif seat.told != told:
-                # What it gives up counts as its own until it says that it has left.
+                # What it gives up counts as its own until it reports that it has left.
                 seat.before = {turn: set for turn, set in seat.before.items() if set != told}
                 seat.before[seat.turn] = seat.told
                 seat.told, seat.turn = told, self._next_turn()
@@ -164,7 +165,7 @@ class SetPlaces:
         options: Options,
         now_ns: int,
     ) -> Span:
-        """Where it is to be now, on the way to where it is to be."""
+        """Return where the process is to be now, on its way to `target`."""
         if seat is None:
             return target
         told = Span(seat.told.first, seat.told.count) if seat.told.count else target
@@ -176,18 +177,18 @@ class SetPlaces:
             seat.waits_since_ns = now_ns
         until_ns = seat.waits_since_ns + options.drain_ns
         if now_ns >= until_ns:
-            seat.waits_since_ns = None  # its next wait is another one
+            seat.waits_since_ns = None  # its next wait counts anew
             return target
         self.wake_at_ns = min(until_ns, self.wake_at_ns or until_ns)
         first, end = max(told.first, target.first), min(told.end, target.end)
         return Span(first, end - first) if end > first else told
 
     def _occupied(self, process: Process) -> Iterator[Span]:
-        """Where it may have work, now or soon."""
+        """Yield where it may have work, now or soon."""
         seat, usage = self._seats.get(process.process_id), process.usage
         if seat is None:
             return
-        # A shim that does not say as of which telling: by where it is.
+        # A shim that does not say which telling it follows is judged by the set it reports.
         if usage.in_turn == seat.turn or (not usage.in_turn and usage.in_set == seat.told):
             seat.before.clear()
         elif usage.in_turn in seat.before:
@@ -216,7 +217,7 @@ class SetPlaces:
                 yield self._take_seat(process, WHOLE)
 
     def _dissolve(self, processes: Mapping[int, Process], options: Options) -> Iterator[SetSms]:
-        """Those whose GPU has no sets any more have it whole."""
+        """Give the whole GPU to processes whose GPU has no sets any more."""
         expected = options.splits.keys() | options.may_have_sets
         for process_id, seat in list(self._seats.items()):
             if seat.gpu in expected or process_id not in processes:

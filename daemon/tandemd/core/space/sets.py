@@ -1,8 +1,8 @@
-"""Places jobs on the groups of one identical split of a GPU's SMs.
+"""Places jobs on the groups of one fixed split of a GPU's SMs.
 
-Everybody who asks for groups gets some of its own, side by side. Who asks for none shares what is
-left, all of it in one piece. Asked for more than there is, all get less in proportion, at least
-one each: the jobs that came last have to share where there are not even so many groups.
+Each job that asks for groups gets some of its own, next to each other. Jobs that ask for none share
+what is left, in one contiguous piece. If more is asked for than there is, all get proportionally
+less, but at least one group each; if there are more jobs than groups, those that came last share.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ class Span:
 
     @property
     def end(self) -> int:
-        """The first group behind them."""
+        """The first group after the span."""
         return self.first + self.count
 
     def overlap(self, other: Span) -> int:
-        """How many groups are in both."""
+        """Return how many groups are in both."""
         return max(0, min(self.end, other.end) - max(self.first, other.first))
 
 
 def fit(wanted: Mapping[str, int], groups: int) -> dict[str, int]:
-    """How many groups each gets that asks for some; 0: it shares what is left.
+    """Return how many groups each job gets; 0: it shares what is left.
 
-    Jobs come in order of their arrival. While somebody shares, one group at least is left.
+    Jobs come in order of arrival. While some job shares, at least one group is left.
     """
     asking = {job: count for job, count in wanted.items() if count > 0}
-    most = max(1, groups - (len(asking) < len(wanted)))  # that can ask
+    most = max(1, groups - (len(asking) < len(wanted)))  # jobs that can have groups of their own
     if len(asking) > most:
         most = max(1, groups - 1)
     heard = dict(list(asking.items())[: most if groups > 1 else 0])
@@ -45,7 +45,7 @@ def fit(wanted: Mapping[str, int], groups: int) -> dict[str, int]:
     asked = sum(heard.values())
     if asked <= room:
         return {job: heard.get(job, 0) for job in wanted}
-    spare = room - len(heard)  # beside one for each
+    spare = room - len(heard)  # beyond one for each
     parts = {job: spare * (count - 1) / (asked - len(heard)) for job, count in heard.items()}
     given = {job: 1 + int(part) for job, part in parts.items()}
     by_loss = sorted(heard, key=lambda job: int(parts[job]) - parts[job])  # stable: first come
@@ -55,11 +55,11 @@ def fit(wanted: Mapping[str, int], groups: int) -> dict[str, int]:
 
 
 def place(wanted: Mapping[str, int], held: Mapping[str, Span], groups: int) -> dict[str, Span]:
-    """Where each job is to be: disjoint, but for those that share; few move.
+    """Return where each job is to be, moving few; spans are disjoint unless jobs share.
 
     Args:
-        wanted: groups by job, in order of arrival; 0 = what is left, shared.
-        held: where they are; jobs that are not in it come anew.
+        wanted: groups by job, in order of arrival; 0 = a share of what is left.
+        held: where jobs are now; new jobs are not in it.
         groups: how many there are, 1 or more.
     """
     sizes = fit(wanted, groups)
@@ -83,7 +83,7 @@ def _fewest_moves(
     could_stay = [job for job, size in sizes.items() if job in held and held[job].count == size]
     search = _Search(sizes, held, groups)
     for moves in range(len(could_stay) + 1):
-        for moving in combinations(reversed(could_stay), moves):  # who came last moves first
+        for moving in combinations(reversed(could_stay), moves):  # the newest job moves first
             staying = {job: held[job] for job in could_stay if job not in moving}
             if search.succeeds(staying):
                 return search.spans
@@ -93,7 +93,7 @@ def _fewest_moves(
 
 
 def are_apart(spans: Iterable[Span], groups: int) -> bool:
-    """None overlaps another, and all of them are there."""
+    """Tell whether no two spans overlap and all are within `groups`."""
     ends = [0]
     for span in sorted(spans, key=lambda span: span.first):
         if span.first < ends[-1]:
@@ -113,7 +113,7 @@ def _in_a_row(sizes: Mapping[str, int], held: Mapping[str, Span]) -> dict[str, S
 
 
 class _Search:
-    """Room for some jobs beside others that stay; depth first, `MOST_STEPS` for all of them."""
+    """A depth-first search for room beside jobs that stay; `MOST_STEPS` limits all its tries."""
 
     def __init__(self, sizes: Mapping[str, int], held: Mapping[str, Span], groups: int) -> None:
         self.spans: dict[str, Span] = {}
@@ -122,7 +122,7 @@ class _Search:
 
     @property
     def is_over(self) -> bool:
-        """It gives up."""
+        """True once the search has used up its steps."""
         return self._steps >= MOST_STEPS
 
     def succeeds(self, staying: Mapping[str, Span]) -> bool:
@@ -148,7 +148,7 @@ class _Search:
         return False
 
     def _candidates(self, job: str) -> list[Span]:
-        """The nearest to where it is first, then those that fit best."""
+        """Return spans for a job: nearest to where it is now first, then the tightest fits."""
         size, before = self._sizes[job], self._held.get(job)
         found: dict[Span, int] = {}
         for gap in self._gaps():

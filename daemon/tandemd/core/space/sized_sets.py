@@ -1,8 +1,8 @@
 """Gives jobs in mode mps+green as many groups of SMs as they have use for (sizing.py).
 
 Rules
-1. It decides anew when a job comes or goes, or when something else comes out of what is known of
-   one: its class, its limit, where its curve bends. In between others may change a size.
+1. Sizes are decided anew when a job comes or goes, or when what matters about one changes: its
+   class, its limit, where its curve bends. In between, others may change a size.
 2. What a person asked for by `--sm` stays. A job that is alone on its GPU has all of it.
 """
 
@@ -17,11 +17,11 @@ from tandemd.core.space.sm_counts import has_use_of_set, is_out_of_sets
 
 
 class SizedSets:
-    """Belongs to the scheduler."""
+    """Decides the sizes of sets. Belongs to the scheduler."""
 
     def __init__(self) -> None:
-        self._keys: dict[int, object] = {}  # GPU -> what the last decision was made from
-        self._seen: dict[int, object] = {}  # GPU -> what that was told from
+        self._keys: dict[int, object] = {}  # GPU -> input of the last decision
+        self._seen: dict[int, object] = {}  # GPU -> facts that this input was derived from
 
     def decide(
         self,
@@ -32,10 +32,10 @@ class SizedSets:
         probed: Collection[int] = (),
         planned: Collection[int] = (),
     ) -> None:
-        """Set what each job is to ask for.
+        """Set the size that each job asks for.
 
-        Not on GPUs where a job is `probed` (probes.py), or that are divided as `planned`
-        (divisions.py).
+        GPUs on which a job is being `probed` (probes.py), or that a plan divides (`planned`,
+        divisions.py), are left alone.
         """
         self._keys = {gpu: self._keys.get(gpu) for gpu in options.splits}
         self._seen = {gpu: self._seen.get(gpu) for gpu in options.splits}
@@ -51,7 +51,7 @@ class SizedSets:
                 for job in here
             ]
             if gpu in probed or seen == self._seen.get(gpu):
-                continue  # in most rounds nothing is new
+                continue  # nothing is new in most rounds
             self._seen[gpu] = seen
             claims = [claim_of(job, gpu, options) for job in here]
             key = (split, [(job.job_id, _told(c)) for job, c in zip(here, claims, strict=True)])
@@ -61,7 +61,7 @@ class SizedSets:
 
 
 def _told(claim: Claim) -> tuple[object, ...]:
-    """All of it that a size depends on, but for what is left."""
+    """Return all that a size depends on, except what others leave."""
     curve = claim.curve
     bends = (curve.knee(), curve.smallest_for(claim.slo_ns)) if curve else None
     return (claim.job_class, claim.asked_sms, bool(claim.slo_ns), bends)

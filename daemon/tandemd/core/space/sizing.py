@@ -1,12 +1,13 @@
-"""How many SMs each job of a GPU gets, from how it scales and from what it has to keep.
+"""How many SMs each job of a GPU gets, from how it scales and from the limit it has to keep.
 
-gpu-let's rule (Choi et al., USENIX ATC 2022): a job gets the fewer of what its knee says, p_eff,
-and what its limit takes at its rate, p_req, in the smallest number of equal parts that holds that.
-Who says a number itself gets that. Of whom nothing is known shares what is left, one part at least.
-Where all of it is more than there is, jobs of class latency come first, then who says a number, and
-those who come alike are scaled down alike. What is left goes to jobs of class latency whose limit
-takes more than their knee, as none of ours can be on two GPUs; then to those of whom nothing is
-known, and if there is nobody, to those below class latency whom it speeds up most.
+The rule is gpu-let's (Choi et al., USENIX ATC 2022): a job gets the fewer of its knee, p_eff, and
+of what its limit requires at its rate, p_req, in the smallest number of equal parts that holds
+that. A job that asks for a number gets that number. Jobs of which nothing is known share what is
+left, at least one part. If all that is more than there is, jobs of class latency come first, then
+jobs that ask for a number; jobs of equal standing are scaled down alike. What is left goes to jobs
+of class latency whose limit requires more than their knee, because our jobs cannot be on two GPUs;
+then to jobs of which nothing is known; and if there are none, to those below class latency that
+gain most speed.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Claim:
 
     name: str
     job_class: JobClass = JobClass.NORMAL
-    asked_sms: int = 0  # 0 = it says nothing
+    asked_sms: int = 0  # 0 = it asks for none
     asked: str = ""  # the same in its own words
     curve: Curve | None = None
     doubt: str = ""  # why there is no curve, or none of use
-    slo_ns: int = 0  # an iteration may take at most; 0 = it has no limit
+    slo_ns: int = 0  # the most an iteration may take; 0 = it has no limit
     rate: float = 0.0  # iterations a second that are asked of it; 0 = not known
 
 
@@ -38,18 +39,18 @@ class Size:
     """What a job gets."""
 
     name: str
-    parts: int  # 0 = what nobody else has, together with others who have 0
-    required_sms: int = 0  # p_req; 0 = it has no limit, or there is none that keeps it
+    parts: int  # 0 = a share of what is left, together with others that have 0
+    required_sms: int = 0  # p_req; 0 = it has no limit, or no number keeps it
     why: str = ""  # for people
 
 
 def sizes(claims: Sequence[Claim], parts: int, part_sms: int) -> list[Size]:
-    """The size of each job, in the order of the claims.
+    """Return the size of each job, in the order of the claims.
 
     Args:
         claims: of all jobs on the GPU.
-        parts: equal ones that it can be divided into.
-        part_sms: SMs of each.
+        parts: equal parts that the GPU can be divided into.
+        part_sms: SMs of each part.
     """
     wanted = [_wanted(claim, parts, part_sms) for claim in claims]
     rest = any(size.parts == 0 for size in wanted)
@@ -85,7 +86,7 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
 
 
 def _fitted(claims: Sequence[Claim], wanted: Sequence[Size], parts: int) -> list[Size]:
-    """Of more than there is: class latency first, in a class who asks, and who is alike alike."""
+    """Cut sizes to what there is: latency first, then jobs that ask; equals are cut alike."""
     found, left = list(wanted), parts
     for tier in sorted({_tier(claim) for claim in claims}):
         places = [i for i, c in enumerate(claims) if _tier(c) == tier and wanted[i].parts]
@@ -103,9 +104,9 @@ def _tier(claim: Claim) -> tuple[bool, bool]:
 
 
 def _scaled(whole: Mapping[int, int], room: int) -> dict[int, int]:
-    """The same in proportion where they are more than the room, in whole parts.
+    """Scale the sizes down in proportion, in whole parts, if they exceed the room.
 
-    Each gets one at least, while there are some.
+    Each gets at least one part while there are some.
     """
     total = sum(whole.values())
     if total <= room:
@@ -113,8 +114,8 @@ def _scaled(whole: Mapping[int, int], room: int) -> dict[int, int]:
     given = dict.fromkeys(list(whole)[:room], 1)
     given |= dict.fromkeys(list(whole)[room:], 0)
     while sum(given.values()) < room:
-        # Who is farthest below its share (Webster's method of apportionment, which favours neither
-        # those that want much nor those that want little).
+        # Next comes the job farthest below its share (Webster's method of apportionment, which
+        # favours neither those that want much nor those that want little).
         neediest = max(whole, key=lambda i: (whole[i] / (given[i] + 0.5), -i))
         given[neediest] += 1
     return given
@@ -153,13 +154,13 @@ def _with_the_rest(
 
 
 def _with_more(size: Size, before: int, part_sms: int) -> Size:
-    """Why it is more than its knee or its limit calls for."""
+    """Say why a job has more than its knee or its limit calls for."""
     more = (size.parts - before) * part_sms
     return replace(size, why=f"{size.why}; {more} more are left over") if more else size
 
 
 def _gain(claim: Claim, sms: int, part_sms: int) -> float:
-    """How much faster it is with one part more, as a part of how fast it is."""
+    """Return how much faster it is with one more part, as a fraction of its speed."""
     if claim.curve is None:
         return 0.0
     return claim.curve.at(sms) / claim.curve.at(sms + part_sms) - 1

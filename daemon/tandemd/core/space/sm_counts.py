@@ -1,4 +1,4 @@
-"""How many SMs a job's kernels may use, by the mode of its GPU, and what was told of others."""
+"""How many SMs a job's kernels may use, by the mode of its GPU, and how it scales on others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tandemd.core.substrate import divides_space
 
 
 def given_sms(job: Job, gpu: int, options: Options) -> int:
-    """Of `gpu`; 0 = not known, or some of its streams may use other SMs than the rest."""
+    """Return the SMs on `gpu`; 0 = not known, or some of its streams may use other SMs."""
     count = options.sm_counts.get(gpu, 0)
     if any(process.is_beside_mps for process in job.processes.values()):
         return count
@@ -30,7 +30,7 @@ def given_sms(job: Job, gpu: int, options: Options) -> int:
 
 
 def mps_share(job: Job, gpu: int) -> float:
-    """The part of the SMs that MPS lets its processes have there, 0..1; 0 = not known."""
+    """Return the fraction of the SMs that MPS allows its processes there, 0..1; 0 = not known."""
     return max((process.mps_percent for process in _here(job, gpu)), default=0.0) / 100
 
 
@@ -39,14 +39,14 @@ def _here(job: Job, gpu: int) -> list[Process]:
 
 
 def _in_set(job: Job, gpu: int) -> int:
-    """Groups of its set; 0 also while some process of it is not there yet, or never will be."""
+    """Return the groups of its set; 0 if some process is not there yet, or never will be."""
     if job.set is None or any(_span_of(process) != job.set for process in _here(job, gpu)):
         return 0
     return job.set.count
 
 
 def why_no_curve(job: Job) -> str:
-    """Why it is not known how it scales; empty: it is."""
+    """Return why it is not known how the job scales; empty: it is."""
     is_split = any(stays_out(job, gpu) and _goes(job, gpu) for gpu in gpus_of(job))
     if job.scaling is None and is_split:
         return "some of its work is in its set and some on the whole gpu"
@@ -54,38 +54,38 @@ def why_no_curve(job: Job) -> str:
 
 
 def stays_out(job: Job, gpu: int) -> bool:
-    """Some of its work is on the whole GPU, whatever its set is."""
+    """Tell whether some of its work is on the whole GPU, whatever its set is."""
     return any(process.usage.stays_out for process in _here(job, gpu))
 
 
 def has_use_of_set(job: Job, gpu: int) -> bool:
-    """Some of its work may be in one there."""
+    """Tell whether some of its work can be in a set there."""
     return not stays_out(job, gpu) or _goes(job, gpu)
 
 
 def is_out_of_sets(job: Job, gpu: int) -> bool:
-    """No set is for a process of it, as long as that runs."""
+    """Tell whether a process of it can have no set for as long as it runs."""
     return any(process.has_no_set for process in _here(job, gpu))
 
 
 def holds_percentage(job: Job, gpu: int) -> bool:
-    """MPS lets a process of it have a part of the SMs, for good and in any mode."""
+    """Tell whether MPS holds a process of it to a part of the SMs, for good and in any mode."""
     return any(process.has_percentage for process in _here(job, gpu))
 
 
 def _goes(job: Job, gpu: int) -> bool:
-    """Some of its streams are in its set."""
+    """Tell whether some of its streams are in its set."""
     return any(process.usage.following_streams for process in _here(job, gpu))
 
 
 def _span_of(process: Process) -> Span | None:
-    """Where what can be told a set is; None: not known, or on the whole GPU."""
+    """Return the set its streams are in; None: not known, or the whole GPU."""
     is_in = process.usage.in_set
     return Span(is_in.first, is_in.count) if is_in and is_in.count else None
 
 
 def has_own_sms(job: Job, others: Iterable[Job], gpu: int) -> bool:
-    """It is in a set there, and nothing of these is, can come, or has the whole GPU."""
+    """Tell whether it is in a set there that no other job is in, can enter, or covers."""
     return _in_set(job, gpu) > 0 and not any(
         _may_use(job.set, other, process)
         for other in others
@@ -102,7 +102,7 @@ def _may_use(span: Span | None, other: Job, process: Process) -> bool:
 
 
 def asked_sms(job: Job, gpu: int, options: Options) -> int:
-    """What its `--sm` comes to there, also where that is a share of time; 0 = nothing was said."""
+    """Return what its `--sm` comes to there, even if it is a share of time; 0 = none is asked."""
     count = options.sm_counts.get(gpu, 0)
     if split := options.splits.get(gpu):
         return groups_asked(job.spec, split) * split.group_sms
@@ -110,7 +110,7 @@ def asked_sms(job: Job, gpu: int, options: Options) -> int:
 
 
 def take_scaling(process: Process, event: ScalingTold) -> None:
-    """Keep what was told; what the curve before had said of as many SMs is compared with it."""
+    """Keep a curve that was told; note what the one before predicted for as many SMs."""
     if event.curve is None:
         process.scaling_doubt = "" if process.scaling else event.doubt
         return
