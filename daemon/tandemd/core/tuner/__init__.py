@@ -1,1 +1,1 @@
-"""Keeps the objectives of jobs by feedback on what their requests take."""
+"""Keeps the objectives of jobs by feedback from how long their requests take."""

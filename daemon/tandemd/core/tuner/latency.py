@@ -1,8 +1,8 @@
-"""How long the requests of a job take: the newest of them, and what their percentiles are.
+"""How long the requests of a job take: the newest ones, and their percentiles.
 
-A request is what a job says it is (`tandem.slo`), else what lies between two of its step marks, or
-else a burst of work: from the first thing asked of the idle GPU until all of it has ended. In all
-three waiting for a turn is part of it (csrc/core/dag/requests.h).
+A request is what a job marks as one (`tandem.slo`); else what lies between two of its step marks;
+else a burst of work, from the first thing asked of the idle GPU until all of it has ended. All
+three include waiting for a turn (csrc/core/dag/requests.h).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from enum import IntEnum
 from itertools import repeat
 from math import ceil, inf, sqrt
 
-SPAN_NS = 30_000_000_000  # so old a request may be
+SPAN_NS = 30_000_000_000  # older requests are dropped
 MOST = 4096
-ENOUGH = 20  # of a short time: of fewer it is no rate
-LOAD_CHANGE = 0.25  # that is another load,
-SIGMAS = 4  # if it is no chance: requests are counted as if they came by themselves
-NO_CHANCE = 5  # so many are expected by chance: once in 150 times there is none (Poisson)
+ENOUGH = 20  # requests within a short time; fewer make no rate
+LOAD_CHANGE = 0.25  # counts as another load,
+SIGMAS = 4  # if chance does not explain it: requests count as independent
+NO_CHANCE = 5  # with this many expected by chance, there is none once in 150 times (Poisson)
 
 
 class RequestKind(IntEnum):
-    """How requests are told; values are those of dag::RequestKind."""
+    """How requests are told apart; values are those of dag::RequestKind."""
 
     BURST = 0
     STEP = 1
@@ -33,9 +33,9 @@ class RequestKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """What a request of a job takes that hardly waits, and on how many SMs (pauses.py).
+    """How long a request takes that hardly waits, and on how many SMs (pauses.py).
 
-    Of who has none what an iteration has of the GPU.
+    For a job without requests it is the GPU time of an iteration.
     """
 
     quick_ns: int
@@ -47,15 +47,15 @@ class Rhythm:
 class Latency:
     """The newest requests of one job: at most MOST, none older than SPAN_NS.
 
-    They are kept in order of their durations, too: decisions about turns ask for the percentile.
+    They are also kept sorted by duration, because decisions about turns ask for percentiles.
     """
 
     kind: RequestKind = RequestKind.BURST
-    moved_ns: int = 0  # since when the job is on the SMs that it is on
-    # When each ended, what it took, and for how much of that its process was held.
+    moved_ns: int = 0  # since when the job has been on its current SMs
+    # When each ended, how long it took, and for how much of that its process was held.
     _ended: deque[tuple[int, int, int]] = field(default_factory=deque)
     _sorted_ns: list[int] = field(default_factory=list)
-    _overlapped_ns: int = -SPAN_NS  # when two were under way, last
+    _overlapped_ns: int = -SPAN_NS  # when two were last under way at once
 
     def add(
         self,
@@ -64,9 +64,9 @@ class Latency:
         at_once: int = 0,
         held_ns: Collection[int] = (),
     ) -> None:
-        """Requests that ended just now, and the most that were under way meanwhile.
+        """Take in requests that just ended, and the most that were under way at once meanwhile.
 
-        `held_ns`: for how much of each its process was held; empty: none was.
+        `held_ns`: for how long the process was held during each; empty: never.
         """
         if at_once > 1:
             self._overlapped_ns = now_ns
@@ -78,12 +78,12 @@ class Latency:
         self.age(now_ns)
 
     def age(self, now_ns: int) -> None:
-        """Forget what is too old."""
+        """Drop requests that are too old."""
         while self._ended and now_ns - self._ended[0][0] > SPAN_NS:
             self._drop()
 
     def restart(self, kind: RequestKind) -> None:
-        """They are told in another way from now on: the two are not compared."""
+        """Start anew, because requests are told apart in another way and do not compare."""
         self.kind = kind
         self._ended.clear()
         self._sorted_ns.clear()
@@ -91,7 +91,7 @@ class Latency:
 
     @property
     def count(self) -> int:
-        """Of how many requests the rest is."""
+        """How many requests the figures are from."""
         return len(self._ended)
 
     @property
@@ -101,15 +101,15 @@ class Latency:
 
     @property
     def quick_ns(self) -> int:
-        """A tenth of the requests took no longer: what one takes that hardly waits; 0 = none."""
+        """A tenth of the requests took no longer: roughly the time without a wait; 0 = none."""
         return percentile_of(self._sorted_ns, 0.1)
 
     def since_moved_ns(self) -> list[int]:
-        """Durations of those that began on the SMs that the job is on."""
+        """Return the durations of requests that began on the job's current SMs."""
         return [took_ns for end_ns, took_ns, _ in self._ended if end_ns - took_ns >= self.moved_ns]
 
     def needed_since_moved_ns(self) -> list[int]:
-        """What they took less what they were held."""
+        """Return the same less the time the process was held."""
         since_ns = self.moved_ns
         return [took - held for end, took, held in self._ended if end - took >= since_ns]
 
@@ -122,22 +122,23 @@ class Latency:
         return (len(self._ended) - 1) / (span_ns / 1e9) if span_ns else 0.0
 
     def is_serial(self, now_ns: int) -> bool:
-        """Each begins after the one before has ended, as far as requests of one process tell.
+        """Tell whether each request begins after the one before, as far as one process shows.
 
-        Marked ones may overlap: that they do not is told where many would if they came by chance.
+        Marked requests may overlap. That they do not counts as known once many would have
+        overlapped by chance.
         """
         if self.kind is not RequestKind.MARKED:
             return True
-        overlaps = self.rate * sum(self._sorted_ns) / 1e9  # that are to be expected then
+        overlaps = self.rate * sum(self._sorted_ns) / 1e9  # overlaps expected by chance
         return now_ns - self._overlapped_ns > SPAN_NS and overlaps > NO_CHANCE
 
     def steady_rate(self, span_ns: int, now_ns: int) -> tuple[float, int]:
-        """The rate of the newest requests, and of how many that is told; (0, 0) = not known.
+        """Return the rate of the newest requests, and from how many it is; (0, 0) = not known.
 
-        Of the last `span_ns` at least, and of twice as long again and again while what came before
-        is no other load (as ADWIN does; Bifet and Gavalda, SDM 2007): so it is as sure as the load
-        is steady, and follows when that changes. Where those are too few, of all. Who asks for
-        nothing any more counts as when it did.
+        It covers at least the last `span_ns`, and doubles that as long as the load before was the
+        same (as ADWIN does; Bifet and Gavalda, SDM 2007): it is the more certain the longer the
+        load is steady, and follows when that changes. With too few requests there, it covers all.
+        For a job that no longer asks for anything, it is the rate when it last did.
         """
         if self._ended and self._ended[-1][0] < now_ns - span_ns:
             now_ns = self._ended[-1][0]
@@ -155,13 +156,13 @@ class Latency:
         return len(self._ended) - bisect_right(self._ended, (then_ns, inf))
 
     def _drop(self) -> None:
-        """The oldest."""
+        """Drop the oldest."""
         _, duration_ns, _ = self._ended.popleft()
         del self._sorted_ns[bisect_left(self._sorted_ns, duration_ns)]
 
 
 def is_another_load(count: int, lasted_ns: float, known: int, known_ns: float) -> bool:
-    """So many requests in so long are clearly more or fewer than known, and that is no chance."""
+    """Tell whether the rate clearly differs from the known one, beyond what chance explains."""
     rate, known_rate = count / lasted_ns, known / known_ns
     both = (count + known) / (lasted_ns + known_ns)
     chance = SIGMAS * sqrt(both * (1 / lasted_ns + 1 / known_ns))
@@ -169,13 +170,13 @@ def is_another_load(count: int, lasted_ns: float, known: int, known_ns: float) -
 
 
 def percentile_ns(durations_ns: Sequence[int], part: float) -> int:
-    """The least of them that so great a part does not exceed (nearest rank); 0 of none.
+    """Return the least duration that a fraction `part` do not exceed (nearest rank); 0 of none.
 
-    Of fewer than 100 the 99th percentile is the longest.
+    With fewer than 100 the 99th percentile is the longest.
     """
     return percentile_of(sorted(durations_ns), part)
 
 
 def percentile_of(sorted_ns: Sequence[int], part: float) -> int:
-    """The same of durations that are in order."""
+    """Return the same for durations that are sorted."""
     return sorted_ns[max(0, ceil(part * len(sorted_ns)) - 1)] if sorted_ns else 0

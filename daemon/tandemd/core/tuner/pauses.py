@@ -1,15 +1,16 @@
-"""How requests and pauses of the host lie in the iterations of a job.
+"""How requests and pauses of the host relate to the iterations of a job.
 
-A request's own time is at most what one takes that hardly waits. Where that is less than an
-iteration, the rest of it is a pause of the host, as far as that is as long on any number of SMs:
-where requests vary in size a larger one was recorded, and the quick one is a part of it. Where it
-is more a request is several iterations. Who has no requests needs the GPU time of an iteration, as
-it was where that is known: else it is an estimate, for others ran at the same time.
+A request's own time is at most what one takes that hardly waits. If that is less than an iteration,
+the rest of the iteration is a pause of the host, but only as far as it takes equally long on any
+number of SMs: if requests vary in size, a larger one was recorded, and the quick one is a part of
+it. If it is more than an iteration, a request is several iterations. A job without requests needs
+the GPU time of an iteration, where that is known and not an estimate because others ran at the same
+time.
 
-Both are compared on the same SMs: requests and iterations count that began there, and stand for
-what they took there until there are enough elsewhere. Pauses are of the iteration that they are
-told of: where requests come by chance each record has another. Curves of who serves bursts have
-none (window_scaling.py): what an iteration is longer there, its request was larger.
+Both are compared on the same SMs: only requests and iterations that began there count, and they
+stand until there are enough on other SMs. Pauses belong to the iteration that they were derived
+from: if requests arrive by chance, each record has others. Curves of jobs that serve bursts have
+none (window_scaling.py): there a longer iteration means a larger request.
 """
 
 from __future__ import annotations
@@ -19,37 +20,37 @@ from tandemd.core.model import Job, JobClass, Options, Process
 from tandemd.core.space.sm_counts import given_sms
 from tandemd.core.tuner.latency import RequestKind, Rhythm, percentile_ns
 
-ENOUGH = 10  # requests; of fewer nothing is told
-# Nor of fewer iterations: the one under way at either end is so much less than what makes one plan
-# better than another (planner.py).
+ENOUGH = 10  # requests; fewer say nothing
+# Nor do fewer iterations: with this many, the unfinished one at either end matters much less than
+# the difference that makes one plan better than another (planner.py).
 ITERATIONS = 30
-LOOK_NS, SOON_NS = 1_000_000_000, 100_000_000  # again, and where there was nothing yet
-DIFFERENT = 0.1  # of what requests took: less is no news
-SHARED = 0.1  # of the GPU time; with more of it that is an estimate
+LOOK_NS, SOON_NS = 1_000_000_000, 100_000_000  # between looks; and while nothing was found
+DIFFERENT = 0.1  # of what requests took: a smaller change is no news
+SHARED = 0.1  # of the GPU time; with more of it shared, it is an estimate
 
 
 def has_requests(job: Job) -> bool:
-    """They are told: it is of class latency, or has an objective."""
+    """Tell whether its requests are measured: it is of class latency, or has an objective."""
     return job.spec.job_class is JobClass.LATENCY or bool(job.spec.slo_p99_ns)
 
 
 def serves_bursts(job: Job) -> bool:
-    """Its requests end with their work, so that nothing between two of them is part of one.
+    """Tell whether its requests end with their work, so that no pause in between is part of one.
 
-    In those that are marked, and in steps, its host may have work of its own.
+    During marked requests and steps, the host may have work of its own.
     """
     return has_requests(job) and job.latency.kind is RequestKind.BURST
 
 
 def note_rhythm(job: Job, options: Options, now_ns: int) -> None:
-    """Requests or iterations of it ended, or it is known how it scales."""
+    """Take in that requests or iterations ended, or that a curve became known."""
     if now_ns < job.rhythm_due_ns:
         return
     sms = min((given_sms(job, gpu, options) for gpu in gpus_of(job)), default=0)
     is_served, known = job.latency.count > 0, job.rhythm
     quick_ns = (_request_ns(job) if is_served else _iteration_ns(job)) if sms else 0
     job.rhythm_due_ns = now_ns + (LOOK_NS if quick_ns else SOON_NS)
-    # Where nobody asks for a while its iterations do not tell how many a request takes.
+    # If no requests come for a while, iterations do not tell how many of them a request takes.
     if not quick_ns or (known is not None and known.is_of_requests and not is_served):
         return
     is_near = known is not None and abs(quick_ns - known.quick_ns) <= DIFFERENT * known.quick_ns
@@ -58,13 +59,13 @@ def note_rhythm(job: Job, options: Options, now_ns: int) -> None:
 
 
 def _request_ns(job: Job) -> int:
-    """Of those that began where it is, one that hardly waited; 0 = not known."""
+    """Return what a request takes that began here and hardly waited; 0 = not known."""
     requests_ns = job.latency.since_moved_ns()
     return percentile_ns(requests_ns, 0.1) if len(requests_ns) >= ENOUGH else 0
 
 
 def _iteration_ns(job: Job) -> int:
-    """GPU time of one where it is, of its slowest process; 0 = not known."""
+    """Return the GPU time of an iteration of its slowest process there; 0 = not known."""
     found = [_gpu_ns(process) for process in job.processes.values()]
     return max(found) if all(found) else 0
 
@@ -79,7 +80,7 @@ def _gpu_ns(process: Process) -> int:
 
 
 def limit_ns(job: Job, request_ns: float) -> float:
-    """What an iteration may take for a request to take so long at most."""
+    """Return what an iteration may take so that a request takes at most `request_ns`."""
     if job.rhythm is None or job.scaling is None:
         return request_ns
     iteration_ns = job.scaling.at(job.rhythm.sms)
@@ -88,9 +89,9 @@ def limit_ns(job: Job, request_ns: float) -> float:
 
 
 def times_and_pause(job: Job, here_ns: float, here_sms: int) -> tuple[float, float]:
-    """Iterations that a quick request of it takes, and the pause in one.
+    """Return how many iterations a quick request takes, and the pause within one.
 
-    `here_ns`: one takes where it is, on `here_sms`. Without a curve more is not known.
+    `here_ns`: what an iteration takes now, on `here_sms`. Without a curve nothing else is known.
     """
     rhythm = job.rhythm
     if rhythm is None or (job.scaling is None and rhythm.sms != here_sms):
@@ -101,7 +102,7 @@ def times_and_pause(job: Job, here_ns: float, here_sms: int) -> tuple[float, flo
 
 
 def _pause_ns(job: Job, rhythm: Rhythm, iteration_ns: float) -> float:
-    """Of an iteration of that length, where the rhythm was told."""
+    """Return the pause in an iteration of that length, on the SMs of the rhythm."""
     longer_ns = max(0.0, iteration_ns - rhythm.quick_ns)
     if job.scaling is None or not rhythm.is_of_requests:
         return longer_ns
@@ -109,5 +110,5 @@ def _pause_ns(job: Job, rhythm: Rhythm, iteration_ns: float) -> float:
 
 
 def _times(rhythm: Rhythm, busy_ns: float) -> float:
-    """As many as take so long without pauses; of a larger one that was recorded a part."""
+    """Return a quick request in iterations without pauses; below 1 it is a part of one."""
     return rhythm.quick_ns / busy_ns

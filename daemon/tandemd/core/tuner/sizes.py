@@ -1,11 +1,11 @@
-"""How requests differ in what they need, in times of one that is quick.
+"""How requests differ in what they need, in units of a quick request.
 
-What one needs is what it took, less the time in which its process was held. Requests of which
-several are under way at once do not tell it: what one takes the others are part of.
+What a request needs is its duration less the time its process was held. If several requests are
+under way at once their durations do not tell, because each contains parts of the others.
 
-Of n requests as many as n/100 were larger than the 99th percentile, by chance some more or fewer
-(binomial): what they tell of it lies between two of them (order statistics; David and Nagaraja,
-Order Statistics, section 7.1).
+Of n requests, n/100 should exceed the 99th percentile, but by chance it is some more or fewer
+(binomial). So the true percentile lies between two of the observed values (order statistics; David
+and Nagaraja, Order Statistics, section 7.1).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from statistics import fmean
 
 from tandemd.core.tuner.latency import percentile_of
 
-# So great parts of all requests, from the smallest on: finer where their p99 comes from.
+# Fractions of all requests, from the smallest up: finer where their p99 comes from.
 PARTS = (*[0.1] * 9, 0.05, 0.04, 0.01)
-QUICK = 0.1  # the quantile of one that is quick (Latency.quick_ns)
-ENOUGH = 20  # requests; of fewer the longest tells of no 99th percentile
-SIGMAS = 2  # so far from their number as many as are larger may be by chance: 19 times in 20
+QUICK = 0.1  # the quantile that counts as quick (Latency.quick_ns)
+ENOUGH = 20  # requests; the longest of fewer says nothing of a 99th percentile
+SIGMAS = 2  # the number that exceed it stays this close to its mean 19 times in 20
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of the requests of one job; any thread."""
+    """The sizes of one job's requests; usable from any thread."""
 
-    # What one of each of PARTS needs on average; of the last the least, which is the p99.
+    # Average size in each of PARTS; in the last, the smallest, which is the p99.
     each: tuple[float, ...] = (1.0,) * len(PARTS)
     mean: float = 1.0
     square: float = 1.0  # the mean of the squares
-    doubt: float = 0.0  # the p99 may be off by this part of itself, by chance
+    doubt: float = 0.0  # relative error that chance may have made in the p99
 
     @property
     def p99(self) -> float:
-        """Of 100 requests 99 are no larger."""
+        """99 of 100 requests are no larger."""
         return self.each[-1]
 
 
@@ -45,9 +45,10 @@ ALIKE = Sizes()
 
 
 def sizes_of(needed_ns: Sequence[int], quick_ns: float) -> Sizes:
-    """Of requests that needed so much of the GPU and of their host, where one took `quick_ns`.
+    """Return sizes from what requests needed of the GPU and the host; a quick one took `quick_ns`.
 
-    What is more than a tenth of them need at most counts beside that. Too few are all alike.
+    What a request needs beyond the QUICK quantile is added to the size of a quick one. If there are
+    too few requests, all count as alike.
     """
     if len(needed_ns) < ENOUGH or quick_ns <= 0:
         return ALIKE
@@ -60,14 +61,14 @@ def sizes_of(needed_ns: Sequence[int], quick_ns: float) -> Sizes:
 
 
 def _doubt(sizes: Sequence[float], large: int) -> float:
-    """Of their 99th percentile, which is the one at `large`."""
+    """Return the relative error of the 99th percentile, which is at index `large`."""
     by_chance = ceil(SIGMAS * sqrt(len(sizes) * 0.99 * 0.01))
     least, most = sizes[max(0, large - by_chance)], sizes[min(large + by_chance, len(sizes) - 1)]
     return max(most - sizes[large], sizes[large] - least) / sizes[large]
 
 
 def _means(sizes: Sequence[float]) -> Iterator[float]:
-    """Of all parts but the last; of one that has none what the next would be."""
+    """Yield the mean of each part but the last; an empty part gets the start of the next."""
     begin = 0
     for part in list(accumulate(PARTS))[:-1]:
         end = round(part * len(sizes))

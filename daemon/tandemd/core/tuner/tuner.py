@@ -1,26 +1,26 @@
-"""The size of each job with an objective, kept by feedback on what its requests take.
+"""The size of each job with an objective, controlled by feedback from what its requests take.
 
 After GSLICE (Dhakal et al., SoCC 2020): the residual r = (SLO - p99) / SLO decides, with a dead
-band, and a window makes one change at most. What is changed is a *size*: SMs where the GPU is
-divided in space, a share of the time where jobs take turns.
+band, and a window makes at most one change. What changes is a *size*: SMs where the GPU is divided
+in space, a share of the time where jobs take turns.
 
 Rules
-1. A window ends after `window_ns` with `LEAST_REQUESTS` or more; before that only if its p99 is
-   sure to miss the objective, which a few requests can show where many more are usual. After a
-   change all windows begin anew.
-2. r < 0: the job that misses by most grows by one step, never beyond its knee; but not while its
-   requests take less and less, as when what had piled up is answered. r > 2 * band for
-   `CALM_WINDOWS` in a row, and nobody can grow: the job with most to spare shrinks by one step. So
+1. A window ends after `window_ns` if it has `LEAST_REQUESTS` or more. It ends early only if its p99
+   is certain to miss the objective, which a few requests can show where many more are usual. After
+   a change all windows start anew.
+2. If r < 0, the job that misses by most grows by one step, never beyond its knee; but not while its
+   requests take less and less, as when a backlog is being worked off. If r > 2 * band for
+   `CALM_WINDOWS` in a row, and nobody can grow, the job with most to spare shrinks by one step. So
    r settles within `band` of `band`: at nine tenths of the objective, not at the objective.
-3. A size that missed is remembered, and the job does not shrink to it again. So with constant load
+3. A size that missed is remembered, and the job does not shrink to it again. So under constant load
    there are at most as many changes as there are sizes, and then none.
-4. What is remembered holds for what it was found in: a phase, a policy, a set of neighbours, a
-   load. When one of these is another, it is forgotten or (phase) put aside: a phase that comes
-   again, and lasts, gets the size it ended with. The load is another when in the same phase and
-   with the *same* size another number of requests is answered, in two windows in a row: with
-   another size that may be the size's doing, and once in many windows it is chance.
+4. What is remembered holds for the phase, policy, neighbours and load in which it was found. If one
+   of these changes, it is forgotten or, for a phase, put aside: a phase that comes again, and
+   lasts, gets the size it ended with. The load has changed if in the same phase and with the *same*
+   size another number of requests is answered, in two windows in a row. With another size, the size
+   may be the cause; and once in many windows it is chance.
 5. What a person fixed (`--sm`) stays; the tuner says what it would do.
-6. Jobs that have one size together shrink together: when all of them may.
+6. Jobs that share one size shrink together: when all of them may.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from math import inf
 
 from tandemd.core.tuner.latency import is_another_load, percentile_ns
 
-LEAST_REQUESTS = 20  # of fewer a percentile says nothing
-LEAST_OF_MANY = 6  # where more are usual: of fewer nobody sees whether they take less and less
+LEAST_REQUESTS = 20  # a percentile of fewer says nothing
+LEAST_OF_MANY = 6  # where more are usual; with fewer, a falling trend does not show
 CALM_WINDOWS = 3
-UNUSUAL = 50  # times as many may come in a window as are there, where nobody knows
-MOST_REQUESTS = 4096  # of a window; more do not make its percentile better
-FALLING = 0.9  # of what requests took: so much less at the end of a window is no chance
+UNUSUAL = 50  # if the usual number is not known, this many times as many as now may still come
+MOST_REQUESTS = 4096  # of a window; more do not improve its percentile
+FALLING = 0.9  # of what requests took at first; chance does not explain less at the end of a window
 MOST_PHASES = 16  # of a job are told apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Of the tuner."""
+    """Settings of the tuner."""
 
     window_ns: int = 2_000_000_000
     band: float = 0.1  # of the objective
@@ -50,34 +50,34 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What a job may have, and has."""
+    """The size a job has, and the sizes it may have."""
 
     now: int
     least: int
     most: int  # its knee, or all that nobody else was promised
     step: int
     is_fixed: bool = False  # by a person, or because it cannot change while the job runs
-    together: frozenset[int] = frozenset()  # the jobs that have it as one; empty: this one has it
+    together: frozenset[int] = frozenset()  # the jobs that share this size; empty: only this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One job gets another size, or would get it."""
+    """A new size for one job, or the wish for one."""
 
     job_id: int
     size: int
     why: str
-    is_wish: bool = False  # only said: the size is fixed
+    is_wish: bool = False  # only reported: the size is fixed
 
 
 @dataclass(slots=True)
 class _Learned:
-    """About one phase of a job."""
+    """What was learned in one phase of a job."""
 
     floor: int = 0  # the greatest size that missed
-    size: int = 0  # it had last
+    size: int = 0  # that it had last
     answered: dict[int, tuple[int, int]] = field(default_factory=dict)  # by size: requests, in ns
-    is_doubted: bool = False  # in the newest window it was another load
+    is_doubted: bool = False  # the newest window had another load
 
 
 @dataclass(slots=True)
@@ -86,10 +86,10 @@ class _Watch:
 
     slo_ns: int
     phase_since_ns: int
-    began_ns: int  # the window
+    began_ns: int  # of the window
     phase: int = 0
     phase_lasted_ns: dict[int, int] = field(default_factory=dict)
-    usual: int = 0  # requests of a whole one, at the rate of the newest; 0 = there was none
+    usual: int = 0  # requests of a whole window at the newest rate; 0 = there was none
     durations_ns: list[int] = field(default_factory=list)
     missed: int = 0
     calm: int = 0
@@ -100,7 +100,7 @@ class _Watch:
 
     @property
     def here(self) -> _Learned:
-        """What is known of the phase it is in."""
+        """What was learned in the phase it is in."""
         return self.learned.setdefault(self.phase, _Learned())
 
     def begin(self, now_ns: int) -> None:
@@ -109,7 +109,7 @@ class _Watch:
 
 
 class Tuner:
-    """Feedback on the requests of all jobs of one GPU. Belongs to one thread."""
+    """Feedback for all jobs of one GPU. Belongs to one thread."""
 
     def __init__(self) -> None:
         self._watches: dict[int, _Watch] = {}
@@ -122,9 +122,10 @@ class Tuner:
     def seat(
         self, slos_ns: Mapping[int, int], jobs: Collection[int], now_ns: int, policy: str = ""
     ) -> bool:
-        """The jobs on the GPU, and the objectives of those that have one; whether any is news.
+        """Take the jobs on the GPU and their objectives, if any; return whether anything changed.
 
-        So is another policy: what requests took under the one before says nothing of this one.
+        Another policy counts as a change: what requests took under the old one says nothing of this
+        one.
         """
         neighbours = frozenset(jobs)
         known = {job_id: watch.slo_ns for job_id, watch in self._watches.items()}
@@ -143,9 +144,10 @@ class Tuner:
         return True
 
     def take(self, job_id: int, durations_ns: Iterable[int], now_ns: int) -> None:
-        """Requests of a job that just ended; those of jobs without an objective do not matter.
+        """Take in requests of a job that just ended; jobs without an objective are ignored.
 
-        Neither do those that began before the newest change: they tell of what was.
+        So are requests that began before the newest change, because they describe the state before
+        it.
         """
         watch = self._watches.get(job_id)
         if watch is None:
@@ -160,7 +162,7 @@ class Tuner:
         self._is_sure |= _is_sure(watch)
 
     def enter(self, job_id: int, phase: int, window_ns: int, now_ns: int) -> bool:
-        """Whether a job is in another phase, which is known, and lasts; then `resume`."""
+        """Tell whether a job entered a phase that is known and lasts; if so, call `resume`."""
         watch = self._watches.get(job_id)
         if watch is None or phase == watch.phase:
             return False
@@ -171,7 +173,7 @@ class Tuner:
         return bool(watch.here.size) and watch.phase_lasted_ns.get(phase, 0) >= window_ns
 
     def resume(self, job_id: int, sizes: Mapping[int, Sizes], now_ns: int) -> Change | None:
-        """Back to the size that its phase ended with, as far as there is room for that now."""
+        """Return to the size that its phase ended with, as far as there is room for it now."""
         watch, has = self._watches[job_id], sizes.get(job_id)
         watch.begin(now_ns)
         if has is None or has.is_fixed:
@@ -183,15 +185,16 @@ class Tuner:
         return Change(job_id=job_id, size=size, why="it is in a phase again that ended with this")
 
     def residual(self, job_id: int) -> float | None:
-        """(SLO - p99) / SLO of its last whole window; None: there was none yet."""
+        """Return (SLO - p99) / SLO of its last whole window; None: there was none yet."""
         watch = self._watches.get(job_id)
         return watch.residual if watch else None
 
     def can_spare(self, job_id: int, size: int, band: float) -> bool:
-        """A whole window with this size left much to spare, and it will not miss with one less.
+        """Tell whether a whole window left much to spare, and one group less would not miss.
 
-        It has not, and would not if its requests then took longer in proportion: with few groups
-        one is much. What it had to spare with more, before it gave some of that, says nothing.
+        One less is safe if that size has not missed, and would not if requests took longer in
+        proportion: of few groups one is a large part. What was left to spare with a larger size
+        says nothing.
         """
         watch, less = self._watches.get(job_id), size - 1
         if watch is None or watch.residual is None or watch.residual_of > size:
@@ -200,13 +203,13 @@ class Tuner:
         return watch.residual > 2 * band and keeps and watch.here.floor < less
 
     def is_due(self, settings: Settings, now_ns: int) -> bool:
-        """Some window may be over; constant time."""
+        """Tell whether some window may be over, in constant time."""
         return self._is_sure or now_ns - self._full_since_ns >= settings.window_ns
 
     def decide(self, sizes: Mapping[int, Sizes], settings: Settings, now_ns: int) -> list[Change]:
-        """End windows that are over; the change that follows, behind what is only a wish.
+        """End windows that are over; return wishes first, then the change to make, if any.
 
-        Whoever is not in `sizes` can have none now: what its requests took is forgotten.
+        Jobs that are not in `sizes` can have no size now: what their requests took is forgotten.
         """
         for job_id in self._watches.keys() - sizes.keys():
             _unlearn(self._watches[job_id], now_ns)
@@ -235,7 +238,7 @@ class Tuner:
         return [*(one for one in found if one.is_wish), change]
 
     def _end(self, watch: _Watch, sizes: Sizes, settings: Settings, now_ns: int) -> bool:
-        """Take in a window that is over."""
+        """Take in a window that is over; return whether it was."""
         if not _is_over(watch, settings, now_ns):
             return False
         lasted_ns, count = max(1, now_ns - watch.began_ns), len(watch.durations_ns)
@@ -267,16 +270,16 @@ class Tuner:
         return Change(job_id=job_id, size=size, why=why, is_wish=sizes.is_fixed)
 
     def _watches_of(self, job_id: int, sizes: Sizes) -> list[_Watch]:
-        """Of all that have this size together."""
+        """Return the watches of all jobs that share this size."""
         jobs = sizes.together or (job_id,)
         return [self._watches[one] for one in jobs if one in self._watches]
 
     def _floor(self, job_id: int, sizes: Sizes) -> int:
-        """The greatest size that any of those missed with that have it together."""
+        """Return the greatest size with which any of the jobs that share it missed."""
         return max(watch.here.floor for watch in self._watches_of(job_id, sizes))
 
     def _begin_anew(self, job_id: int, sizes: Sizes, size: int, now_ns: int) -> None:
-        """A change is made: what requests took before it says nothing any more."""
+        """Start anew after a change: what requests took before it says nothing any more."""
         self._changed_ns = now_ns
         for watch in self._watches_of(job_id, sizes):
             watch.here.size = size
@@ -284,7 +287,7 @@ class Tuner:
             watch.begin(now_ns)
 
     def _note_windows(self) -> None:
-        """Windows have begun anew; of those that are going on none is over."""
+        """Recompute when a window may be over, after windows were ended or started anew."""
         full = (w for w in self._watches.values() if len(w.durations_ns) >= LEAST_REQUESTS)
         self._full_since_ns = min((watch.began_ns for watch in full), default=inf)
         self._is_sure = False
@@ -296,7 +299,7 @@ def _is_over(watch: _Watch, settings: Settings, now_ns: int) -> bool:
 
 
 def _is_sure(watch: _Watch) -> bool:
-    """Its p99 will miss the objective, if no more come than usual until the window ends."""
+    """Tell whether its p99 will miss the objective unless more requests come than usual."""
     count = len(watch.durations_ns)
     is_enough = count >= (LEAST_OF_MANY if watch.usual >= LEAST_REQUESTS else LEAST_REQUESTS)
     most = max(count, watch.usual or UNUSUAL * count)
@@ -304,13 +307,13 @@ def _is_sure(watch: _Watch) -> bool:
 
 
 def _is_calm(watch: _Watch, settings: Settings, now_ns: int) -> bool:
-    """It had much to spare for some windows, or asked for nothing for as long."""
+    """Tell whether it had much to spare for some windows, or no requests for as long."""
     is_silent = now_ns - watch.began_ns >= CALM_WINDOWS * settings.window_ns
     return watch.calm >= CALM_WINDOWS or (is_silent and not watch.durations_ns)
 
 
 def _falls(durations_ns: Sequence[int]) -> bool:
-    """The last third of them is shorter by a tenth than the first, on average."""
+    """Tell whether the last third is a tenth shorter than the first, on average."""
     third = len(durations_ns) // 3
     return sum(durations_ns[-third:]) < FALLING * sum(durations_ns[:third])
 

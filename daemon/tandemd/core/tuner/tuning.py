@@ -1,10 +1,10 @@
-"""Joins the tuner to jobs and islands: what requests take goes in, sizes come out.
+"""Connects the tuner to jobs and islands: what requests take goes in, sizes come out.
 
-Where jobs take turns a size is a share of the time, in percent: what fair queueing then counts the
-job's group by (space.py). In mode mps+green it is a number of groups of SMs (sets.py); where these
-are divided by plan that of the job's part, and another part gives or takes the rest (exchange.py).
-A size that a person said stands, and so does what cannot change while a job runs, its part of the
-SMs under MPS: then it is said what would be given.
+Where jobs take turns, a size is a share of the time in percent, which fair queueing uses as the
+weight of the job's group (space.py). In mode mps+green it is a number of groups of SMs (sets.py).
+If a plan divides these, it is the number of the job's part, and another part gives or takes the
+difference (exchange.py). A size that a person set stays, and so does one that cannot change while a
+job runs: its part of the SMs under MPS. Then the tuner only says what it would give.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ FINEST = 1e-9  # percent: sums of shares are no finer
 
 @dataclass(slots=True)
 class Tuning:
-    """Belongs to the scheduler."""
+    """The tuners of all islands. Belongs to the scheduler."""
 
     tuners: dict[frozenset[int], Tuner] = field(default_factory=dict)  # by island
-    wishes: dict[int, Change] = field(default_factory=dict)  # by job: what is fixed, and should not
-    reasons: dict[int, str] = field(default_factory=dict)  # by job: of its newest change
+    wishes: dict[int, Change] = field(default_factory=dict)  # by job: for sizes that are fixed
+    reasons: dict[int, str] = field(default_factory=dict)  # by job: why its newest change was made
     _models: dict[frozenset[int], Interference] = field(default_factory=dict)
-    _regrouped: set[int] = field(default_factory=set)  # jobs whose groups of SMs are its doing
-    _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # have an objective
+    _regrouped: set[int] = field(default_factory=set)  # jobs whose groups of SMs the tuner set
+    _bound: dict[frozenset[int], list[Job]] = field(default_factory=dict)  # jobs with an objective
     _moved: set[int] = field(default_factory=set)  # jobs that may be in another phase
     divisions: Divisions = field(init=False)
 
@@ -46,7 +46,7 @@ class Tuning:
         self.divisions = Divisions(self.model_of)
 
     def take(self, event: RequestsServed, job: Job) -> None:
-        """Requests of a process of the job ended, which somebody wants to be quick."""
+        """Take in requests of the job that ended; somebody wants them to be quick."""
         if event.kind > job.latency.kind:
             job.latency.restart(event.kind)
             job.rhythm = None
@@ -58,11 +58,11 @@ class Tuning:
                 tuner.take(job.job_id, event.durations_ns, event.now_ns)
 
     def note_phase(self, job_id: int) -> None:
-        """A process of the job is in another phase."""
+        """Note that a process of the job entered another phase."""
         self._moved.add(job_id)
 
     def seat(self, islands: Islands, options: Options, now_ns: int) -> None:
-        """Jobs came or went, or what they are to have changed: all windows begin anew there."""
+        """Take jobs that came, went or changed settings: all windows start anew there."""
         if not options.tuner:
             self._give_up(islands)
             return
@@ -80,7 +80,7 @@ class Tuning:
         self.reasons = {job_id: why for job_id, why in self.reasons.items() if job_id in living}
 
     def decide(self, islands: Islands, policy: Policy, options: Options, now_ns: int) -> bool:
-        """End windows that are over; whether somebody has another size now."""
+        """End windows that are over; return whether some job has another size now."""
         if not self.tuners:
             self._moved.clear()
             return False
@@ -103,21 +103,21 @@ class Tuning:
         return applied
 
     def model_of(self, gpus: frozenset[int]) -> Interference:
-        """How much jobs slow each other down there; it stays when the jobs have gone."""
+        """Return the model of how jobs slow each other down there; it outlives the jobs."""
         return self._models.setdefault(gpus, Interference())
 
     def recall(self, measured: Mapping[int, Sequence[Trial]]) -> None:
-        """By GPU, the oldest first: what was measured on such a GPU before the daemon started.
+        """Recall, by GPU and oldest first, what was measured on such GPUs before the daemon began.
 
-        A GPU whose model there is already has it. For when nobody waits yet: a thousand trials are
-        tens of milliseconds.
+        A GPU that already has a model keeps it. Call this while nobody waits yet: a thousand trials
+        take tens of milliseconds.
         """
         for gpu, trials in measured.items():
             if (gpus := frozenset({gpu})) not in self._models:
                 self.model_of(gpus).recall(trials)
 
     def residual(self, job_id: int) -> float | None:
-        """Of the last whole window of a job; None: there was none."""
+        """Return the residual of a job's last whole window; None: there was none."""
         found = (tuner.residual(job_id) for tuner in self.tuners.values())
         return next((residual for residual in found if residual is not None), None)
 
@@ -130,7 +130,7 @@ class Tuning:
         return planned_sizes(division, jobs_of(members), self._ease(jobs_of(members), options))
 
     def _ease(self, jobs: Iterable[Job], options: Options) -> EaseOf:
-        """How little each would mind having less."""
+        """Return a function that tells how easily each job does without a group."""
         known = {job.display_name: job for job in jobs}
 
         def ease(name: str) -> Ease:
@@ -146,7 +146,7 @@ class Tuning:
         return ease
 
     def _apply(self, change: Change, members: list[Group], options: Options, now_ns: int) -> bool:
-        """Set the size of the job's group; False: it was only a wish."""
+        """Set the size of the job's group; return False if nothing changed, as with a wish."""
         group = next(group for group in members if change.job_id in group.jobs)
         if change.is_wish:
             self.wishes[change.job_id] = change
@@ -185,7 +185,7 @@ class Tuning:
         return True
 
     def _give_up(self, islands: Islands) -> None:
-        """Off from now on: nobody keeps what it gave."""
+        """Turn the tuner off: nobody keeps what it gave."""
         if self.tuners:
             self.tuners, self.wishes, self.reasons, self._bound = {}, {}, {}, {}
             self.divisions.revert(islands)
@@ -199,10 +199,10 @@ class Tuning:
 
 
 def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict[int, Sizes]:
-    """What the jobs of an island with an objective have and may have.
+    """Return what the jobs with an objective on an island have and may have.
 
-    Percent of the time; groups of SMs where sets are told; under MPS percent of the SMs, which is
-    fixed. Of jobs that have neither: nothing.
+    The unit is percent of the time; groups of SMs where sets are used; under MPS percent of the
+    SMs, which is fixed. Jobs that have none of these are left out.
     """
     groups = list(members)
     tiers: dict[int, _Tier] = {}
@@ -225,7 +225,7 @@ def sizes_on(members: Iterable[Group], policy: Policy, options: Options) -> dict
 
 
 def planned_sizes(division: Division, jobs: Iterable[Job], ease: EaseOf) -> dict[int, Sizes]:
-    """The same where an island is divided by plan: what one part gets another one has to give."""
+    """Return the same for an island divided by plan: what one part gets another has to give."""
     known = {job.display_name: job for job in jobs}
     found: dict[int, Sizes] = {}
     for part in division.plan:
@@ -245,7 +245,7 @@ def planned_sizes(division: Division, jobs: Iterable[Job], ease: EaseOf) -> dict
 
 
 def _knee(division: Division, members: Iterable[Job]) -> int:
-    """Groups beyond which none of them gains by more; all, where of one that is not known."""
+    """Return the groups beyond which no member gains; all groups if for one that is not known."""
     assert division.seen is not None
     gpu, curves = division.seen.scene.gpu, [job.scaling for job in members]
     known = [curve for curve in curves if curve is not None]
@@ -256,7 +256,7 @@ def _knee(division: Division, members: Iterable[Job]) -> int:
 
 @dataclass(slots=True)
 class _Tier:
-    """Those who take turns with each other, together."""
+    """Groups that take turns with each other, taken together."""
 
     weight: float = 0.0
     promised: float = 0.0  # of the time
@@ -268,7 +268,7 @@ def _part_of_sms(job: Job, group: Group, options: Options) -> Sizes:
 
 
 def _groups_of_sms(job: Job, groups: Iterable[Group], options: Options) -> Sizes:
-    """Who shares what others leave counts as if it had its part of that."""
+    """Return the sizes; a job that shares what is left counts as having its part of that."""
     split = min((options.splits[p.gpu] for p in job.processes.values()), key=lambda s: s.groups)
     others = [other for other in jobs_of(groups) if other is not job]
     sharing = sum(not other.groups_wanted for other in others)
@@ -296,6 +296,6 @@ def _share_of_time(group: Group, bound: Iterable[Job], tier: _Tier, options: Opt
 
 
 def _phase_of(job: Job) -> int:
-    """Of the first of its processes that is in one; 0 = none is."""
+    """Return the phase of its first process that is in one; 0 = none is."""
     phases = (process.usage.phase_hash for process in job.processes.values())
     return next((phase for phase in phases if phase), 0)
