@@ -1,1 +1,1 @@
-"""Iterations whose memory goes up and down, begun so that it fits together."""
+"""Starts iterations, whose memory rises and falls, at times when it fits together."""

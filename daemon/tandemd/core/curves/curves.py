@@ -1,9 +1,9 @@
-"""Memory curves: what an iteration holds as its work gets done, and who fits beside whom.
+"""Memory curves: what an iteration holds as its work progresses, and which curves fit together.
 
 Zico (Lim et al., USENIX ATC 2021): jobs whose peaks do not fit together may still run side by side
-if one is shifted against the other, so that one's memory goes while the other's comes. Progress is
-GPU time of the work that is done, not time on a clock: a job that is held makes none, and the host,
-which runs ahead of the GPU, counts for nothing.
+if one is shifted against the other, so that one's memory falls while the other's rises. Progress is
+GPU time of the work that is done, not time on a clock: a job that is held makes none, and it does
+not matter how far the host runs ahead of the GPU.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-Step = tuple[int, int, int]  # from, up to (not included), bytes held in between
+Step = tuple[int, int, int]  # from, up to (exclusive), bytes held in between
 
 _EVER = 2**63  # later than any progress
 
@@ -23,10 +23,10 @@ class Curve:
     """Device memory over one iteration: a step function of progress.
 
     `starts_ns` ascends from 0 and says where each of `held_bytes` begins; the last one lasts until
-    `length_ns`. Before an iteration and after it the job holds `rest_bytes`.
+    `length_ns`. Before and after an iteration the job holds `rest_bytes`.
 
     Raises:
-        ValueError: it is empty, not ascending, or something of it is negative.
+        ValueError: it is empty or not ascending, or something in it is negative.
     """
 
     starts_ns: tuple[int, ...]
@@ -44,21 +44,21 @@ class Curve:
 
     @property
     def peak_bytes(self) -> int:
-        """The most it holds."""
+        """The most that it holds."""
         return max(self.held_bytes)
 
     @property
     def rest_bytes(self) -> int:
-        """What is left of it when the iteration has ended."""
+        """What the job still holds when the iteration has ended."""
         return self.held_bytes[-1]
 
     @property
     def low_ns(self) -> int:
-        """Where it holds least; the first such place."""
+        """The first place where it holds least."""
         return self.starts_ns[self._lowest]
 
     def from_low(self) -> Curve:
-        """The same iteration after iteration: from where it holds least to there once more."""
+        """Return the curve of the loop: from where it holds least to the same place again."""
         low, low_ns, lasting = self._lowest, self.low_ns, self._lasting
         starts = [start - low_ns for start in self.starts_ns[low:lasting]]
         starts += [self.length_ns - low_ns + start for start in self.starts_ns[:low]]
@@ -74,19 +74,19 @@ class Curve:
 
     @property
     def _lasting(self) -> int:
-        """How many steps last: the last one may only say what is held at the end."""
+        """How many steps have a length: the last one may only say what is held at the end."""
         is_end = len(self.starts_ns) > 1 and self.starts_ns[-1] == self.length_ns
         return len(self.starts_ns) - is_end
 
     def most_from(self, progress_ns: int) -> int:
-        """The most it still holds from some progress on, that included."""
+        """Return the most that it holds from this progress on, inclusive."""
         first = max(0, bisect_right(self.starts_ns, progress_ns) - 1)
         return max(self.held_bytes[first:])
 
     def ahead(self, by_ns: int) -> Curve:
-        """What may be held while the host is up to `by_ns` of work ahead of the GPU.
+        """Return what may be held while the host is up to `by_ns` of work ahead of the GPU.
 
-        Memory is taken when the host asks for it: every rise comes that much earlier.
+        Memory is taken when the host asks for it, so every rise comes that much earlier.
         """
         starts: list[int] = []
         held: list[int] = []
@@ -101,7 +101,7 @@ class Curve:
         return Curve(tuple(starts), tuple(held), self.length_ns)
 
     def steps(self, since_ns: int = 0) -> Iterator[Step]:
-        """From some progress on, which counts as 0; the last step, at rest, goes on for ever."""
+        """Yield steps from `since_ns` on, which counts as 0; the last, at rest, never ends."""
         bounds = (*self.starts_ns, self.length_ns)
         for (start_ns, end_ns), size_bytes in zip(pairwise(bounds), self.held_bytes, strict=True):
             if end_ns > max(since_ns, start_ns):
@@ -110,7 +110,7 @@ class Curve:
 
 
 def flat(size_bytes: int) -> Curve:
-    """Of a job that holds so much all the time."""
+    """Return the curve of a job that always holds this much."""
     return Curve((0,), (size_bytes,), 0)
 
 
@@ -122,18 +122,19 @@ def smallest_shift(
     progress_ns: int = 0,
     held_bytes: int | None = None,
 ) -> int | None:
-    """How much of their work the running jobs have to do before an iteration with `curve` begins.
+    """Return the work that running jobs have to do before an iteration with `curve` begins.
 
     Args:
-        running: the curve of each, and how far in it each is.
-        curve: of the one that wants to begin.
+        running: the curve of each, and its progress in it.
+        curve: of the job that wants to begin.
         budget_bytes: what all of them together may hold.
-        progress_ns: how far in its curve it stands, if that is not at its beginning.
-        held_bytes: what it holds as long as it stands there; None: what its curve says.
+        progress_ns: where in its curve the job stands, if not at the beginning.
+        held_bytes: what it holds while it stands there; None: what its curve says.
 
     Returns:
-        The smallest shift, nanoseconds, with which the sum stays within the budget if all go on
-        at the same pace; 0: now. None: there is none, one has to end before the other begins.
+        The smallest shift, in nanoseconds, with which the sum stays within the budget if all
+        proceed
+        at the same pace; 0: now. None: there is none, and one has to end before the other begins.
     """
     beside = _sum([list(held.steps(progress_ns)) for held, progress_ns in running])
     before_bytes = curve.rest_bytes if held_bytes is None else held_bytes
@@ -147,9 +148,9 @@ def smallest_shift(
 
 
 def _cleared(beside: list[Step], own: list[Step], shift_ns: int, budget_bytes: int) -> int | None:
-    """The least shift that gets by the first two steps that are too much together; None: none are.
+    """Return the least shift past the first two steps that exceed the budget; None: none do.
 
-    Of two such steps one has to be over when the other begins: no shift in between will do.
+    One of two such steps has to be over when the other begins: no smaller shift will do.
     """
     place = 0
     for start_ns, end_ns, size_bytes in beside:
@@ -164,7 +165,7 @@ def _cleared(beside: list[Step], own: list[Step], shift_ns: int, budget_bytes: i
 
 
 def _sum(many: list[list[Step]]) -> list[Step]:
-    """Of step functions that all begin at 0 and go on for ever."""
+    """Return the sum of step functions that all begin at 0 and never end."""
     corners = sorted({start for steps in many for start, _, _ in steps} | {0})
     places = [0] * len(many)
     total: list[Step] = []

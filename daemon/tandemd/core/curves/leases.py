@@ -1,9 +1,10 @@
-"""How much more each of several jobs may take so that all of them can end their iterations.
+"""How much more memory each of several jobs may take so that all can end their iterations.
 
-Dijkstra's banker, for iterations: memory is lent only as long as one of the jobs, the *first*,
-could take all that it still needs and end its iteration, whatever the others do. Then it holds
-little again, and another is the first. So whoever drifts from its curve waits for memory, and
-nobody waits for ever; handed out as long as there is some, it would lock up (Salus, MLSys 2020).
+This is Dijkstra's banker for iterations: memory is lent only as long as one of the jobs, the
+*first*, could take all that it still needs and end its iteration, whatever the others do. Then it
+holds little again, and another job is the first. So a job that drifts from its curve waits for
+memory, but nobody waits for ever. Handing out memory as long as there is some would deadlock
+(Salus, MLSys 2020).
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A job in the middle of an iteration."""
+    """The claim of a job in the middle of an iteration."""
 
-    more_bytes: int | None  # the most it will still take until that ends; None: nobody knows
-    left_ns: int  # of its work until then; of those that nobody knows, the order
-    freed_bytes: int | None = None  # by then, of what it holds; < 0: it keeps more; None: who knows
+    more_bytes: int | None  # the most it will still take until it ends; None: not known
+    left_ns: int  # of its work until then; if that is not known, the order among such jobs
+    freed_bytes: int | None = None  # by then, of what it holds; < 0: it keeps more; None: not known
 
     def can_end(self, free_bytes: int) -> bool:
-        """With so much more, its iteration ends for sure."""
+        """Tell whether its iteration ends for sure with this much more memory."""
         return _lack(self) <= free_bytes
 
 
 def lend(claims: Sequence[Claim], free_bytes: int) -> list[int]:
-    """What each may take now of what nobody holds; two at most get some.
+    """Return what each may take now of the memory that nobody holds; at most two get some.
 
-    The first is the one with the least work left of those that can end with what is free; where
-    none can, the one that lacks least. What it will not need is lent to the next, unless that one
-    could not end beside what the first keeps: each would then have what the other needs.
+    The first is the job with the least work left among those that can end with what is free, or, if
+    none can, the one that lacks least. What it will not need is lent to the next job, unless that
+    one could not end beside what the first keeps: then each would have what the other needs.
     """
     lent = [0] * len(claims)
     if not claims or free_bytes <= 0:
@@ -48,7 +49,7 @@ def lend(claims: Sequence[Claim], free_bytes: int) -> list[int]:
 
 
 def _ends_after(second: Claim, first: Claim, free_bytes: int) -> bool:
-    """Beside what the first keeps at its end; also if that cannot be said."""
+    """Tell whether it can end beside what the first keeps at its end; True if not known."""
     if first.freed_bytes is None or second.more_bytes is None:
         return True
     return second.can_end(free_bytes + first.freed_bytes)

@@ -2,20 +2,22 @@
 
 Rules
 1. Nothing is held back as long as the peaks of all fit together.
-2. Else a job may begin an iteration, two at most being within one, when the smallest shift of its
-   memory curve against the other's is 0 (curves.py); that is looked at anew at each beginning, and
-   while it waits. Of several the one that was served least comes first, and nobody begins while
-   another waits for memory that it would take.
-3. What a job may hold is lent (leases.py): whoever drifts from its curve waits at an allocation, in
-   the line for memory. A job that has ended no iteration yet may need all there is.
-4. Whoever stands in the middle of an iteration is kept there only as long as one of those within
-   can end theirs beside it: else it goes on, if it can. Kept, it would hold what they need.
+2. Otherwise at most two jobs are within an iteration. A job may begin one when the smallest shift
+   of its memory curve against the other's is 0 (curves.py), which is checked at each beginning and
+   while it waits. Of several waiting jobs the one that was served least comes first, and none
+   begins while another job waits for memory that it would take.
+3. What a job may hold is lent (leases.py): a job that drifts from its curve waits at an allocation,
+   in the line for memory. A job that has ended no iteration yet may need everything.
+4. A job that stands in the middle of an iteration is kept there only as long as one of those within
+   an iteration can end its own beside it. Otherwise it goes on, if it can: kept there, it would
+   hold what they need.
 5. Nobody is kept for longer than `max_hold_ns`: then it begins, and its allocations wait.
 
-Where an iteration begins says the job's own mark (`tandem.step`): its process stops there by
-itself. One that marks none is stopped by its gate where it holds least, by its curve (laps.py), or,
-before one was recorded, when the end of an iteration is found; either is a little into the next. As
-long as none is found it is within one for good, and what it holds is not there for others.
+The job's own mark (`tandem.step`) says where an iteration begins, and its process stops there by
+itself. A job without marks is stopped by its gate where it holds least, by its curve (laps.py), or,
+before a curve was recorded, when the end of an iteration is found; either is a little into the next
+iteration. As long as no end is found, it is within one iteration for good, and others cannot have
+what it holds.
 """
 
 from __future__ import annotations
@@ -31,52 +33,52 @@ from tandemd.core.memory.line import held_bytes
 from tandemd.core.memory.memories import memory_of
 from tandemd.core.model import NO_LIMIT, Group, Job, Options, Process
 
-LOOK_NS = 1_000_000  # while leases follow progress: one round of the poller
-PATIENCE_NS = 600_000_000_000  # an allocation beyond a lease waits for so long at most
+LOOK_NS = 1_000_000  # between looks while leases follow progress: one round of the poller
+PATIENCE_NS = 600_000_000_000  # the longest that an allocation beyond a lease waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """Those who share the memory of a GPU by their curves."""
+    """Processes that share the memory of a GPU by their curves."""
 
     tenants: list[Tenant]
-    budget_bytes: int  # theirs together
+    budget_bytes: int  # for all of them together
 
     @property
     def within(self) -> list[Tenant]:
-        """Those in the middle of an iteration, first come first."""
+        """Those in the middle of an iteration, in order of arrival."""
         return [tenant for tenant in self.tenants if tenant.is_within]
 
     @property
     def free_bytes(self) -> int:
-        """What none of them holds."""
+        """Memory that none of them holds."""
         return self.budget_bytes - sum(tenant.held_bytes for tenant in self.tenants)
 
 
 class Shifts:
-    """What was decided of all GPUs. Pure; belongs to the scheduler, whose values it reads."""
+    """The decisions for all GPUs. Pure; belongs to the scheduler, whose values it reads."""
 
     def __init__(self, processes: Mapping[int, Process], jobs: Mapping[int, Job]) -> None:
         self.wake_at_ns: int | None = None
-        self.moved: list[Group] = []  # whose `is_kept` changed in the newest decision
-        self.patience_changed = False  # of a job, in the newest decision
-        self.has_lent_more = False  # to one that waits for memory
+        self.moved: list[Group] = []  # groups whose `is_kept` the newest decision changed
+        self.patience_changed = False  # a job's patience, in the newest decision
+        self.has_lent_more = False  # to a process that waits for memory
         self._processes = processes
         self._jobs = jobs
-        self._tenants: dict[int, Tenant] = {}  # by process; empty costs nothing
+        self._tenants: dict[int, Tenant] = {}  # by process id; empty costs nothing
         self._actions: list[Action] = []
 
     @property
     def is_used(self) -> bool:
-        """Something was decided of somebody, or a wish to be woken is to be taken back."""
+        """True if any process is affected, or a wake-up time must be cleared."""
         return bool(self._tenants) or self.wake_at_ns is not None
 
     def tenant(self, process_id: int) -> Tenant | None:
-        """What was decided of a process; None: nothing."""
+        """Return what was decided about a process; None: nothing."""
         return self._tenants.get(process_id)
 
     def forget(self, process_id: int) -> None:
-        """The process is gone."""
+        """Drop a process that is gone."""
         self._tenants.pop(process_id, None)
 
     def decide(
@@ -86,7 +88,7 @@ class Shifts:
         options: Options,
         now_ns: int,
     ) -> list[Action]:
-        """Who begins, and what each may hold; `groups` are those the policy leaves to curves."""
+        """Decide who begins and what each may hold; the policy leaves `groups` to curves."""
         self.wake_at_ns, self.moved = None, []
         self.patience_changed = self.has_lent_more = False
         for crowd in self._crowds(groups, capacity_bytes, options, now_ns):
@@ -141,7 +143,7 @@ class Shifts:
         self.patience_changed = True
 
     def _budget(self, gpu: int, tenants: list[Tenant], capacity_bytes: int) -> int:
-        """Without what others hold, and what the tenants hold besides what they count."""
+        """Return what the tenants may hold by their own counts: without others and overheads."""
         own = {tenant.process.process_id for tenant in tenants}
         here = (p for p in self._processes.values() if memory_of(gpu) in p.memories)
         others = (p for p in here if p.process_id not in own)
@@ -155,14 +157,14 @@ class Shifts:
 
     def _begin_some(self, crowd: Crowd, options: Options, now_ns: int) -> None:
         for tenant in crowd.tenants:
-            if not tenant.ends_allowed:  # until now nobody was held: it ends what it has begun
+            if not tenant.ends_allowed:  # not held until now: it ends what it has begun
                 tenant.ends_allowed = tenant.ends + 1
         standing = [tenant for tenant in crowd.tenants if tenant.stands]
         standing.sort(key=lambda tenant: (tenant.group.virtual_ns, tenant.group.arrival))
         _let_on(standing, crowd, options, now_ns)
         while standing and self._begins(standing[0], crowd, options, now_ns):
             standing.pop(0)
-        _let_on(standing, crowd, options, now_ns)  # before who has begun takes what it would need
+        _let_on(standing, crowd, options, now_ns)  # before those that began take what it would need
         for tenant in standing[1:]:
             tenant.keep(now_ns, f"{standing[0].group.title} begins first")
         for tenant in standing:
@@ -182,7 +184,7 @@ class Shifts:
     def _shift(
         self, tenant: Tenant, crowd: Crowd, options: Options, now_ns: int
     ) -> tuple[int | None, str]:
-        """Until it may begin, and why not now."""
+        """Return the time until it may begin, and why it may not now."""
         within = crowd.within
         if not within or tenant.kept_ns(now_ns) >= options.max_hold_ns:
             return 0, ""
@@ -193,13 +195,13 @@ class Shifts:
         if tenant.group.key[0] != other.group.key[0]:
             return None, f"{title} is another user's: only jobs of one run side by side"
         if other.wants_memory > crowd.free_bytes and tenant.will_give_back:
-            return 0, ""  # else each would wait for the other
+            return 0, ""  # otherwise each would wait for the other
         if other.wants_memory and other.wants_memory <= crowd.free_bytes:
             return None, f"{title} waits for memory"
         return _shift_against(other, tenant, crowd, options, now_ns)
 
     def _settle(self, crowd: Crowd, options: Options, now_ns: int) -> None:
-        """Steps and leases; memory is taken from one before it is lent to another."""
+        """Send step limits and leases; memory is taken from some before it is lent to others."""
         within = crowd.within
         claims = [tenant.claim(now_ns, options) for tenant in within]
         lent = dict(zip(map(id, within), lend(claims, crowd.free_bytes), strict=True))
@@ -223,7 +225,7 @@ class Shifts:
             self._actions.append(told)
 
     def _show(self, tenant: Tenant) -> None:
-        """Its group, and its process, where it may begin another iteration or not."""
+        """Tell the group and the process whether the process may begin another iteration."""
         is_kept = not tenant.is_within
         if tenant.group.is_kept is not is_kept:
             tenant.group.is_kept = is_kept
@@ -238,7 +240,7 @@ class Shifts:
 
 
 def _fits(crowd: Crowd, now_ns: int, options: Options) -> bool:
-    """All peaks together, or there is nobody to share with."""
+    """Tell whether all peaks fit together, or there is nobody to share with."""
     if len(crowd.tenants) < 2:
         return True
     if any(tenant.is_new(now_ns, options) for tenant in crowd.tenants):
@@ -247,7 +249,7 @@ def _fits(crowd: Crowd, now_ns: int, options: Options) -> bool:
 
 
 def _let_on(standing: list[Tenant], crowd: Crowd, options: Options, now_ns: int) -> None:
-    """Let one go on that is in the way; it stands no more."""
+    """Let one process go on that is in the way, and remove it from `standing`."""
     in_the_way = _in_the_way(standing, crowd, options, now_ns)
     if in_the_way is not None:
         for tenant in crowd.within:
@@ -259,10 +261,10 @@ def _let_on(standing: list[Tenant], crowd: Crowd, options: Options, now_ns: int)
 def _in_the_way(
     standing: list[Tenant], crowd: Crowd, options: Options, now_ns: int
 ) -> Tenant | None:
-    """Who has to go on so that somebody ends an iteration; None: nobody has to.
+    """Return who has to go on so that somebody can end an iteration; None: nobody has to.
 
-    As the banker says (leases.py): with none who could take all that it needs, all would wait. What
-    one needs of whom nothing is known cannot be said; for that one the others stand where they hold
+    By the banker's rule (leases.py), if none of those within could take all that it needs, all
+    would wait. The needs of a new process are not known: for it, the others stand where they hold
     least.
     """
 
@@ -280,7 +282,7 @@ def _in_the_way(
 def _shift_against(
     other: Tenant, tenant: Tenant, crowd: Crowd, options: Options, now_ns: int
 ) -> tuple[int | None, str]:
-    """What the two may hold is what those who rest leave."""
+    """Return the shift against `other`, within what the processes at rest leave to the two."""
     resting = (t.held_bytes for t in crowd.tenants if t is not tenant and t is not other)
     room_bytes = crowd.budget_bytes - sum(resting)
     title = other.group.title

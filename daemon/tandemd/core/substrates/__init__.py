@@ -1,1 +1,1 @@
-"""One way to keep jobs apart a file; the table of them is `tandemd.core.substrate.SUBSTRATES`."""
+"""Ways to keep jobs apart, one per file; `tandemd.core.substrate.SUBSTRATES` is their table."""

@@ -1,4 +1,4 @@
-"""Instances of MIG: devices of their own, with memory, caches and SMs that no other one has."""
+"""MIG instances: devices of their own, with memory, caches and SMs that no other instance has."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from tandemd.core.model import JobSpec
 
 
 class Mig:
-    """Jobs on two instances have nothing to do with each other; those on one take turns.
+    """Jobs on different instances do not affect each other; jobs on one instance take turns.
 
-    So all is as on a GPU of that size, in time: `--sm` counts the SMs of the instance, and is a
-    share of its time.
+    So everything is as in mode time on a GPU of that size: `--sm` counts the SMs of the instance,
+    and is a share of its time.
     """
 
     description = (
@@ -20,6 +20,6 @@ class Mig:
     is_live = True
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
-        """None: which instance a job gets, `CUDA_VISIBLE_DEVICES` says."""
+        """Return none: `CUDA_VISIBLE_DEVICES` says which instance a job gets."""
         del spec, sm_count
         return {}

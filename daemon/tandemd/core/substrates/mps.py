@@ -1,7 +1,7 @@
-"""Clients of one MPS server run side by side; what a client may use is said before it starts.
+"""Clients of one MPS server run side by side; what a client may use is set before it starts.
 
-The variables are those of NVIDIA's "Multi-Process Service", section 4. A limit of pinned memory is
-not among them: it could not be raised while the job runs, as `tandem set` can.
+The variables are those of NVIDIA's "Multi-Process Service", section 4. The limit of pinned memory
+is not used, because it could not be raised while the job runs, as `tandem set` can.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ BELOW_NORMAL = "1"  # a client priority
 
 
 class Mps:
-    """The server gives every client at most its percentage of the SMs, whichever they are."""
+    """The server limits every client to its percentage of the SMs, whichever SMs these are."""
 
     description = "mode mps: kernels of several processes of one user run side by side"
     warning = "under mps a fatal fault of one job ends all jobs of its user on this gpu"
@@ -20,9 +20,9 @@ class Mps:
     is_live = False
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
-        """The part of the SMs, and that the GPU takes work of latency jobs before that of others.
+        """Return the job's part of the SMs, and a lower priority unless it is of class latency.
 
-        There are two priorities. Who of the others goes first, turns decide.
+        MPS has only two priorities. Turns decide which of the other jobs go first.
         """
         said = {}
         if spec.sm_count and sm_count:

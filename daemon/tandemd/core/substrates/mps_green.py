@@ -1,7 +1,7 @@
-"""Clients of MPS on sets of SMs that no other has: green contexts inside them, over one split.
+"""Clients of MPS on disjoint sets of SMs: green contexts in each client, over one split.
 
-All clients start with every SM; which of the groups of the split are whose is told to them while
-they run (set_places.py). "Green Contexts" in the CUDA driver API; "Multi-Process Service", 4.
+All clients start with every SM, and are told while they run which groups of the split are theirs
+(set_places.py). See "Green Contexts" in the CUDA driver API; "Multi-Process Service", 4.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ class MpsGreen:
     is_live = True
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
-        """As under MPS, but for the part of the SMs."""
+        """Return the variables as under MPS, but without the part of the SMs."""
         said = Mps().variables(spec, sm_count)
         return {name: value for name, value in said.items() if not name.endswith("PERCENTAGE")}

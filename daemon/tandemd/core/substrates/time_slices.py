@@ -1,4 +1,4 @@
-"""Contexts take turns, each on all SMs: the driver's own way, which needs nothing."""
+"""Contexts take turns, each on all SMs: the driver's default, which needs nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tandemd.core.model import JobSpec
 
 
 class TimeSlices:
-    """Shares of time are weights of fair queueing (space.py)."""
+    """Shares of time are weights of fair queueing (space/asked.py)."""
 
     description = "mode time: kernels of two processes never overlap"
     warning = ""
@@ -14,6 +14,6 @@ class TimeSlices:
     is_live = True
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
-        """None."""
+        """Return none."""
         del spec, sm_count
         return {}

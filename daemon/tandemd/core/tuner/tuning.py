@@ -1,10 +1,10 @@
 """Connects the tuner to jobs and islands: what requests take goes in, sizes come out.
 
-Where jobs take turns, a size is a share of the time in percent, which fair queueing uses as the
-weight of the job's group (space.py). In mode mps+green it is a number of groups of SMs (sets.py).
-If a plan divides these, it is the number of the job's part, and another part gives or takes the
-difference (exchange.py). A size that a person set stays, and so does one that cannot change while a
-job runs: its part of the SMs under MPS. Then the tuner only says what it would give.
+Where jobs take turns, a size is a share of the time in percent, from which the job's group gets its
+weight in fair queueing (space/asked.py). In mode mps+green it is a number of groups of SMs
+(sets.py). If a plan divides these, it is the number of the job's part, and another part gives or
+takes the difference (exchange.py). A size that a person set stays, and so does one that cannot
+change while a job runs: its part of the SMs under MPS. Then the tuner only says what it would give.
 """
 
 from __future__ import annotations

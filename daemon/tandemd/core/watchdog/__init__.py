@@ -1,1 +1,1 @@
-"""Watches what jobs do for what people want to be told: five rules over looks at each job."""
+"""Watches jobs for problems that people want to know of: five rules over periodic looks."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One sentence each for what is the matter, why it matters and what to do; figures beside."""
+    """One sentence each for what is wrong, why it matters and what to do, with figures."""
 
     rule: str
     since_ns: int  # attach clock: since when it is so, which is before it was found

@@ -1,8 +1,8 @@
-"""What was seen of one job: the newest looks, and its memory at ends of iterations over its life.
+"""What was seen of one job: the newest looks, and memory at iteration ends over its whole life.
 
-The looks reach back as far as the rules ask for. The ends reach back to the beginning: when they
-are too many, every other one goes, and from then on only every other one comes. So they are evenly
-spread over the job's iterations, and the first of them, its warm-up, are soon few.
+The looks go back as far as the rules require. The ends go back to the beginning: when there are too
+many, every other one is dropped, and from then on only every other new one is kept. So they are
+spread evenly over the job's iterations, and the first of them, its warm-up, soon are few.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from tandemd.core.watchdog.look import Look
 
 END_POINTS = 64
-STEADY_LOOKS = 10  # with progress, without a pause between them, are a pace
+STEADY_LOOKS = 10  # this many with progress, without a pause between them, make a pace
 PAUSE_LOOKS = 3
-FEW_ITERATIONS = 3  # fewer say nothing of the usual length
+FEW_ITERATIONS = 3  # fewer say nothing about the usual length
 SMOOTHING = 0.25
 LONGEST_STEP = 4  # times the usual
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Device memory of the job when an iteration had ended."""
+    """Device memory of the job at the end of an iteration."""
 
     iteration: int
     device_bytes: int
@@ -31,16 +31,16 @@ class End:
 
 @dataclass(slots=True)
 class Ends:
-    """At most END_POINTS of them."""
+    """At most END_POINTS ends."""
 
     points: list[End] = field(default_factory=list)
     _stride: int = 1
     _skipped: int = 0
 
     def add(self, end: End) -> None:
-        """Take the next, or pass over it."""
+        """Keep the next end, or skip it."""
         if self.points and end.iteration < self.points[-1].iteration:
-            self.points, self._stride = [], 1  # counted anew: another process is ahead now
+            self.points, self._stride = [], 1  # counting restarted: another process leads now
         self._skipped += 1
         if self._skipped < self._stride:
             return
@@ -55,25 +55,25 @@ class History:
     """Looks, oldest first; never empty once `add` was called."""
 
     def __init__(self, *, span_ns: int) -> None:
-        """Keep looks that are up to `span_ns` old, and the one before those."""
+        """Keep looks of up to `span_ns` of age, and the one before those."""
         self.looks: deque[Look] = deque()
         self.ends = Ends()
-        self.seen: tuple[object, ...] = ()  # what the newest look was made of
-        self.now_ns = 0  # up to when it is known: the newest look, or the end of the rest after it
-        self.progressed_ns = 0  # when something was submitted or completed last
+        self.seen: tuple[object, ...] = ()  # what the newest look was made from
+        self.now_ns = 0  # known up to here: the newest look, or the rest that followed it
+        self.progressed_ns = 0  # when something was last submitted or completed
         self._span_ns = span_ns
-        self._iterated_ns: int | None = None  # when an iteration ended last
+        self._iterated_ns: int | None = None  # when an iteration last ended
         self._step_ns = 0.0  # usual time between ends, as seen here
         self._streak = 0  # looks with progress, without a pause between them
 
     @property
     def last(self) -> Look:
-        """The newest."""
+        """The newest look."""
         return self.looks[-1]
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing has changed since the newest look."""
+        """True if nothing has changed since the newest look."""
         return self.now_ns > self.looks[-1].now_ns
 
     @property
@@ -83,21 +83,21 @@ class History:
 
     @property
     def iteration_ns(self) -> int:
-        """Usual length of its iterations; 0 = it has none, or too few."""
+        """Usual length of its iterations; 0 = there are none, or too few."""
         known = self.last.iterations >= FEW_ITERATIONS
         return int(self.last.iteration_ns or self._step_ns) if known else 0
 
     @property
     def is_steady(self) -> bool:
-        """Whether it had found a pace before what is now."""
+        """True if it had found a pace before the present state."""
         return self.iteration_ns > 0 or self._streak >= STEADY_LOOKS
 
     def rest(self, now_ns: int) -> None:
-        """Nothing has changed since the newest look, and there was nothing to do then."""
+        """Note that nothing changed since the newest look, which found the job idle."""
         self.now_ns = now_ns
 
     def add(self, look: Look) -> None:
-        """Take the next look."""
+        """Add the next look."""
         if self.looks and self.now_ns > self.last.now_ns:
             self.looks.append(replace(self.last, now_ns=self.now_ns))
         before = self.looks[-1] if self.looks else None
@@ -129,13 +129,13 @@ class History:
             self.ends.add(End(look.iterations, look.iteration_bytes, look.now_ns))
 
     def _smooth(self, step_ns: float) -> None:
-        """Follow the usual length; a pause between two iterations is not one of them."""
+        """Follow the usual length; a pause between two iterations does not count as one."""
         if self._step_ns:
             step_ns = min(step_ns, LONGEST_STEP * self._step_ns)
         self._step_ns += (step_ns - self._step_ns) * (SMOOTHING if self._step_ns else 1)
 
     def window(self, span_ns: int) -> list[Look]:
-        """The looks of the last `span_ns`, or none if it was not watched for so long."""
+        """Return the looks of the last `span_ns`; none if the job was watched for less."""
         begin_ns = self.now_ns - span_ns
         if self.looks[0].now_ns > begin_ns:
             return []

@@ -1,7 +1,7 @@
-"""One look at a job: what the rules know of it at one moment. A copy; refers to nothing that lives.
+"""One look at a job: what the rules know of it at one moment. A copy without live references.
 
-Counters grow as long as the job's processes stay; where one leaves, a figure may fall, and rules
-take that for "not known". All figures but turns and holds are what processes say of themselves.
+Counters grow as long as the job's processes stay. When one leaves, a figure may fall, which rules
+take for "not known". All figures except turns and holds are what processes report of themselves.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ HELD_BACK = (WaitReason.GATE, WaitReason.WINDOW, WaitReason.PRESENCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Times are nanoseconds of the attach clock."""
+    """What one look found. Times are nanoseconds of the attach clock."""
 
     now_ns: int
     job_class: JobClass = JobClass.NORMAL
     # Counters.
     launches: int = 0
     iterations: int = 0  # of the process that has most: marked, or else found
-    exclusive_ns: int = 0  # the GPU had work of this job alone
-    shared_ns: int = 0  # of others, too: its equal part
-    held_back_ns: int = 0  # its threads waited at gate, window or presence
-    alloc_count: int = 0  # that took memory from the device; from a pool that has some is none
+    exclusive_ns: int = 0  # time in which the GPU had work of this job alone
+    shared_ns: int = 0  # its equal part of time in which the GPU had work of others, too
+    held_back_ns: int = 0  # time its threads waited at gate, window or presence
+    alloc_count: int = 0  # allocations from the device; those served from a pool do not count
     work_ns: int = 0  # predicted GPU time of what it submitted
     timed_count: int = 0  # submissions that have such a prediction
     turns: int = 0  # times its gate opened for it after it was held
     owed_ns: float = 0.0  # GPU time its group was owed while it had to wait for others
     served_ns: int = 0  # GPU time of its group
-    island_served_ns: int = 0  # of all groups it competes with, its own included
-    # What is so now.
+    island_served_ns: int = 0  # of all groups it competes with, itself included
+    # The present state.
     busy: bool = False  # the GPU has work of it
     open_segments: int = 0
     waiting: frozenset[WaitReason] = frozenset()
     waiting_since_ns: int = 0
     paused: bool = False
     gate_open: bool = True
-    held_since_ns: int | None = None  # its gate is closed although it has work
+    held_since_ns: int | None = None  # since when its gate is closed although it has work
     max_hold_ns: int = 0
-    quantum_ns: int = 0  # of a turn; 0 = turns have no end
+    quantum_ns: int = 0  # of a turn; 0 = turns do not end
     rivals: int = 0  # other groups that take turns and want the GPU
     owed_share: float = 0.0  # of the GPU's time, 0..1; 0 = nothing is promised
     device_bytes: int = 0
     iteration_bytes: int = 0  # device memory when its newest iteration ended; 0 = none has
-    iteration_ns: int = 0  # the usual length of those found; 0 = none is found
+    iteration_ns: int = 0  # usual length of the iterations found; 0 = none is found
     room_bytes: int | None = None  # left of its limit or of the device; None = not known
 
     @property
@@ -58,7 +58,7 @@ class Look:
 
     @property
     def is_idle(self) -> bool:
-        """The GPU has nothing of it, and no thread waits."""
+        """True if the GPU has nothing of it and no thread waits."""
         return not self.busy and not self.waiting
 
 

@@ -1,10 +1,10 @@
-"""Who competes on an island now, and what part of its time each is owed.
+"""Who competes on an island now, and what part of its time each group is owed.
 
-What the core promises: a tier that waits for a higher one gets `min_share` of the time, the
-highest that waits gets the rest, and groups of one tier share it by their weight. A
-group that takes no turns is promised nothing, for it waits for nobody; nor is any group under a
-policy whose turns do not end, or go by something else than weight, or while memory is exchanged
-with the turns (residency.py).
+The core promises this: a tier that waits for a higher one gets `min_share` of the time, the highest
+tier that waits gets the rest, and groups of one tier share by weight. A group that takes no turns
+is promised nothing, because it never waits. Nothing is promised to any group under a policy whose
+turns do not end or go by something other than weight, or while memory is exchanged with the turns
+(residency.py).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tandemd.core.policies.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rivalry:
-    """What is so on one island; made once a look, for all of its jobs."""
+    """The competition on one island; computed once per look for all of its jobs."""
 
     max_hold_ns: int = 0
     quantum_ns: int = 0
     served_ns: int = 0
-    wanting: frozenset[GroupKey] = frozenset()  # those that take turns
+    wanting: frozenset[GroupKey] = frozenset()  # groups that want the GPU and take turns
     shares: dict[GroupKey, float] = field(default_factory=dict)
 
     def rivals_of(self, group: Group) -> int:
-        """How many others want the GPU and take turns."""
+        """Return how many other groups want the GPU and take turns."""
         return len(self.wanting - {group.key})
 
     def owed_share(self, group: Group) -> float:
-        """Its part of the GPU's time, 0..1, while it wants it and somebody else does, too."""
+        """Return its part of the GPU's time, 0..1, while it and somebody else want it."""
         return self.shares.get(group.key, 0.0)
 
 
@@ -39,7 +39,8 @@ def rivalry_on(island: list[Group], policy: Policy, options: Options) -> Rivalry
     eager = [group for group in island if group.wants and not group.paused]
     takers = [g for g in eager if not g.undrainable and not policy.always_open(g)]
     quantum_ns = policy.quantum_ns(options)
-    # Turns that memory is exchanged for last as long as that needs: far longer than a look back.
+    # Turns with which memory is exchanged are as long as that requires: far longer than a look
+    # back.
     exchanges = any(group.turn_ns for group in island)
     is_promised = quantum_ns is not None and policy.by_weight
     contested = len(eager) > 1 and is_promised and not exchanges

@@ -1,8 +1,8 @@
-"""What a rule is, and the table of all rules.
+"""The interface of a rule, and the table of all rules.
 
-A rule is its thresholds and a pure function of what was seen of one job; when a finding begins and
-ends is the same for all of them (watchdog.py). The unit of a threshold is the end of its name:
-`_ns`, `_bytes`, `_ratio` (0..1), `_count`, `_per_s`.
+A rule is its thresholds and a pure function of what was seen of one job. When a finding begins and
+ends is the same for all rules (watchdog.py). The name of a threshold ends with its unit: `_ns`,
+`_bytes`, `_ratio` (0..1), `_count`, `_per_s`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Rule(Protocol):
 
     @property
     def span_ns(self) -> int:
-        """How far back it looks, for what a job did; such a rule finds nothing in one at rest.
+        """How far back the rule looks at what a job did; it finds nothing in a job at rest.
 
-        0 = it looks at what is so now, also of a job at rest.
+        0 = it looks at the present state, also of a job at rest.
         """
 
     def find(self, history: History, *, standing: bool) -> Finding | None:
-        """What is the matter with the job now; `standing`: it was the last time, too."""
+        """Return what is wrong with the job now; `standing`: it was already last time."""
 
 
 RULES: dict[str, type[Rule]] = {

@@ -1,7 +1,8 @@
-"""Looks at every job now and then, and says which findings began and which ended.
+"""Looks at every job periodically, and reports which findings begin and end.
 
-Reads the scheduler, changes nothing. A finding begins when its rule says so RAISE_LOOKS times in a
-row, and ends when it no longer does CLEAR_LOOKS times in a row, so that none flaps.
+It reads the scheduler and changes nothing. A finding begins when its rule holds in RAISE_LOOKS
+looks in a row, and ends when the rule does not hold in CLEAR_LOOKS looks in a row, so that none
+flaps.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CLEAR_LOOKS = 3
 
 
 def default_rules() -> dict[str, Rule]:
-    """All of them, with their own thresholds."""
+    """Return all rules with their default thresholds."""
     return {name: rule() for name, rule in RULES.items()}
 
 
@@ -33,19 +34,19 @@ class Watch:
     """Settings of the watchdog."""
 
     period_ns: int = 1_000_000_000
-    rules: Mapping[str, Rule] = field(default_factory=default_rules)  # those that are on
+    rules: Mapping[str, Rule] = field(default_factory=default_rules)  # the rules that are on
 
 
 @dataclass(slots=True)
 class _Standing:
-    """What a rule said of a job lately."""
+    """What a rule lately said of a job."""
 
-    finding: Finding | None = None  # as people are told
-    against: int = 0  # looks in a row that say otherwise
+    finding: Finding | None = None  # as reported to people
+    against: int = 0  # looks in a row that contradict it
 
 
 class Watchdog:
-    """All jobs. Belongs to the thread that owns the scheduler."""
+    """The watchdog over all jobs. Belongs to the thread that owns the scheduler."""
 
     def __init__(self, watch: Watch | None = None) -> None:
         self.watch = watch or Watch()
@@ -55,7 +56,7 @@ class Watchdog:
         self._looked_ns: int | None = None
 
     def change(self, watch: Watch) -> None:
-        """Go on with other settings; findings of rules that are off now are forgotten."""
+        """Continue with other settings; findings of rules that are now off are dropped."""
         self.watch = watch
         self._histories.clear()
         for standing in self._standing.values():
@@ -63,13 +64,13 @@ class Watchdog:
                 del standing[name]
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether it is time to look."""
+        """Tell whether it is time to look."""
         if not self.watch.rules:
             return False
         return self._looked_ns is None or now_ns - self._looked_ns >= self.watch.period_ns
 
     def findings(self, job_id: int) -> tuple[Finding, ...]:
-        """What stands about a job, in the order of the rules' names."""
+        """Return the findings that stand about a job, in the order of the rules' names."""
         standing = self._standing.get(job_id, {})
         return tuple(s.finding for _, s in sorted(standing.items()) if s.finding is not None)
 
@@ -94,7 +95,7 @@ class Watchdog:
     def _look_at(
         self, job: Job, group: Group, rivalry: Rivalry, rooms: Mapping[int, int], now_ns: int
     ) -> History:
-        """Its history with one more look."""
+        """Add a look to the job's history, and return that."""
         history = self._histories.get(job.job_id)
         if history is None:
             span_ns = max(rule.span_ns for rule in self.watch.rules.values())
@@ -113,7 +114,7 @@ class Watchdog:
     def _forget(
         self, job_id: int, scheduler: Scheduler, now_ns: int
     ) -> list[FindingBegan | FindingEnded]:
-        """Of a job that left the GPU nothing is found any more; one that ended is forgotten."""
+        """End the findings about a job that left the GPU; forget a job that has ended."""
         self._histories.pop(job_id, None)
         if job_id not in scheduler.jobs:
             self._standing.pop(job_id, None)
@@ -141,7 +142,7 @@ class Watchdog:
 
 
 def _rooms(scheduler: Scheduler, capacity_bytes: Mapping[int, int]) -> dict[int, int]:
-    """What no job of ours holds of each GPU of known capacity."""
+    """Return what our jobs leave of each GPU of known capacity."""
     rooms = dict(capacity_bytes)
     for process in scheduler.processes.values():
         for gpu in sharing([process.gpu], rooms):
@@ -152,7 +153,7 @@ def _rooms(scheduler: Scheduler, capacity_bytes: Mapping[int, int]) -> dict[int,
 def _weigh(
     job_id: int, known: _Standing, found: Finding | None, now_ns: int
 ) -> Iterator[FindingBegan | FindingEnded]:
-    """Take one look's verdict."""
+    """Take in the verdict of one look."""
     if (found is None) == (known.finding is None):
         known.against = 0
         if found is not None and known.finding is not None:

@@ -1,4 +1,4 @@
-"""Durations as people say them."""
+"""Durations in words."""
 
 from __future__ import annotations
 

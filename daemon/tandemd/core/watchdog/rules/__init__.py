@@ -1,1 +1,1 @@
-"""One rule a file; the table is in rule.py."""
+"""One rule per file; the table is in rule.py."""

@@ -1,9 +1,9 @@
 """A job whose host cannot submit its small kernels as fast as the GPU runs them.
 
-While it goes on launching, the GPU has work of it nearly always (`exclusive_ns`, as the daemon sees
-it once a millisecond), yet the kernels' own predicted times add up to a small part of that. A job
-that waits for its data leaves the GPU without work for milliseconds; one that is held has no work
-there either. Neither looks like this.
+While such a job keeps launching, the GPU nearly always has work of it (`exclusive_ns`, sampled by
+the daemon once a millisecond), but the predicted times of its kernels add up to only a small part
+of that time. This sets it apart from a job that waits for its data, which leaves the GPU without
+work for milliseconds, and from one that is held, which has no work there either.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tandemd.core.watchdog.look import Look
 from tandemd.core.watchdog.words import span
 
 RELAXED = 1.2
-KNOWN = 0.8  # of its submissions need a prediction
-ALONE = 0.9  # of its time on the GPU it must have had for itself: else others slow it down
+KNOWN = 0.8  # of its submissions must have a prediction
+ALONE = 0.9  # of its GPU time it must have had alone: otherwise others slow it down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +26,11 @@ class LaunchBound:
 
     span_ns: int = 10_000_000_000
     filled_ratio: float = 0.5
-    occupied_ratio: float = 0.5  # of `span_ns` the GPU has work of it, at least
-    kernel_ns: int = 50_000  # and its kernels are shorter than this, on average
+    occupied_ratio: float = 0.5  # minimum fraction of `span_ns` with work of the job on the GPU
+    kernel_ns: int = 50_000  # and its kernels are shorter than this on average
 
     def find(self, history: History, *, standing: bool) -> Finding | None:
-        """Compare what the kernels need with the time in which they are submitted."""
+        """Compare the time that kernels need with the time in which they are submitted."""
         looks = history.window(self.span_ns)
         if not looks or not _is_clear(looks[0], looks[-1]):
             return None
@@ -61,7 +61,7 @@ class LaunchBound:
 
 
 def _is_clear(first: Look, last: Look) -> bool:
-    """Whether nobody else was on the GPU, nothing held it back, and its kernels are measured."""
+    """Tell whether it was alone on the GPU, was not held back, and its kernels are measured."""
     shared_ns, alone_ns = last.shared_ns - first.shared_ns, last.exclusive_ns - first.exclusive_ns
     held_ns = last.held_back_ns - first.held_back_ns
     spent_ns, timed = last.now_ns - first.now_ns, last.timed_count - first.timed_count

@@ -1,9 +1,9 @@
-"""Device memory that grows from iteration to iteration, looked at where an iteration ends.
+"""Device memory that grows from iteration to iteration, measured where iterations end.
 
 The slope is the Theil-Sen estimate (Sen, JASA 63, 1968): the median of the slopes of all pairs of
-points, which a few jumps of a caching allocator do not move. Growth that slows down is that of a
-warm-up or of changing shapes, and no leak: the second half of the points must grow about as much
-as the first, in several steps, and hardly ever shrink.
+points, which a few jumps of a caching allocator do not change. Growth that slows down comes from a
+warm-up or changing shapes and is no leak: the second half of the points must grow about as much as
+the first, in several steps, and hardly ever shrink.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tandemd.core.watchdog.history import End, History
 from tandemd.core.watchdog.words import span
 from tandemd.core.words import size_of
 
-POINTS = 24  # the newest so many ends are looked at
-STEPS = 3  # at least so many of them grow in each half
+POINTS = 24  # newest ends to look at
+STEPS = 3  # minimum number of growing steps in each half
 SHRINKS = 0.1  # of the growth may be given back in between
-KEEPS_ON = 0.7  # the second half grows at least so much of what the first does
+KEEPS_ON = 0.7  # least growth of the second half relative to the first
 KEEPS_ON_STANDING = 0.35
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """Grown by `growth_bytes` at least over the newest points."""
+    """Growth of at least `growth_bytes` over the newest points."""
 
     growth_bytes: int = 64 << 20
 
     @property
     def span_ns(self) -> int:
-        """The ends of iterations say it all."""
+        """0, because the ends of iterations suffice."""
         return 0
 
     def find(self, history: History, *, standing: bool) -> Finding | None:
@@ -61,7 +61,7 @@ def _keeps_growing(points: Sequence[End], keeps_on: float) -> bool:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Theil-Sen: the median slope of all pairs; 0 for fewer than two abscissae."""
+    """Return the Theil-Sen slope, the median over all pairs; 0 for fewer than two abscissae."""
     slopes = [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2) if x2 != x1]
     return median(slopes) if slopes else 0.0
 

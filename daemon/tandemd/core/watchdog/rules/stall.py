@@ -1,4 +1,4 @@
-"""A job that went on at a steady pace, and now nothing of it is submitted or completed any more."""
+"""A job that kept a steady pace, and of which nothing is submitted or completed any more."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OURS = replace(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """No progress for `iterations_count` usual iterations, and for `floor_ns` at least."""
+    """No progress for `iterations_count` usual iterations, and for at least `floor_ns`."""
 
     floor_ns: int = 60_000_000_000
     iterations_count: float = 10.0
@@ -44,12 +44,12 @@ class Stall:
 
     @property
     def span_ns(self) -> int:
-        """Nothing but the newest look, and since when there is no progress."""
+        """0, because the newest look and the time of the last progress suffice."""
         return 0
 
     def find(self, history: History, *, standing: bool) -> Finding | None:
-        """Tell a standstill of the GPU, of the host, and of ours apart."""
-        del standing  # progress is progress
+        """Tell apart a standstill of the GPU, one of the host, and one that is our own fault."""
+        del standing  # no hysteresis: any progress ends a stall
         look = history.last
         if look.paused:
             return None
@@ -71,7 +71,7 @@ class Stall:
     def _standstill(self, history: History, usual_ns: int) -> Finding | None:
         look = history.last
         if not look.busy and look.job_class is JobClass.LATENCY:
-            return None  # a server that nobody asks
+            return None  # a server without requests
         kind = GPU if look.busy else HOST
         pace = f"; an iteration takes {span(usual_ns)} as a rule" if usual_ns else ""
         facts = (("usual_iteration_ns", usual_ns), ("open_segments", look.open_segments))

@@ -8,12 +8,12 @@ from tandemd.core.watchdog.finding import Finding
 from tandemd.core.watchdog.history import History
 from tandemd.core.watchdog.words import span
 
-RELAXED = 1.5  # a finding stands until the job gets so much more than what raised it
+RELAXED = 1.5  # a finding stands until the job gets this many times what raised it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starvation:
-    """Less than `got_ratio` of its share while it waited most of `span_ns`."""
+    """Less than `got_ratio` of its share while it waited for most of `span_ns`."""
 
     span_ns: int = 10_000_000_000
     got_ratio: float = 0.5

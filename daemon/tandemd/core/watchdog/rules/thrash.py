@@ -1,9 +1,8 @@
-"""Alternation that costs more than it brings: of turns between jobs, or of allocations and frees.
+"""Alternation that costs more than it gains: of turns between jobs, or of allocations and frees.
 
-What can be seen today: turns that are shorter than an iteration while part of the GPU's time goes
-to nobody, and memory taken from the device in every iteration, each time with a wait for the
-device. Presence (a job that yields without the daemon) is not counted. Memory swapped to and fro
-will be the third kind, once there is swap.
+Two kinds are detected: turns shorter than an iteration while part of the GPU's time goes to nobody,
+and memory taken from the device in every iteration, each time with a wait for the device. Neither
+presence (a job that yields without the daemon) nor memory swapped back and forth is counted.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ RELAXED = 0.7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thrash:
-    """Turns that lose `lost_ratio` of the time, or `allocations_count` an iteration."""
+    """Turns that lose `lost_ratio` of the time, or `allocations_count` per iteration."""
 
     span_ns: int = 10_000_000_000
     turns_per_s: float = 10.0
@@ -29,7 +28,7 @@ class Thrash:
     allocations_per_s: float = 50.0
 
     def find(self, history: History, *, standing: bool) -> Finding | None:
-        """Look for either kind; turns first, for they cost others, too."""
+        """Look for either kind; turns first, because they also cost others."""
         looks = history.window(self.span_ns)
         if not looks:
             return None
