@@ -133,8 +133,8 @@ def smallest_shift(
 
     Returns:
         The smallest shift, in nanoseconds, with which the sum stays within the budget if all
-        proceed
-        at the same pace; 0: now. None: there is none, and one has to end before the other begins.
+        proceed at the same pace; 0: now. None: there is none, and one has to end before the
+        other begins.
     """
     beside = _sum([list(held.steps(progress_ns)) for held, progress_ns in running])
     before_bytes = curve.rest_bytes if held_bytes is None else held_bytes

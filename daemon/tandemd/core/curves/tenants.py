@@ -14,7 +14,7 @@ from tandemd.core.curves.leases import Claim
 from tandemd.core.model import NO_LIMIT, Group, Job, Options, Process
 from tandemd.core.turns.companions import unfit
 
-LATE = 1.05  # an iteration that is so much longer than the recorded one is another kind
+LATE = 1.05  # an iteration longer by this factor than the recorded one is of another kind
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Tenant:
     ends: int = 0  # of iterations: marked, or by its laps
     laps: Laps = field(default_factory=Laps)
     end_bytes: int | None = None  # what it held when the newest end was seen
-    is_low: bool = True  # that was no more than an iteration earlier
+    is_low: bool = True  # that was no more than one iteration before
     ends_allowed: int = 0  # stopped after this many; with marks it stops itself; 0 = never
     steps_told: int = 0  # the same, as told to its shim
     gave_way: bool = False  # another went on because it could not end: it is the first to end

@@ -105,7 +105,7 @@ class Assessments:
         self._home = {key: each for each in self._all for key in each.places}
 
     def note(self, group: Group) -> None:
-        """A fact of the group changed."""
+        """Note that a fact of the group changed."""
         self._noted[group.key] = group
 
     def note_all(self) -> None:

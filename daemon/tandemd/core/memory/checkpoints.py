@@ -3,7 +3,7 @@
 Memory that moves piece by piece (residency.py) leaves contexts, pools and arrays on the GPU, and
 needs the shim's allocator. A checkpoint takes everything, but the driver must be able to make one:
 where it refuses, the memory stays. A process that has just attached may have been saved by an
-earlier daemon. It is asked to come back like any other, and the driver knows what there is to do.
+earlier daemon. It is treated like any other, and the driver knows what there is to do.
 
 A save is many gigabytes, and a save that the driver does not finish is stuck for good. So only a
 few are asked for at a time and the others wait in line; a process that comes back never waits

@@ -25,7 +25,7 @@ class _Line:
 
 @dataclass(slots=True, kw_only=True)
 class Crowd:
-    """An island whose groups have and request more than it has. For one review; immutable."""
+    """An island whose groups have and request more than it has. For one review; never changed."""
 
     room_bytes: int  # for everything that can be moved
     claims: dict[GroupKey, Claim]

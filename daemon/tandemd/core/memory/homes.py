@@ -23,7 +23,7 @@ MIB = 1 << 20
 UNIT = 2 * MIB  # shm::kSwapUnit: moved memory is counted in whole units
 PIECE = 32 * MIB  # kPieceBytes of shim/swap/regions.cpp: pieces of at most this move as a whole
 BEYOND = PIECE - UNIT  # a move may overshoot by this much with its last piece
-RETRY_NS = 10_000_000_000  # a process that did not take a file, or give back, is let alone so long,
+RETRY_NS = 10_000_000_000  # left alone for this after it did not take a file, or give back,
 MOST_RETRY_NS = 64 * RETRY_NS  # and twice as long each time it happens again: copies cost
 
 HomeAction = CopyPool | OfferFile | DropPool | DropFile | TakeBack
@@ -65,7 +65,7 @@ class Home:
     offer: int = 0  # order that asks it to take a file, or to give back, while that lasts
     answer_due_ns: int = 0  # after that nobody waits for the answer any longer
     let_alone_until_ns: int = 0
-    retry_ns: int = RETRY_NS  # how long it is let alone the next time
+    retry_ns: int = RETRY_NS  # how long it is left alone the next time
     spare_since_ns: int | None = None  # since when it has had memory that it has no use for
     told: str = ""  # why it could not be copied to a file, as last told
 

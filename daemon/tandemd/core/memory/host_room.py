@@ -16,7 +16,7 @@ from tandemd.core.model import GroupKey, Options
 
 # Each order brings a pool of its own, and each pool may get a file: better few and large ones.
 STEP = 256 * MIB
-PLENTY = 16  # a pool is rounded up if that takes at most 1/16 of what is left
+PLENTY = 16  # a pool is rounded up within 1/16 of what is left
 SPARE_NS = 60_000_000_000  # a spare pool that nobody lacks stays this long: it may be needed again
 
 

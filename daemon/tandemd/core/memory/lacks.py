@@ -1,4 +1,4 @@
-"""Host memory that is missing for groups to move out, and what must stay on the GPU therefore.
+"""Host memory that is missing for groups to move out, and what must stay on the GPU for want of it.
 
 A decision asks this for every group that may get the turn, with all other groups in need of host
 memory. So the sums over all groups are computed once, and each query only searches for the point at
@@ -42,7 +42,7 @@ def least_bytes(places: list[Place], left_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What the host has to give so that everything of one group that may go can go."""
+    """What the host must give for everything of one group to go that may go."""
 
     places: list[Place]
     kept_bytes: int  # of the group, never moved out

@@ -46,7 +46,7 @@ def share_bytes(percent: int, job: Job, capacity_bytes: Mapping[int, int]) -> in
 
 
 def no_limit(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> str:
-    """Return why its limit has no effect on `gpus` (or all); empty: it has, or there is none."""
+    """Return why its limit has no effect on `gpus` (all, if empty); empty: it has, or is unset."""
     sizes = _sizes(gpus, capacity_bytes)
     limit_bytes, most_bytes = spec.memory_bytes, max(sizes, default=0)
     if limit_bytes == NO_LIMIT or not sizes or not all(sizes) or limit_bytes <= most_bytes:
@@ -95,7 +95,7 @@ class Room:
 
 
 def never_fits(spec: JobSpec, gpus: frozenset[int], capacity_bytes: Mapping[int, int]) -> bool:
-    """Tell whether no GPU of `gpus` (or none at all) could hold its minimum, even alone."""
+    """Tell whether no GPU of `gpus` (of all, if empty) could hold its minimum, even alone."""
     sizes = _sizes(gpus, capacity_bytes)
     return bool(sizes) and all(0 < size < spec.memory_min_bytes for size in sizes)
 

@@ -287,7 +287,8 @@ class Residency:
     def _has_to_go(self, group: Group, misfit_bytes: int, now_ns: int) -> bool:
         """Tell whether a group must give its memory to groups that take no turns.
 
-        It gives the memory up at the end of its iteration, or when its notice expires.
+        It gives the memory up when an iteration of it ends, when it has nothing on the GPU, or when
+        its notice expires.
         """
         if not misfit_bytes:
             group.notice = None

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PATIENCE_NS = 250_000_000  # without a byte moved: the computed room is not there
-STEP = 256  # the room then shrinks by this fraction of the GPU
+STEP = 256  # the room then shrinks by 1/256 of the GPU
 
 
 @dataclass(slots=True)
 class _Known:
     missing_bytes: int = 0
     held_bytes: int = 0  # when somebody waiting was last looked at
-    since_ns: int | None = None  # since when it has been that; None: nobody waits
+    since_ns: int | None = None  # since when that has not changed; None: nobody waits
 
 
 class Rooms:

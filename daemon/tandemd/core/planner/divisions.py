@@ -58,7 +58,7 @@ class Division:
     valued: Valued | None = None  # the plan with its forecasts
     why: str = ""  # why this plan and not the one before
     others: tuple[Valued, ...] = ()  # the best of each kind at the newest look, best first
-    seen: Outlook | None = None  # at that look
+    seen: Outlook | None = None  # the outlook at that look
     tally: Tally = field(default_factory=Tally)  # what was measured since the plan came into force
     kept: list[Kept] = field(default_factory=list)  # former plans, the newest last
     changes: int = 0  # of plans so far
@@ -111,7 +111,7 @@ class Divisions:
         """`model_of`: returns how much jobs on the GPUs of an island slow each other down."""
         self.by_island: dict[frozenset[int], Division] = {}
         self._model_of = model_of
-        self._parts = 0  # so far
+        self._parts = 0  # parts numbered so far
         self._asked = 0  # questions, counted over all islands, so that a number belongs to only one
         self._questions: list[FindPlan] = []
 
@@ -307,7 +307,7 @@ class Divisions:
         for job in jobs_of(members):
             part = division.part_of(job.display_name)
             job.part = numbers[frozenset(part.members)] if part else 0
-            job.groups_wanted = part.groups if part else 0  # all take turns on all there is
+            job.groups_wanted = part.groups if part else 0  # otherwise all take turns on all SMs
 
     def _dissolve(self, division: Division, members: Iterable[Group], splits: Splits) -> None:
         """Take from jobs what a plan gave them; a job with a size of its own gets that again."""

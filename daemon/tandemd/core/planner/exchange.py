@@ -31,7 +31,7 @@ def on_offer(plan: Plan, own: Part, ease: EaseOf) -> int:
 
 
 def least(plan: Plan, own: Part, ease: EaseOf) -> int:
-    """Return how far a part may shrink: not at all if nobody has use for what it gives."""
+    """Return the fewest groups for a part: those it has, if nobody has use for more."""
     others = (part for part in plan if part is not own)
     return 1 if any(_ease(part, ease) is Ease.FREE for part in others) else own.groups
 

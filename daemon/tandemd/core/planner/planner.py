@@ -16,8 +16,9 @@ measured: forecasts assume the longest turn and the longest wait at once.
 
 Wrong forecasts stay wrong. So a grouping of jobs that was left is not returned to until the load
 changes, and sizes that the tuner changed meanwhile stay the tuner's. Changes therefore come to an
-end while the load is constant. The load has changed if requests come at another rate under a plan
-that was in force before; under a new plan, the plan itself may be the cause.
+end while the load is constant. The load has changed if, under a plan that was in force before,
+requests come at another rate or iterations take another time; under a new plan, the plan itself may
+be the cause.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Planner:
         *,
         kept: Collection[str] = (),
     ) -> str:
-        """Do the same with the best plan of the scene found elsewhere; None: there are no jobs.
+        """Like `look`, with the best plan of the scene found elsewhere; None: there are no jobs.
 
         `in_force`: `current` as the tuner has resized it; empty: it has not. `kept`: jobs measured
         to keep their objectives under it.

@@ -104,7 +104,7 @@ def outlook(
         undivided=undivided,
         why_not=_why_not(groups, gpus, options),
         held=_held(jobs, gpu, options) if options.mode_of(gpus) == "mps" else {},
-        overlaps=policy_named(options.policy).pace not in (None, Pace.RATED),  # equals,
+        overlaps=policy_named(options.policy).pace not in (None, Pace.RATED),  # between equals
     )
 
 
@@ -155,9 +155,9 @@ def why_undivided(groups: Iterable[Group]) -> str:
 def stays_for_good(process: Process) -> bool:
     """Tell whether work of it stays on the whole GPU, in streams that will not return to a set.
 
-    A stream whose set was refused does not count: it would lose its set once nobody has one, only
-    to be refused again later. Nor does a stream that captures: it returns to its set, and what it
-    captured counts once it runs.
+    A stream that was refused its set does not count: once nobody has a set the refusal is gone, and
+    it would be refused again with the next set. Nor does a stream that captures: it returns to its
+    set, and what it captured counts once it runs.
     """
     staying = zip(StayReason, process.usage.staying_streams, strict=True)
     for_now = (StayReason.REFUSED, StayReason.CAPTURING)

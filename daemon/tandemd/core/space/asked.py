@@ -53,7 +53,7 @@ def most_promised(options: Options) -> float:
 
 
 def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
-    """Return why a share of time has no effect on a group now; None: it has."""
+    """Return why a share of time has no effect on a group now; None: it has one."""
     if why := _without_weight(policy, options):
         return f"under {options.policy} {why}"
     if policy.always_open(group):
@@ -66,7 +66,7 @@ def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
 
 
 def _without_weight(policy: Policy, options: Options) -> str:
-    """Return what turns go by if weight has no effect; empty: it has."""
+    """Return what turns go by if weight has no effect on them; empty: it has one."""
     if policy.quantum_ns(options) is None:
         return "a turn does not end while there is work"
     if policy.by_pieces:
@@ -91,7 +91,7 @@ def owed_share(job: Job, group: Group, options: Options) -> float:
 
 
 def go_first(group: Group, island: Iterable[Group], policy: Policy) -> list[Job]:
-    """Return the jobs of an island that get the GPU before a group and its peers."""
+    """Return the island's jobs that get the GPU before a group and those it takes turns with."""
     return [
         job
         for other in island
@@ -145,7 +145,7 @@ def variables(spec: JobSpec, gpus: frozenset[int], options: Options) -> dict[str
 
 
 def unfit(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | None:
-    """Return why no GPU of `gpus` (or none at all) offers what is asked; None if one does."""
+    """Return why no GPU of `gpus` (of all, if empty) has what is asked for; None: one has."""
     meant = sorted(gpus or options.sm_counts)
     if not meant:
         return None  # nothing can be said if a machine's GPUs are not known
@@ -167,7 +167,7 @@ def never_fits(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | N
 
 
 def not_yet(spec: JobSpec, gpus: frozenset[int], options: Options) -> str:
-    """Return why a job has to wait for an answer; empty: it has not.
+    """Return why a job has to wait for a proof; empty: it need not.
 
     What it asks of the SMs becomes either a percentage, fixed when the job starts, or a set.
     """

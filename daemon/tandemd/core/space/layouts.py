@@ -30,7 +30,7 @@ class Place:
     size: int
 
     def overlaps(self, other: Place) -> bool:
-        """Tell whether two instances cannot occupy both."""
+        """Tell whether no two instances can occupy both places."""
         return self.start < other.start + other.size and other.start < self.start + self.size
 
 

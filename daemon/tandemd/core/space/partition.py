@@ -89,7 +89,7 @@ def _part(
 
 
 def _measured_ns(job: Job, gpu: int, given: int) -> int:
-    """Return it as curves count it: for a job that serves bursts, without the pauses between."""
+    """Return an iteration's time as curves count it: without the pauses between bursts."""
     if serves_bursts(job):
         curve = job.scaling
         return curve.recorded_ns if curve and curve.recorded_sms == given else 0

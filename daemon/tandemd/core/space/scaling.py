@@ -1,4 +1,4 @@
-"""How fast a job is on how many SMs, from where more do not pay, and how many a limit requires.
+"""How fast a job is on how many SMs, where more stop paying, and how many a limit requires.
 
 A curve is derived from the records of one run (csrc/core/dag/analysis/scaling.h). The knee and the
 number of SMs that a limit requires are those of gpu-let (Choi et al., USENIX ATC 2022): the

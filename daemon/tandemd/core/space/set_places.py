@@ -3,8 +3,8 @@
 Rules
 1. The set of a job is decided when jobs come, go or ask for another size.
 2. A process is told its new set once nobody else is in it. Whoever has to leave is told first, and
-   reports when nothing of it runs any more where it was. Until then the process gets the part of
-   its new set that is already its own. A process that has no work to finish leaves at once.
+   reports when nothing of it runs any more where it was. Until then the process gets only the part
+   of its new set that it already has. A process that has no work to finish leaves at once.
 3. A process that comes before sets are proved to work is told to use the whole GPU: only a process
    that was told something at the start can get a set later. One that came while no sets were
    expected never gets one. A process from a former daemon keeps its set, also while proofs get no

@@ -14,7 +14,7 @@ from tandemd.core.substrate import divides_space
 
 
 def given_sms(job: Job, gpu: int, options: Options) -> int:
-    """Return the SMs on `gpu`; 0 = not known, or some of its streams may use other SMs."""
+    """Return the SMs of `gpu` it may use; 0 = not known, or its streams differ in that."""
     count = options.sm_counts.get(gpu, 0)
     if any(process.is_beside_mps for process in job.processes.values()):
         return count

@@ -18,7 +18,7 @@ from math import ceil, inf, sqrt
 SPAN_NS = 30_000_000_000  # older requests are dropped
 MOST = 4096
 ENOUGH = 20  # requests within a short time; fewer make no rate
-LOAD_CHANGE = 0.25  # counts as another load,
+LOAD_CHANGE = 0.25  # a change of the rate by this much is another load,
 SIGMAS = 4  # if chance does not explain it: requests count as independent
 NO_CHANCE = 5  # with this many expected by chance, there is none once in 150 times (Poisson)
 

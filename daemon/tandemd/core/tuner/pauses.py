@@ -4,8 +4,8 @@ A request's own time is at most what one takes that hardly waits. If that is les
 the rest of the iteration is a pause of the host, but only as far as it takes equally long on any
 number of SMs: if requests vary in size, a larger one was recorded, and the quick one is a part of
 it. If it is more than an iteration, a request is several iterations. A job without requests needs
-the GPU time of an iteration, where that is known and not an estimate because others ran at the same
-time.
+the GPU time of an iteration, as measured while it was nearly alone: while others run, that time is
+only an estimate.
 
 Both are compared on the same SMs: only requests and iterations that began there count, and they
 stand until there are enough on other SMs. Pauses belong to the iteration that they were derived

@@ -22,7 +22,7 @@ from tandemd.core.tuner.latency import percentile_of
 PARTS = (*[0.1] * 9, 0.05, 0.04, 0.01)
 QUICK = 0.1  # the quantile that counts as quick (Latency.quick_ns)
 ENOUGH = 20  # requests; the longest of fewer says nothing of a 99th percentile
-SIGMAS = 2  # the number that exceed it stays this close to its mean 19 times in 20
+SIGMAS = 2  # the number of larger ones is this close to its mean 19 times in 20
 
 
 @dataclass(frozen=True, slots=True)

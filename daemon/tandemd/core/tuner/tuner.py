@@ -76,7 +76,7 @@ class _Learned:
 
     floor: int = 0  # the greatest size that missed
     size: int = 0  # that it had last
-    answered: dict[int, tuple[int, int]] = field(default_factory=dict)  # by size: requests, in ns
+    answered: dict[int, tuple[int, int]] = field(default_factory=dict)  # by size: requests, over ns
     is_doubted: bool = False  # the newest window had another load
 
 

@@ -245,7 +245,7 @@ def planned_sizes(division: Division, jobs: Iterable[Job], ease: EaseOf) -> dict
 
 
 def _knee(division: Division, members: Iterable[Job]) -> int:
-    """Return the groups beyond which no member gains; all groups if for one that is not known."""
+    """Return the groups beyond which no member gains; all, if one member's curve is not known."""
     assert division.seen is not None
     gpu, curves = division.seen.scene.gpu, [job.scaling for job in members]
     known = [curve for curve in curves if curve is not None]

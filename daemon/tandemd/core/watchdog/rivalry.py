@@ -39,7 +39,7 @@ def rivalry_on(island: list[Group], policy: Policy, options: Options) -> Rivalry
     eager = [group for group in island if group.wants and not group.paused]
     takers = [g for g in eager if not g.undrainable and not policy.always_open(g)]
     quantum_ns = policy.quantum_ns(options)
-    # Turns with which memory is exchanged are as long as that requires: far longer than a look
+    # Turns for which memory is exchanged last as long as that takes: far longer than rules look
     # back.
     exchanges = any(group.turn_ns for group in island)
     is_promised = quantum_ns is not None and policy.by_weight
