@@ -184,7 +184,7 @@ class HostRoom:
         return sum(places[i].home.lacks_bytes(part) for i, part in wished.items() if i in places)
 
     def _tell(self, options: Options, now_ns: int) -> None:
-        """Tell the stories who lacks room, unless room is being made."""
+        """Tell the stories of jobs that lack room, unless room is being made."""
         short = self._in_the_way | self._lacking
         if not short or any(home.leaving_bytes(now_ns) for home in self._homes):
             return

@@ -84,7 +84,7 @@ class Residency:
             self._rooms.forget(gpu)
 
     def hear(self, event: PoolRefused | PoolMade | PoolCopied) -> Iterator[OfferFile]:
-        """Take in how it went to give a process host memory, or to copy a pool to a file."""
+        """Take in what became of a pool that was to be made, or to be copied to a file."""
         place = self._places.get(event.process_id)
         if place is None:
             return
