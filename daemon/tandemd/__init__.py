@@ -12,21 +12,21 @@ try:
 except PackageNotFoundError:  # run from a checkout that was not installed
     __version__ = "0+unknown"
 
-LEAST_ADDRESS_SPACE = 1 << 30  # for what is imported, and the stacks of threads
-EXIT_MISSING = 4  # that of tandem.errors.StateError
+LEAST_ADDRESS_SPACE = 1 << 30  # for imported modules and thread stacks
+EXIT_MISSING = 4  # the exit code of tandem.errors.StateError
 SIGNALS = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
 
 
 def hold_signals() -> None:
-    """Have the signals that the daemon waits for wait until it does."""
+    """Block the signals that the daemon handles until it is ready to wait for them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 def taken_signal(timeout_s: float) -> signal.Signals | None:
-    """The signal of `SIGNALS` that came within the time, or None.
+    """Return the signal of `SIGNALS` that arrived within the timeout, or None.
 
-    Where SIGCONT ends the wait after that time, CPython (up to 3.13 at least) returns what it never
-    filled in: whatever was not waited for did not come.
+    If SIGCONT ends the wait after that time, CPython (up to 3.13 at least) returns a struct that it
+    never filled in, so a number outside `SIGNALS` means that nothing arrived.
     """
     taken = signal.sigtimedwait(SIGNALS, timeout_s)
     if taken is None or taken.si_signo not in SIGNALS:
@@ -35,18 +35,18 @@ def taken_signal(timeout_s: float) -> signal.Signals | None:
 
 
 def open_closed_streams() -> None:
-    """Have nothing else get the numbers of streams that whoever started this had closed."""
+    """Reopen closed standard streams so that no other file gets their numbers."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115 - until the end
 
 
 def require_address_space() -> None:
-    """End, with a line, where imports would fail for want of it in many ways."""
+    """Exit with one clear line if too small an address space would break imports in odd ways."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
         sys.stderr.write(
@@ -57,17 +57,17 @@ def require_address_space() -> None:
 
 
 def main() -> None:
-    """The `tandemd` command; says what to install where the [daemon] extra is missing."""
+    """Run the `tandemd` command; says what to install where the [daemon] extra is missing."""
     _run("tandemd", "tandemd.__main__")
 
 
 def main_of_helper() -> None:
-    """The `tandemd-helper` command; as `main`."""
+    """Run the `tandemd-helper` command, in the same way as `main`."""
     _run("tandemd-helper", "tandemd.helper.__main__")
 
 
 def _run(command: str, module: str) -> None:
-    hold_signals()  # before all that takes a second to import
+    hold_signals()  # before the imports, which take a second
     open_closed_streams()
     require_address_space()
     try:

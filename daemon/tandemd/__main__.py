@@ -1,4 +1,4 @@
-"""tandemd: reads the configuration, wires the parts, runs until a signal."""
+"""The daemon's main program: reads the configuration, wires the parts, runs until a signal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tandemd import (
 )
 
 if __name__ == "__main__":
-    hold_signals()  # before all that takes a second to import
+    hold_signals()  # before the imports, which take a second
     open_closed_streams()
     require_address_space()
 
@@ -58,11 +58,11 @@ examples:
 signals: TERM and INT release all jobs and end; HUP reads the configuration again
 """
 CLOCK_VARIABLES = ("TANDEM_CLOCK", "TANDEM_SOFTGPU_CLOCK")
-LOOK_S = 0.5  # how often the main thread looks after the loop
+LOOK_S = 0.5  # how often the main thread checks on the loop
 
 
 class LostDirectoryError(StateError):
-    """The runtime directory is gone, or another's by now."""
+    """The runtime directory is gone, or belongs to another daemon by now."""
 
 
 log = structlog.get_logger("tandemd")
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     try:
         set_up_logging("warning" if options.check_config else options.log_level)
-        if options.check_config or options.print_config:  # which wait for none
+        if options.check_config or options.print_config:  # these do not wait for signals
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         if options.check_config:
             check(load(options.config))
@@ -93,16 +93,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.stderr.write(f"error: {printable(line)}\n")
         if isinstance(error, LostDirectoryError):
             sys.stderr.flush()
-            os._exit(exit_code(error))  # at its end gRPC would remove what is at its socket's path
+            # A normal exit would let gRPC remove whatever is at its socket's path.
+            os._exit(exit_code(error))
         sys.exit(exit_code(error))
 
 
 def check(config: Config) -> None:
-    """Compare it with this machine, if that has GPUs.
+    """Check the configuration against this machine's GPUs and directories, as far as it has any.
 
     Raises:
-        UsageError: a section is about a GPU or a directory that is not there, or leaves jobs no
-            memory of a GPU.
+        UsageError: a section names a GPU or a directory that does not exist, or leaves jobs no
+            memory on a GPU.
     """
     gpus = find_inventory().gpus()
     wrong = [unknown_gpus(config, gpus), too_much_kept_free(config, gpus)]
@@ -113,12 +114,12 @@ def check(config: Config) -> None:
         wrong.append(str(error))
     if any(wrong):
         raise UsageError("\n".join(filter(None, wrong)))
-    if nobody := unknown_names(config):  # who may come to be known yet
+    if nobody := unknown_names(config):  # only a warning: those users may yet be created
         sys.stderr.write(f"warning: {printable(nobody)}\n")
 
 
 def _folder(said: str) -> Path:
-    if not said:  # of a script's unset variable; as a path it is the current directory
+    if not said:  # from an unset shell variable; as a path it would be the current directory
         raise argparse.ArgumentTypeError("it is empty; name a directory, or leave the option out")
     return Path(said)
 
@@ -160,15 +161,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Run until a signal, or until a thread dies that nothing goes on without.
+    """Run until a signal arrives or a vital thread dies.
 
     Raises:
-        UsageError: a wrong configuration or runtime directory, or no socket can be had.
-        LostDirectoryError: the runtime directory was removed, or is another daemon's by now.
-        StateError: another daemon has it, or a library is missing.
-        BugError: the loop died, or a thread that hears who comes.
+        UsageError: the configuration or the runtime directory is wrong, or a socket is not
+            available.
+        LostDirectoryError: the runtime directory was removed, or belongs to another daemon by now.
+        StateError: another daemon holds the directory, or a library is missing.
+        BugError: the loop died, or one of the threads that accept newcomers.
     """
-    # First of all: threads inherit the mask, and the main thread alone takes signals, by waiting.
+    # Before any thread starts: threads inherit the signal mask, and only the main thread takes
+    # signals, by waiting for them.
     keep_capabilities()
     hold_signals()
     config = configured(options)
@@ -188,17 +191,18 @@ def serve(options: argparse.Namespace) -> None:
     )
     try:
         daemon.start()
-        # To look through all that was imported takes 15 ms and more, in which nobody decides.
+        # Collecting over everything that was imported takes 15 ms and more, during which nothing is
+        # scheduled: do it now, then exempt these objects.
         gc.collect()
         gc.freeze()
         policy = config.scheduler.policy
         log.info("ready", runtime_dir=str(path), policy=policy, pid=os.getpid())
         notify(f"READY=1\nMAINPID={os.getpid()}")
         _mind(daemon, directory, options)
-    finally:  # also where it did not start: native threads that still run would abort the exit
+    finally:  # also after a failed start: native threads still running would abort the exit
         notify("STOPPING=1")
         daemon.stop()
-    _require(directory)  # also where a signal was quicker: what is left running ends with us
+    _require(directory)  # also if a signal came first: what is left running ends with this process
     if daemon.failure is not None:
         raise BugError(
             f"a thread that nothing goes on without died: {daemon.failure!r}; "
@@ -216,7 +220,7 @@ def _require(directory: RuntimeDir) -> None:
 
 
 def configured(options: argparse.Namespace) -> Config:
-    """The configuration with what the command line overrides.
+    """Return the configuration with the command line's overrides applied.
 
     Raises:
         UsageError: the file is wrong, or an option is out of range.
@@ -227,10 +231,10 @@ def configured(options: argparse.Namespace) -> Config:
 
 
 def _mind(daemon: Daemon, directory: RuntimeDir, options: argparse.Namespace) -> None:
-    """Return when the daemon should end.
+    """Return when the daemon should stop.
 
     Raises:
-        LostDirectoryError: nobody can reach it any more.
+        LostDirectoryError: clients cannot reach the daemon any more.
     """
     period_s = watchdog_period_s()
     while daemon.is_alive():
@@ -253,7 +257,7 @@ def _reload(daemon: Daemon, options: argparse.Namespace) -> None:
     except TandemError as error:
         log.warning("configuration is wrong, continuing with the old one", reason=str(error))
         daemon.note_failed_reload()
-    except Exception:  # no reason to end: all jobs would lose their turns
+    except Exception:  # no reason to exit: all jobs would lose their turns
         log.exception("cannot read the configuration again, continuing with the old one")
         daemon.note_failed_reload()
 

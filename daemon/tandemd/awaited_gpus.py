@@ -1,4 +1,4 @@
-"""Looks for GPUs where there are none yet: a driver may be loaded after the daemon has started."""
+"""Looks for GPUs while there are none: the driver may be loaded after the daemon has started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PERIOD_S = 5.0
 
 
 class AwaitedGpus:
-    """Asks NVML now and then until it lists some; once they are there, others look for changes."""
+    """Polls NVML until it lists a GPU; from then on other parts watch for changes."""
 
     def __init__(self, inventory: Inventory, *, tell: Callable[[], None]) -> None:
         """`tell` is called once, on the thread of `run`, when there are GPUs."""
@@ -21,15 +21,15 @@ class AwaitedGpus:
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Look until there are GPUs, or until `stop`."""
+        """Look until there are GPUs, or until `stop` is called."""
         while not self.look():
             if self._stopping.wait(PERIOD_S):
                 return
         self._tell()
 
     def look(self) -> bool:
-        """Whether there are any now."""
-        with contextlib.suppress(OSError):  # as before; the log has had it
+        """Tell whether there are any GPUs now."""
+        with contextlib.suppress(OSError):  # none so far; the failure has been logged
             self._inventory.refresh()
         return bool(self._inventory.gpus())
 

@@ -1,4 +1,4 @@
-"""What a person wants the spec of a job to be, or why it cannot be that."""
+"""Validates a user's change to a job's spec and says why it cannot be made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INSTEAD = {"memory_bytes": "memory_percent", "sm_percent": "sm_count", "sm_coun
 
 
 class Changes:
-    """Belongs to the loop's thread."""
+    """Computes changed specs. Belongs to the loop's thread."""
 
     def __init__(self, core: Scheduler, rights: Rights) -> None:
         self._core = core
@@ -33,14 +33,15 @@ class Changes:
         return self._rights.limits
 
     def wanted(self, uid: int, job: Job, changes: Mapping[str, object], etag: str) -> JobSpec:
-        """What the job is to have then, if it may.
+        """Return the job's spec after the changes, if they are allowed.
 
-        `changes`: fields of JobSpec. `etag`: of the spec that the caller has read; empty: any.
+        `changes` maps fields of JobSpec to values. `etag` is that of the spec that the caller has
+        read; empty matches any.
 
         Raises:
             AccessError: its user may not have so much.
-            CapacityError: nobody could be given that there.
-            StateError: it was changed since the caller read it, or cannot change now.
+            CapacityError: no job could be given that on those GPUs.
+            StateError: the spec was changed since the caller read it, or cannot change now.
         """
         if etag and etag != etag_of(job.spec):
             raise StateError(
@@ -71,7 +72,7 @@ class Changes:
             )
 
     def _check_memory(self, uid: int, job: Job, spec: JobSpec) -> None:
-        """Nobody is let have more than his user, whom a limit of all his jobs would stop anyway."""
+        """Reject a limit above the user's own, which would stop the job anyway."""
         ceilings = self._core.memory.line.ceilings
         clipped = ceilings.clip(job.uid, spec, gpus_of(job))
         is_less = spec.memory_bytes <= job.spec.memory_bytes < NO_LIMIT
@@ -122,7 +123,7 @@ class Changes:
 
 
 def _changed(spec: JobSpec, changes: Mapping[str, object]) -> JobSpec:
-    """With these fields; what one of them was said in place of no longer counts."""
+    """Apply the fields; a field that a changed one is an alternative to is reset."""
     spec = replace(spec, **changes)  # type: ignore[arg-type]
     for said, other in _INSTEAD.items():
         if said in changes:

@@ -1,13 +1,13 @@
-"""The parts of the daemon, wired, and the threads they run in.
+"""Wires the parts of the daemon and starts the threads they run in.
 
 core thread     owns the scheduler, the channels and the poller's Python side; on the virtual clock
-                it also serves the attach socket, so that a run repeats
+                it also serves the attach socket, so that a run is reproducible
 attach thread   reads the attach socket (real clock)
 users thread    asks the user database who a newcomer is (real clock)
 login thread    hands out tokens
-proofs thread   asks whether sets of SMs are disjoint (real clock)
-mps thread      watches the control daemon of MPS
-rpc thread      takes calls; threads of its pools, as many for each uid, ask the core thread
+proofs thread   tests whether sets of SMs are disjoint (real clock)
+mps thread      watches the MPS control daemon
+rpc thread      accepts calls; its pools, of one size for each uid, ask the core thread
 native threads  look at shared pages, stamp the heartbeat
 main thread     waits for signals
 """
@@ -72,23 +72,23 @@ from tandemd.room import raise_descriptor_limit, require_threads
 from tandemd.runtime import ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET, RuntimeDir
 from tandemd.sessions import CLOCK_MONOTONIC, CLOCK_VIRTUAL, Sessions
 
-PROOF_ANSWER_S = 2.0  # of the control daemon of MPS, before sets are proved under it
-RESTORE_S = 60.0  # for all that the driver has saved to come back, before the daemon ends
-VITAL = ("attach", "login")  # threads without which nobody new is heard
-OVERLAPPING = ("mps", "mps+green")  # modes for which there has to be MPS
-STOP_S = 5.0  # a thread that does not end within this is left to the exit
+PROOF_ANSWER_S = 2.0  # timeout for the MPS control daemon's answer before sets are proved under it
+RESTORE_S = 60.0  # for everything the driver has saved to be restored before the daemon exits
+VITAL = ("attach", "login")  # without these threads newcomers are not heard
+OVERLAPPING = ("mps", "mps+green")  # modes that require MPS
+STOP_S = 5.0  # a thread that takes longer to end is left to the process exit
 FRESH_S = 2.0
 
 log = structlog.get_logger(__name__)
 
 
 class Daemon:
-    """Everything that runs. Made, started and stopped by the main thread."""
+    """The running daemon. The main thread creates, starts and stops it."""
 
     def __init__(
         self, *, config: Config, directory: RuntimeDir, soft_clock: bool, state: Path | None = None
     ) -> None:
-        """`state`: the file for what is to outlive it; None: nothing is."""
+        """`state` is the file for what is kept across restarts; None keeps nothing."""
         self.failure: BaseException | None = None
         self._config = self._begun = config
         self._directory = directory
@@ -105,13 +105,13 @@ class Daemon:
     def start(self) -> None:
         """Start all threads; returns once everything answers.
 
-        If not, what was started is for `stop` to end.
+        If this fails, `stop` still has to end what was started.
 
         Raises:
-            UsageError: a socket or `metrics.listen` cannot be had, or a `reserve_memory` leaves
+            UsageError: a socket or `metrics.listen` is not available, or a `reserve_memory` leaves
                 jobs nothing of a GPU.
-            StateError: it may open too few files, or have too few threads.
-            OSError: a library or a clock cannot be had.
+            StateError: the process may open too few files or have too few threads.
+            OSError: a library or a clock is not available.
         """
         raise_descriptor_limit()
         require_threads()
@@ -162,7 +162,7 @@ class Daemon:
             self._stops.append(awaited.stop)
 
     def _serve(self) -> None:
-        """Whoever asks for something."""
+        """Start the servers that clients connect to."""
         path = self._directory.path
         with _binding(f"runtime directory '{path}'"):
             login = LoginServer(path / LOGIN_SOCKET)
@@ -180,20 +180,23 @@ class Daemon:
         self._directory.has_sockets = True
 
     def _prove_sets(self) -> None:
-        """In the background, after all that may want it: no job waits for what comes out."""
+        """Prove sets in the background, started last: no job waits for the result."""
         if self._loop.clock.is_virtual:
             return
         self._spawn("set proofs", self._proofs.run)
-        self._stops[:0] = [self._proofs.stop, self._asker.stop]  # else they are clients of MPS
+        # Stopped first, for their probes are clients of MPS.
+        self._stops[:0] = [self._proofs.stop, self._asker.stop]
 
     def _serve_metrics(self) -> None:
-        """Where the configuration says so; a change of that needs a restart."""
+        """Serve metrics if configured; changing that needs a restart."""
         if not (listen := self._config.metrics.listen):
             return
-        from tandemd.edges.metrics import exposition  # costs memory where nobody asks for it
+        # Imported only on demand, because it costs memory.
+        from tandemd.edges.metrics import exposition
         from tandemd.edges.scrape import ScrapeServer
 
-        own_uid = os.geteuid()  # the daemon's own: whoever reaches the socket sees all jobs
+        # Requests count as the daemon's own uid: whoever reaches the socket sees all jobs.
+        own_uid = os.geteuid()
         with _binding(f"metrics.listen = '{listen}'"):
             server = ScrapeServer(listen, render=lambda: exposition(self._desk.metrics(own_uid)))
         self._spawn("metrics", server.run)
@@ -201,7 +204,7 @@ class Daemon:
         log.info("serving metrics", at=server.address)
 
     def _keep_job_files(self) -> None:
-        """Where the configuration says so; a change of that needs a restart."""
+        """Write job files if configured; changing that needs a restart."""
         if not (folder := self._config.metrics.hpc_job_mapping_dir):
             return
         try:
@@ -214,10 +217,10 @@ class Daemon:
         self._stops.append(files.stop)
 
     def stop(self) -> None:
-        """Release everybody and end all threads.
+        """Release all jobs and end all threads.
 
-        Of a lost runtime directory only that: what is at its path may be another daemon's, and so
-        would be the sockets, and the MPS, that are ended by their names.
+        If the runtime directory is lost, sockets and MPS are left alone: they are ended by their
+        names, and what is at that path now may belong to another daemon.
         """
         is_lost = bool(self._directory.why_lost())
         for stop in () if is_lost else self._stops:
@@ -235,22 +238,22 @@ class Daemon:
             self._directory.clean()
 
     def is_alive(self) -> bool:
-        """Whether the core still runs, and whoever comes is heard."""
+        """Tell whether the core and the threads that accept newcomers still run."""
         return self._core.is_alive() and self.failure is None
 
     def is_fresh(self) -> bool:
-        """Whether the core came round lately. Virtual time may rightly stand still."""
+        """Tell whether the core completed a round lately. Virtual time may rightly stand still."""
         if self._loop.clock.is_virtual:
             return self.is_alive()
         return time.monotonic_ns() - self._loop.last_round_ns < FRESH_S * 1e9
 
     def is_ready(self) -> bool:
-        """Whether who comes is served, and its GPUs work. Any thread; waits for nothing."""
+        """Tell whether newcomers are served and their GPUs work. Any thread; does not block."""
         answers = self._auditor is None or self._auditor.is_answered
         return answers and self.is_alive() and self.is_fresh()
 
     def reconfigure(self, config: Config) -> None:
-        """Go on with another configuration; the log says so once that is so, and what is not.
+        """Switch to another configuration; logs when it is in force and what needs a restart.
 
         Raises:
             UsageError: no file can be made in `memory.swap_dir`, or a `reserve_memory` leaves jobs
@@ -272,13 +275,15 @@ class Daemon:
             now_ns = self._loop.clock.now_ns()
             self._desk.is_reload_good = False  # until all of it is in force
             rights = self._desk.rights
-            self._sessions.limits = rights.limits = limits  # first who may do and see what
+            # Permissions first: who may do and see what.
+            self._sessions.limits = rights.limits = limits
             rights.privacy = config.daemon.privacy
             self._remembered.keep_most_past(config.daemon.history)
             self._loop.watchdog.change(config.watchdog.watch())
             self._regard_gpus()
             known = self._with_sets(options)
-            before = self._loop.scheduler.options.policy  # perhaps what somebody had set
+            # May differ from the configured one, if somebody had set it.
+            before = self._loop.scheduler.options.policy
             for action in self._loop.scheduler.change_options(known, now_ns=now_ns):
                 self._loop.perform(action)
             for uid in {job.uid for job in self._loop.scheduler.jobs.values()}:
@@ -290,7 +295,7 @@ class Daemon:
         self._loop.post(apply)
 
     def note_failed_reload(self) -> None:
-        """Metrics say so, once any that was asked for before is in force."""
+        """Report the failed reload in the metrics, in order after any pending reload."""
 
         def apply() -> None:
             self._desk.is_reload_good = False
@@ -303,11 +308,11 @@ class Daemon:
             log.warning("these settings stay as they are until a restart", keys=", ".join(keys))
 
     def _modes_for_restart(self, config: Config) -> list[str]:
-        """Where MPS is wanted now that is not there: it is had at the start, for who wants it."""
+        """Return the keys that ask for an MPS that is not there: it is set up only at startup."""
         wanted = [gpu for gpu in self._inventory.gpus() if _is_for(config, gpu, *OVERLAPPING)]
         begun = [gpu for gpu in self._inventory.gpus() if _is_for(self._begun, gpu, *OVERLAPPING)]
         if self._mps is not None and not begun:
-            return []  # one is used that runs already, on all of them
+            return []  # MPS was already running and serves all GPUs
         new = [gpu for gpu in wanted if gpu not in begun]
         return sorted(
             {f"gpu.{config.section_of('mode', gpu.index, gpu.uuid_text)}.mode" for gpu in new}
@@ -316,11 +321,11 @@ class Daemon:
     def _warn_of_unknown(self, config: Config) -> None:
         if wrong := unknown_gpus(config, self._inventory.gpus()):
             log.warning("the configuration speaks of gpus that are not here", reason=wrong)
-        # Nobody waits for a user database that may not answer.
+        # In a thread: the user database may not answer, and nothing here should wait for it.
         threading.Thread(target=_warn_of_nobody, args=(config,), name="names", daemon=True).start()
 
     def _renew_gpus(self) -> None:
-        """Others may be there now; returns once the core knows."""
+        """Look for added or removed GPUs; returns once the core knows them."""
         self._look_at_gpus()
         found = self._options(self._config)
         self._proofs.want(self._asking_for_sets())
@@ -342,7 +347,7 @@ class Daemon:
         self._loop.ask(apply)
 
     def _welcome_gpus(self) -> None:
-        """The first ones, which came after the daemon."""
+        """Take in the first GPUs, which appeared after the daemon had started."""
         log.info("gpus have come", gpus=len(self._inventory.gpus()))
         self._renew_gpus()
         self._warn_of_unknown(self._config)
@@ -375,7 +380,7 @@ class Daemon:
     def _run_core(self) -> None:
         try:
             self._build()
-        except BaseException as error:  # belongs to whoever started us
+        except BaseException as error:  # raised again for the caller of `start`
             self._built.set_exception(error)
             return
         self._built.set_result(None)
@@ -386,10 +391,10 @@ class Daemon:
             log.exception("the scheduler's loop died, all jobs run ungated")
 
     def _build(self) -> None:
-        # Here, not in the constructor: the clock, the poller and the pages belong to this thread.
+        # Not in the constructor: the clock, the poller and the pages belong to this thread.
         clock: Clock = MonotonicClock()
         if self._soft_clock and (soft := SoftGpuClock()).is_virtual:
-            clock = soft  # on the real clock it counts CLOCK_MONOTONIC, and needs no observer
+            clock = soft  # its real clock is CLOCK_MONOTONIC and needs no observer
         self._remembered = Remembered(
             self._state, at_once=clock.is_virtual, most_past=self._config.daemon.history
         )
@@ -461,7 +466,7 @@ class Daemon:
         self._loop.attach = self._attach if clock.is_virtual else None
 
     def _keep_past(self, change: Change) -> None:
-        """Who has just ended is accounted for."""
+        """Add a job that has just ended to the history."""
         job = self._loop.scheduler.finished.get(change.job_id)
         if change.kind != "exited" or job is None:
             return
@@ -484,13 +489,14 @@ class Daemon:
             at_once=clock.is_virtual,
             known=self._remembered.split_of,
         )
-        with clock.outside():  # the probe may be a client of the device whose clock this is
+        with clock.outside():  # the probe may be a client of the device that owns this clock
             self._proofs.want(self._asking_for_sets())
 
     def _regard_gpus(self) -> None:
-        """What everybody in the core thread knows of the GPUs that there are now."""
+        """Tell all parts on the core thread which GPUs exist now."""
         gpus = self._inventory.gpus()
-        if wrong := too_much_kept_free(self._config, gpus):  # a GPU that came later
+        # GPUs can appear after the configuration was checked.
+        if wrong := too_much_kept_free(self._config, gpus):
             log.warning("nothing is kept free of jobs there", reason=wrong)
         reserves = reserves_on(self._config, gpus)
         capacity_bytes = {
@@ -518,7 +524,7 @@ class Daemon:
         )
 
     def _with_sets(self, options: Options) -> Options:
-        """The same with what is known of sets by now. The core thread alone, before it tells it."""
+        """Add what is known about sets by now. Core thread only, before it tells the scheduler."""
         asking = self._asking_for_sets()
         proofs = self._proofs.of(asking)
         for gpu in asking:
@@ -550,7 +556,7 @@ class Daemon:
         self._loop.post(apply)
 
     def _go_on_with(self, options: Options) -> None:
-        """If they are others than before. The core thread alone."""
+        """Apply the options if they differ from the current ones. Core thread only."""
         scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
         if options != scheduler.options:
             for action in scheduler.change_options(options, now_ns=now_ns):
@@ -561,7 +567,7 @@ class Daemon:
             return dict(os.environ)
         place = self._mps.directory
         found = place and _set_probe.as_client(place, os.environ, timeout_s=PROOF_ANSWER_S)
-        # Without MPS the two would take turns: that proves nothing.
+        # Without MPS the two probes would take turns, which proves nothing.
         return found or "mps is not ready"
 
     def _checkpoint(self, action: CheckpointProcess) -> None:
@@ -589,7 +595,7 @@ class Daemon:
         return Target(pid=info.pid, is_there=info.is_there, uid=info.uid, pidfd=info.target.pidfd)
 
     def _bring_back(self) -> None:
-        """What the driver saved: nobody would after us. The core has ended."""
+        """Restore what the driver saved, which nobody could do after exit. The core has ended."""
         jobs = {
             target: job.display_name
             for process_id, job in self._loop.scheduler.checkpoints.leave().items()
@@ -613,9 +619,9 @@ class Daemon:
         return frozenset(gpu.index for gpu in self._inventory.gpus() if is_mps(gpu))
 
     def _is_watched(self, gpu: Gpu, config: Config) -> bool:
-        """Whether its MPS, if it has any, is the one that is watched.
+        """Tell whether the GPU's MPS, if any, is the one that this daemon watches.
 
-        In mode auto programs find theirs where they look by themselves; ours may be elsewhere.
+        In mode auto, programs find MPS by their own environment, and ours may be elsewhere.
         """
         if self._mps is None or has_own_mps(gpu, os.environ):
             return False
@@ -624,7 +630,7 @@ class Daemon:
         return self._mps.place in (None, _mps.pipes_of(os.environ))
 
     def _open_mps(self) -> MpsControl | None:
-        """Have MPS where the configuration asks for it, or watch what runs; None: nowhere."""
+        """Start MPS where the configuration asks for it, or watch a running one; None: neither."""
         config, gpus = self._config, self._inventory.gpus()
         cut = {gpu.instance.gpu for gpu in gpus if gpu.instance}
         if unheard := [index for index in cut if self._config.mode_of(index, "") != "auto"]:
@@ -635,7 +641,8 @@ class Daemon:
             for gpu in gpus
             if _is_for(config, gpu, "auto") and found_mode(gpu, os.environ) == "mps"
         ]
-        if not asking and not (found and os.environ.get(_mps.PIPES)):  # maybe the same
+        # The MPS found may be the one left over.
+        if not asking and not (found and os.environ.get(_mps.PIPES)):
             self._end_left_mps()
         if not asking and not found:
             return None
@@ -664,7 +671,7 @@ class Daemon:
 
     def _tell_of_mps(self, what: str, ago_s: float) -> None:
         mps_gpus = self._mps_gpus(self._config)
-        self._proofs.want(self._asking_for_sets(), again=True)  # it may be ready now
+        self._proofs.want(self._asking_for_sets(), again=True)  # MPS may be ready now
 
         def apply() -> None:
             scheduler, now_ns = self._loop.scheduler, self._loop.clock.now_ns()
@@ -672,7 +679,8 @@ class Daemon:
             since_ns = now_ns - round(ago_s * 1e9)
             event = SubstrateFailed(now_ns=now_ns, since_ns=since_ns, gpus=gpus, what=what)
             self._loop.handle(event)
-            # What is known of sets, too: while there was no MPS somebody may have told of none.
+            # Refresh the sets too: while there was no MPS, a probe may have reported that there are
+            # none.
             self._go_on_with(self._with_sets(replace(scheduler.options, mps_gpus=mps_gpus)))
 
         self._loop.post(apply)
@@ -693,7 +701,7 @@ class Daemon:
         return frozenset(gpu.index for gpu in gpus if self._is_watched(gpu, self._config))
 
     def _surroundings(self, uid: int, gpus: frozenset[int]) -> dict[str, str]:
-        """Where MPS is, for a job that it is for: one of another user only if root started it."""
+        """Return the MPS variables for a job that may use it; only root's MPS serves others."""
         options = self._loop.scheduler.options
         meant = gpus or frozenset(options.sm_counts)
         is_ours = options.overlaps(meant) and meant & self._watched_gpus()
@@ -727,14 +735,14 @@ class Daemon:
 
 
 def _is_for(config: Config, gpu: Gpu, *modes: str) -> bool:
-    """Whether a GPU that an MPS of ours may serve is to be in one of the modes."""
+    """Tell whether a GPU that our MPS may serve is configured to be in one of the modes."""
     said = config.mode_of(gpu.index, gpu.uuid_text)
     return said in modes and gpu.instance is None and not has_own_mps(gpu, os.environ)
 
 
 @contextlib.contextmanager
 def _binding(what: str) -> Iterator[None]:
-    """Where somebody else has it, say, the one who starts the daemon is told what it is about.
+    """Turn a failure to bind, such as an address in use, into an error that names what it is for.
 
     Raises:
         UsageError: the system, or gRPC, refuses.

@@ -1,4 +1,4 @@
-"""How long the core takes to decide: it knows no time, so its loop measures it from outside."""
+"""Measures how long the core takes to decide, from outside: the core itself knows no time."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ Question = Callable[[], list[Action]]
 
 
 class Decisions:
-    """Each takes in what happened, and concludes from it. On the virtual clock that takes 0."""
+    """Times each call into the core. On the virtual clock calls take 0."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._took = Histogram(DECISIONS_NS)
-        self._noted_ns = 0  # for events of which the conclusions are still to come
+        self._noted_ns = 0  # time spent on events not yet concluded from
 
     def note(self, question: Question) -> list[Action]:
-        """The answer, where the core concludes later."""
+        """Answer a question whose conclusions the core draws later."""
         actions, took_ns = self._ask(question)
         self._noted_ns += took_ns
         return actions
 
     def decide(self, question: Question) -> list[Action]:
-        """The answer with the conclusions from it, and from all that was noted before."""
+        """Answer a question, drawing conclusions from it and from everything noted before."""
         actions, took_ns = self._ask(question)
         self._took.add((self._noted_ns + took_ns,))
         self._noted_ns = 0
         return actions
 
     def counted(self) -> Counted:
-        """Those that were made so far."""
+        """Return the histogram of decisions so far."""
         return self._took.counted()
 
     def _ask(self, question: Question) -> tuple[list[Action], int]:

@@ -1,7 +1,7 @@
 """What people and schedulers may ask of the daemon: identity in, plain views out.
 
-Every method may be called from any thread; the answer is made on the loop's thread, so a view is
-consistent. Who may see and do what is said in rights.py.
+Every method may be called from any thread; the answer is computed on the loop's thread, so a view
+is consistent. rights.py defines who may see and do what.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ from tandemd.views import (
 Answer = TypeVar("Answer")
 
 MAX_WATCHERS, MAX_WATCHERS_PER_UID = 32, 8
-MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # being recorded
-MAX_TRACES, MAX_TRACES_PER_UID = 8, 2  # being recorded: each costs the daemon some of a core
-MOST_EVENTS = 10_000  # in an answer: some megabytes
+MAX_WINDOWS, MAX_WINDOWS_PER_UID = 16, 4  # recordings at once
+MAX_TRACES, MAX_TRACES_PER_UID = 8, 2  # recordings at once; each costs the daemon a part of a core
+MOST_EVENTS = 10_000  # in an answer: a few megabytes
 MOST_HISTORY = 200_000  # points of all curves in an answer: 4 MB
-WATCH_BACKLOG = 1024  # events a watcher may be behind; a page of text each
+WATCH_BACKLOG = 1024  # events a watcher may lag behind; a page of text each
 
 log = structlog.get_logger("tandemd")
 
 
 class Desk:
-    """Answers questions about the core and passes on what people want."""
+    """Answers questions about the core and passes users' requests on to it."""
 
     def __init__(
         self,
@@ -106,16 +106,17 @@ class Desk:
         self._windows = Places(MAX_WINDOWS, MAX_WINDOWS_PER_UID, "record")
         self._traces = Places(MAX_TRACES, MAX_TRACES_PER_UID, "record a trace")
         self._taps = Taps(lambda kinds: loop.poller.drain_records(kinds=kinds))
-        self.is_reload_good = True  # what was read last is in force; of the loop's thread
-        self._cutting = threading.Lock()  # of GPUs, one at a time; nothing else is held meanwhile
-        self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # by the configuration
-        self.renew_gpus: Callable[[], None] = inventory.refresh  # once there are others
+        self.is_reload_good = True  # whether the last reload is in force; loop's thread only
+        # GPUs are cut one at a time; no other lock is held meanwhile.
+        self._cutting = threading.Lock()
+        self.mode_wanted: Callable[[Gpu], str] = lambda _: "auto"  # as configured
+        self.renew_gpus: Callable[[], None] = inventory.refresh  # called when GPUs may have changed
         self.helper: Helper | None = None  # None: it is not needed
         self.idle_mps: Callable[[], frozenset[int]] = frozenset  # pids of our MPS's idle servers
-        self.end_mps: Callable[[frozenset[int]], None] = lambda _: None  # these servers
+        self.end_mps: Callable[[frozenset[int]], None] = lambda _: None  # ends these servers
 
     def jobs(self, uid: int, *, finished: bool) -> list[JobView]:
-        """All jobs the caller may see, oldest first."""
+        """Return all jobs that the caller may see, oldest first."""
 
         def answer() -> list[JobView]:
             core = self._loop.scheduler
@@ -127,7 +128,7 @@ class Desk:
         return self._ask(uid, answer)
 
     def events(self, uid: int) -> list[Event]:
-        """What happened to the jobs that the caller may see, oldest first, each kind once."""
+        """Return what happened to the jobs the caller may see, oldest first, each kind once."""
 
         def answer() -> list[Event]:
             core, wall_ns = self._loop.scheduler, self._loop.calendar.wall_ns
@@ -145,10 +146,10 @@ class Desk:
         return sorted(self._ask(uid, answer), key=attrgetter("wall_ns"))[-MOST_EVENTS:]
 
     def past(self, uid: int, query: PastQuery) -> list[tuple[int, PastJob]]:
-        """Jobs that have ended, with their numbers, the newest first; reads the disk.
+        """Return jobs that have ended, with their numbers, newest first; reads the disk.
 
         Raises:
-            StateError: the daemon keeps none.
+            StateError: the daemon keeps no history.
         """
         is_admin = self.rights.is_admin(uid)
         if self.rights.privacy == "own-only" and not is_admin:
@@ -160,7 +161,7 @@ class Desk:
         ]
 
     def job(self, uid: int, name: str) -> JobView:
-        """One job.
+        """Return one job.
 
         Raises:
             NotFoundError: no such job, or the name fits several.
@@ -168,12 +169,12 @@ class Desk:
         return self._ask(uid, lambda: self._views.of(uid, self.rights.find(uid, name)))
 
     def explanation(self, uid: int, name: str) -> ExplanationView:
-        """Why a job runs or waits.
+        """Explain why a job runs or waits.
 
         Raises:
             NotFoundError: no such job, or the name fits several.
         """
-        # Not on the loop's thread: for what else it says of a GPU the driver is asked.
+        # Outside the loop's thread, because listing the GPUs may ask the driver.
         draining = [gpu for gpu in self._inventory.gpus() if self._loop.remembered.is_draining(gpu)]
 
         def answer() -> tuple[ExplanationView, tuple[int, ...], int]:
@@ -204,11 +205,12 @@ class Desk:
             return view, tuple(job.processes), now_ns
 
         view, processes, now_ns = self._ask(uid, answer)
-        structure = self._loop.structures.lines(processes, now_ns)  # takes a while: not there
+        # Takes a while, so not on the loop's thread.
+        structure = self._loop.structures.lines(processes, now_ns)
         return replace(view, lines=(*view.lines, *structure))
 
     def _stranger_lines(self, job: Job) -> Iterator[str]:
-        """Who shares its GPUs without the daemon's knowledge of when it computes."""
+        """Report GPUs of the job on which processes compute without the daemon's knowledge."""
         for gpu in sorted(gpus_of(job)):
             if count := self._loop.strangers.on(gpu):
                 name = self._loop.scheduler.options.name_of(gpu)
@@ -232,9 +234,9 @@ class Desk:
         Raises:
             UsageError: a signature does not fit its kernel.
             NotFoundError: no such job.
-            AccessError: it is somebody else's.
-            StateError: it has ended, or has no process on a GPU.
-            CapacityError: too many are recorded already, in all or for this uid.
+            AccessError: the job belongs to somebody else.
+            StateError: the job has ended, or has no process on a GPU.
+            CapacityError: too many recordings are running, in all or for this uid.
         """
 
         def answer() -> dict[int, tuple[int, tuple[int, ...]]]:
@@ -265,7 +267,7 @@ class Desk:
                 )
 
     def group(self, uid: int, group: str) -> list[JobView]:
-        """The jobs of a group: those that live, or else those that have ended; oldest first.
+        """Return a group's living jobs, or else those that have ended; oldest first.
 
         Raises:
             NotFoundError: no such group, or several users have one.
@@ -275,14 +277,14 @@ class Desk:
         )
 
     def set_paused(self, uid: int, whom: Whom, *, paused: bool, grace_ns: int = 0) -> list[JobView]:
-        """Pause or resume a job, or all of a group.
+        """Pause or resume a job, or all jobs of a group.
 
-        Programs that listen have the grace before a pause.
+        Programs that listen get the grace period before a pause.
 
         Raises:
             NotFoundError: no such job.
-            AccessError: it is somebody else's.
-            StateError: it has ended.
+            AccessError: the job belongs to somebody else.
+            StateError: the job has ended.
         """
 
         def answer() -> list[JobView]:
@@ -300,14 +302,15 @@ class Desk:
         return self._ask(uid, answer)
 
     def cancel(self, uid: int, whom: Whom, *, signal: str, grace_ns: int) -> list[JobView]:
-        """End jobs: by a signal now, one of `cancels.SIGNALS`, and by SIGKILL after the grace.
+        """End jobs: by `signal`, one of `cancels.SIGNALS`, now, and by SIGKILL after the grace.
 
-        A view's warnings are those processes that cannot be signalled.
+        The warnings of a returned view name the processes that cannot be signalled.
 
         Raises:
             NotFoundError: no such job.
-            AccessError: it is somebody else's, or the daemon can signal none of its processes.
-            StateError: it has ended.
+            AccessError: the job belongs to somebody else, or the daemon can signal none of its
+                processes.
+            StateError: the job has ended.
         """
 
         def answer() -> list[JobView]:
@@ -329,14 +332,15 @@ class Desk:
     def update(
         self, uid: int, whom: Whom, changes: Mapping[str, object], *, etag: str
     ) -> list[JobView]:
-        """Change fields of a job's spec, by their names in JobSpec; or of all those of a group.
+        """Change fields of the spec of a job, or of all jobs of a group, by their names in JobSpec.
 
         Raises:
             NotFoundError: no such job.
-            AccessError: it is somebody else's, or the class is above the owner's ceiling.
+            AccessError: the job belongs to somebody else, or the class is above the owner's
+                ceiling.
             CapacityError: its minimum of memory cannot be promised.
-            StateError: it has ended, or changed since the caller read it; or it gets a share of a
-                GPU of which nobody knows which it is.
+            StateError: the job has ended, or changed since the caller read it; or it is to get a
+                share of a GPU and it is not known which GPU that is.
         """
 
         def answer() -> list[JobView]:
@@ -360,16 +364,17 @@ class Desk:
                 "memory_min, persistent and ephemeral cannot be set for a group, for what is "
                 "promised to one job is not left for the next; set them job by job"
             )
-        if "job_class" in changes:  # as high as its owner may: who that is may be long ago
+        # Its owner's ceiling applies, whose identity may have been looked up long ago.
+        if "job_class" in changes:
             self.rights.limits.meet(self._ask(uid, lambda: self.rights.chosen(uid, whom)[0].uid))
         return self._ask(uid, answer)
 
     def policy(self) -> str:
-        """The name of the policy that decides now."""
+        """Return the name of the policy in force."""
         return self._loop.ask(lambda: self._loop.scheduler.options.policy)
 
     def set_policy(self, uid: int, name: str) -> str:
-        """Let another policy decide.
+        """Switch to another policy.
 
         Raises:
             AccessError: the caller is no admin.
@@ -395,12 +400,12 @@ class Desk:
         """Cut a GPU by MIG, or say what that would do.
 
         Raises:
-            AccessError: the caller is no admin, or the driver lets root alone do it and there is
-                no helper.
+            AccessError: the caller is no admin, or the driver lets only root do it and there is no
+                helper.
             UnavailableError, DeadlineError: the helper does not answer.
             CapacityError: the layout does not fit.
-            StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
-            UsageError: it is no layout, or names no GPU or profile that there is.
+            StateError: the GPU is in use, has no MIG, or the driver does not do it.
+            UsageError: the layout is malformed, or names no GPU or profile that exists.
         """
         if not self.rights.is_admin(uid):
             raise AccessError(f"uid {uid} may not cut a gpu; ask an admin", reason="ADMINS_ONLY")
@@ -410,12 +415,14 @@ class Desk:
             raise UsageError(str(error)) from error
         with self._cutting:
             layouts = MigLayouts()
-            planned = layouts.plan(wanted)  # what can never be is said before what is in the way
-            idle = self.idle_mps()  # they keep the GPU, and nobody misses them
+            # Report an impossible layout before reporting what is in the way.
+            planned = layouts.plan(wanted)
+            idle = self.idle_mps()  # they keep the GPU in use, but nothing needs them
             in_the_way = [pid for pid in layouts.users(wanted) if pid not in idle]
             if is_real and not in_the_way:
                 self.end_mps(idle)
-                in_the_way = list(layouts.users(wanted))  # somebody may have come, or one stays
+                # A process may have come, or a server stayed.
+                in_the_way = list(layouts.users(wanted))
             users = tuple(self._users(in_the_way))
             if not is_real:
                 return CutView(cut=planned, users=users)
@@ -441,7 +448,7 @@ class Desk:
             raise AccessError(f"{error}; {WANTED}") from error
 
     def _users(self, pids: Sequence[int]) -> Iterator[str]:
-        """What people know these processes by."""
+        """Describe processes by pid and, where known, by job."""
 
         def answer() -> dict[int, str]:
             core, info = self._loop.scheduler, self._sessions.info
@@ -457,21 +464,21 @@ class Desk:
             yield f"pid {pid}" + (f" (job {jobs[pid]})" if pid in jobs else "")
 
     def policies(self) -> dict[str, str]:
-        """Name -> description of every policy."""
+        """Map the name of every policy to its description."""
         return {name: policy.description for name, policy in POLICIES.items()}
 
     def gpus(self) -> list[GpuView]:
-        """The GPUs of this machine."""
+        """Return the GPUs of this machine."""
         gpus: Sequence[Gpu] = self._inventory.gpus()
 
         return self._loop.ask(lambda: [self._gpu_view(gpu) for gpu in gpus])
 
     def drain(self, uid: int, name: str, *, is_on: bool) -> GpuView:
-        """Have no job started on a GPU any more, or again.
+        """Stop starting jobs on a GPU, or undo that.
 
         Raises:
             AccessError: the caller is no admin.
-            NotFoundError: no GPU is called so.
+            NotFoundError: no GPU has that name.
         """
         if not self.rights.is_admin(uid):
             raise AccessError(f"uid {uid} may not drain a gpu; ask an admin", reason="ADMINS_ONLY")
@@ -506,7 +513,7 @@ class Desk:
         )
 
     def jobs_on(self) -> dict[str, list[str]]:
-        """Names of the jobs with a process on each GPU, oldest first; every GPU is there."""
+        """Map every GPU's name to the names of the jobs with a process on it, oldest first."""
         names = {gpu.index: gpu.name for gpu in self._inventory.gpus()}
 
         def answer() -> dict[str, list[str]]:
@@ -529,7 +536,7 @@ class Desk:
         return f"no mode {wanted}{yet}: {why}"
 
     def history(self, uid: int) -> HistoryView:
-        """What the jobs that the caller may see held of memory, oldest jobs first."""
+        """Return the memory curves of the jobs that the caller may see, oldest jobs first."""
 
         def answer() -> tuple[CurveView, ...]:
             core = self._loop.scheduler
@@ -560,7 +567,7 @@ class Desk:
         )
 
     def partitions(self, uid: int) -> list[PartitionView]:
-        """How each GPU is divided among the jobs that the caller may see."""
+        """Return how each GPU is divided among the jobs that the caller may see."""
         core = self._loop.scheduler
 
         def answer(view: GpuView) -> PartitionView:
@@ -575,7 +582,7 @@ class Desk:
         return self._ask(uid, lambda: [answer(view) for view in views])
 
     def plans(self, uid: int) -> list[PlansView]:
-        """How the jobs on each GPU that the caller may see might share it."""
+        """Return how the jobs on each GPU that the caller may see might share it."""
         core = self._loop.scheduler
 
         def answer() -> tuple[dict[int, Outlook], dict[int, InForce]]:
@@ -607,7 +614,7 @@ class Desk:
         ]
 
     def metrics(self, uid: int) -> MetricsView:
-        """All that can be counted of the living jobs the caller may see, and of the GPUs."""
+        """Return all counters of the living jobs that the caller may see, and of the GPUs."""
         jobs, gpus = tuple(self.jobs(uid, finished=False)), tuple(self.gpus())
         return self._loop.ask(
             lambda: MetricsView(
@@ -621,7 +628,7 @@ class Desk:
         )
 
     def status(self, uid: int) -> StatusView:
-        """The daemon itself, and what it lets the caller have."""
+        """Return the state of the daemon itself, and what it allows the caller."""
         self.rights.limits.meet(uid)
         allowance = AllowanceView(
             max_class=self.rights.limits.ceiling(uid),
@@ -644,10 +651,10 @@ class Desk:
 
     @contextmanager
     def watch(self, uid: int) -> Iterator[queue.Queue[Event | None]]:
-        """Changes of the jobs the caller may see, from now on; None = the caller was too slow.
+        """Queue changes of the jobs that the caller may see, from now on; None: it was too slow.
 
         Raises:
-            CapacityError: too many watch already, in all or of this uid.
+            CapacityError: too many clients watch already, in all or of this uid.
         """
         events: queue.Queue[Event | None] = queue.Queue(maxsize=WATCH_BACKLOG + 1)
 
@@ -658,7 +665,7 @@ class Desk:
                 return
             if events.qsize() >= WATCH_BACKLOG:
                 self._loop.watchers.discard(tell)
-                events.put_nowait(None)  # nobody else puts, so there is room
+                events.put_nowait(None)  # there is room, because only this function puts
                 return
             at_ns = self._loop.calendar.wall_ns(change.at_ns)
             view, kind, rule = self._views.of(uid, job), change.kind, change.rule
@@ -673,10 +680,10 @@ class Desk:
 
     @contextmanager
     def trace(self, uid: int) -> Iterator[Callable[[], list[TraceEvent]]]:
-        """What happens from now on to the jobs the caller may see: each call takes what is new.
+        """Record what happens to the jobs that the caller may see; each call takes what is new.
 
         Raises:
-            CapacityError: too many record already, in all or of this uid.
+            CapacityError: too many clients record already, in all or of this uid.
         """
         turns, authors = TurnLog(), dict[int, Author]()
 
@@ -699,7 +706,8 @@ class Desk:
             return [of_turn(turn, name) for turn in turns.take()]
 
         def take_new() -> list[TraceEvent]:
-            found = self._ask(uid, take)  # before the records: of processes that end meanwhile
+            # Before the records, which may be of processes that end meanwhile.
+            found = self._ask(uid, take)
             taken = drain()
             late, (counts, now_ns) = self._ask(uid, lambda: (take(), dropped()))
             records = of_records(taken.records, authors, until_ns=now_ns)
@@ -714,25 +722,25 @@ class Desk:
                 self._loop.post(lambda: self._loop.turn_logs.discard(turns))
 
     def wall_ns(self, at_ns: int) -> int:
-        """Unix time of that moment of the daemon's clock."""
+        """Convert a time of the daemon's clock to Unix time."""
         return self._loop.calendar.wall_ns(at_ns)
 
     def _name_for(self, uid: int, job_id: int) -> str:
-        """Of a job that the caller may not see: nothing."""
+        """Name a job for a trace; empty if the caller may not see it."""
         core = self._loop.scheduler
         job = core.jobs.get(job_id) or core.finished.get(job_id)
         return f"j-{job_id:x}" if job is not None and self.rights.may_see(uid, job) else ""
 
     def _ask(self, uid: int, question: Callable[[], Answer]) -> Answer:
-        """The loop, once it is known who asks: the loop itself cannot wait for that."""
+        """Ask the loop, after looking up the caller's uid: the loop itself cannot wait for that."""
         self.rights.limits.meet(uid)
         return self._loop.ask(question)
 
     def _not_signalled(self, job: Job) -> tuple[str, ...]:
-        """Why some of its processes cannot be signalled.
+        """Return why some of the job's processes cannot be signalled.
 
         Raises:
-            AccessError: none can.
+            AccessError: none can be.
         """
         found = [why_not(target, uid=job.uid) for target in self._sessions.targets(job)]
         problems = tuple(filter(None, found))

@@ -1,7 +1,7 @@
-"""Tells of what failed for one job while all others go on.
+"""Logs failures that concern one job while all others go on.
 
-What fails every 10 ms would fill the log: of each kind one failure a minute is told, with its
-traceback and how many there were since the one before.
+Something that fails every 10 ms would flood the log. So of each kind of failure one a minute is
+logged, with its traceback and the number of failures since the last logged one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class _Kind:
 
 @dataclass(slots=True)
 class Failures:
-    """For one thread; from several at once one failure may be told twice."""
+    """Rate-limits the log. For one thread; if several use it, a failure may be logged twice."""
 
     _kinds: dict[tuple[str, str], _Kind] = field(default_factory=dict)
 
     def tell(self, what: str, error: Exception, now_ns: int) -> None:
-        """`what` failed with this error; `what` is one of few texts."""
+        """Log that `what` failed with this error; `what` must be one of a few fixed texts."""
         key = (what, type(error).__name__)
         kind = self._kinds.get(key)
         if kind is not None and now_ns - kind.told_ns < QUIET_NS:

@@ -1,4 +1,4 @@
-"""Memory and files of the host, as `edges/homes.py` asks for them."""
+"""Host memory and files, in the form that `edges/homes.py` asks for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandemd.edges.host_pool import HostPools, Taker
 
 
 class Host:
-    """Belongs to the loop's thread, but for `use`."""
+    """Provides pools and copies. Belongs to the loop's thread, except for `use`."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Host:
         post: Callable[[Callable[[], None]], None],
         at_once: bool,
     ) -> None:
-        """`directory` is where files go; None: nowhere. The others as for `HostPools`.
+        """`directory` is where files are made; None: nowhere. The rest is as for `HostPools`.
 
         Raises:
             UsageError: no file can be made in the directory.
@@ -35,7 +35,7 @@ class Host:
         self.use(directory)
 
     def use(self, directory: Path | None) -> None:
-        """Make files there from now on; those that there are stay.
+        """Make files in this directory from now on; existing ones stay where they are.
 
         Raises:
             UsageError: no file can be made in the directory; nothing has changed.
@@ -48,13 +48,13 @@ class Host:
         self._files = (directory, files)
 
     def want_pool(self, count: int, node: int | None, taker: Taker) -> None:
-        """A sealed memfd of `count` bytes for `taker`, near that NUMA node, or None."""
+        """Give `taker` a sealed memfd of `count` bytes near that NUMA node, or None."""
         self._pools.want(count, node, taker)
 
     def want_copy(
         self, memory: int, count: int, taker: Callable[[Copied | str], None]
     ) -> Callable[[], None]:
-        """A file with what is in `memory`, or why there is none; what is returned ends it early."""
+        """Give `taker` a file copy of `memory`, or why there is none; returns what cancels it."""
         _, files = self._files
         if files is not None:
             return files.want(memory, count, taker)
@@ -62,5 +62,5 @@ class Host:
         return lambda: None
 
     def drop(self, fd: int, *, emptied: bool) -> None:
-        """Close it, and take from whoever has it, too, what is in it if it is to be emptied."""
+        """Close `fd`; if `emptied`, also discard its contents for all others that have it open."""
         self._pools.drop(fd, emptied=emptied)

@@ -1,7 +1,7 @@
-"""Who a uid is, as the user database says. It may be a directory in a network, and slow or away.
+"""Who a uid is, according to the user database, which may be a slow or absent network directory.
 
-So nobody asks it on the loop's thread: whoever asks the daemon for something has its uid looked up
-in a thread that may wait, and the loop finds there what was said.
+The loop's thread therefore never queries it. When somebody asks the daemon for something, a thread
+that may block looks the uid up, and the loop reads the stored answer.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-KEPT_S = 60.0  # how long an answer counts
-NOBODY_KEPT_S = 5.0  # how long one counts that there is no such user: the directory may be away
-OUTLIVES_S = 3600.0  # how long somebody who was found is gone by when that is said afterwards
-MOST_KEPT = 4096  # uids; those asked about longest ago are forgotten
+KEPT_S = 60.0  # how long an answer is valid
+NOBODY_KEPT_S = 5.0  # the same for "no such user", which an unreachable directory may say too
+OUTLIVES_S = 3600.0  # a user who was found stays known for so long after the database denies them
+MOST_KEPT = 4096  # uids; the least recently used are dropped
 MOST_GROUPS = 65536  # NGROUPS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A user and the groups the user database gives it, looked up here and never by the client."""
+    """A user and their groups, as looked up here in the user database, never as the client says."""
 
     uid: int
     user: str
     groups: frozenset[str]
-    is_found: bool = True  # False: the user database knows nobody of that uid, or is away
+    is_found: bool = True  # False: the user database knows no such uid, or is away
 
 
 def identity_of(uid: int) -> Identity:
-    """Look a uid up; unknown ones have no name but their number, and no groups. May take long."""
+    """Look a uid up; an unknown one gets its number as its name and no groups. May take long."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -50,12 +50,12 @@ def identity_of(uid: int) -> Identity:
 
 
 def _text(name: str) -> str:
-    """The same where it is UTF-8; else it holds surrogates, which no message can."""
+    """Replace what is not UTF-8: the surrogates that stand for it fit into no message."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _groups(user: str, gid: int) -> Iterator[int]:
-    """What os.getgrouplist returns; but that holds the GIL, and so the loop, all the while."""
+    """Do what os.getgrouplist does, but without holding the GIL, which would stall the loop."""
     getgrouplist = ctypes.CDLL(None).getgrouplist
     most = 64
     while most <= MOST_GROUPS:
@@ -69,16 +69,16 @@ def _groups(user: str, gid: int) -> Iterator[int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
     identity: Identity
-    said_s: float  # when the user database did
+    said_s: float  # when the user database answered
     until_s: float  # asked again after that
 
 
 class Identities:
-    """What the user database said. For any thread; `of` may block, the others never do.
+    """Caches answers of the user database. For any thread; only `of` may block.
 
-    An answer counts for `KEPT_S`; of several that want the same one, one asks and the others wait.
-    A directory that is away looks as if it knew nobody. So that counts for `NOBODY_KEPT_S` only,
-    and not against somebody who was found in the last `OUTLIVES_S`.
+    An answer is valid for `KEPT_S`; if several threads want the same one, one asks and the others
+    wait. A directory that is away looks as if it knew nobody. So a "no such user" is valid for
+    `NOBODY_KEPT_S` only, and does not override a user who was found in the last `OUTLIVES_S`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Identities:
         *,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`now_s`: seconds from whenever, never less than before."""
+        """`now_s` returns seconds of a monotonic clock."""
         self._look_up = look_up
         self._now_s = now_s
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class Identities:
         self._asking: dict[int, Future[Identity]] = {}
 
     def known(self, uid: int) -> Identity | None:
-        """The last answer, however old; None: nobody asked, or too many others were asked about."""
+        """Return the last answer, however old; None: never asked, or evicted."""
         with self._lock:
             kept = self._kept.get(uid)
             if kept is None:
@@ -104,21 +104,21 @@ class Identities:
             return kept.identity
 
     def is_fresh(self, uid: int) -> bool:
-        """Whether `of` would answer at once."""
+        """Tell whether `of` would answer at once."""
         with self._lock:
             return self._fresh(uid) is not None
 
     def can_wait(self, uid: int) -> bool:
-        """Whether there is something to go by until it is asked again: `of` may well be later."""
+        """Tell whether a usable answer exists, so that a new `of` can come later."""
         with self._lock:
             kept = self._kept.get(uid)
             return self._fresh(uid) is not None or (kept is not None and self._outlives(kept))
 
     def of(self, uid: int) -> Identity:
-        """An answer that is not too old; asks the user database, and waits for it, if need be.
+        """Return a valid answer; queries the user database, and blocks, if there is none.
 
         Raises:
-            OSError: it cannot be asked.
+            OSError: the database cannot be queried.
         """
         with self._lock:
             if (fresh := self._fresh(uid)) is not None:
@@ -147,7 +147,7 @@ class Identities:
         return identity
 
     def _keep(self, uid: int, said: Identity) -> Identity:
-        """What to go by now that this was said."""
+        """Store the answer and return the identity to use."""
         now_s = self._now_s()
         until_s = now_s + (KEPT_S if said.is_found else NOBODY_KEPT_S)
         new, old = _Answer(identity=said, said_s=now_s, until_s=until_s), self._kept.get(uid)

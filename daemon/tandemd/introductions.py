@@ -1,4 +1,4 @@
-"""Between the attach socket and the loop: nobody is heard before it is known who that is."""
+"""Stands between attach socket and loop: a greeting waits until its user is known."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tandemd.edges.attach import Gone, Message, Received
 from tandemd.edges.worker import Worker
 from tandemd.identities import Identities
 
-MOST_WAITING = 64  # packets of one connection; before its WELCOME no shim says as much
+MOST_WAITING = 64  # packets of one connection; no shim sends so many before its WELCOME
 
 log = structlog.get_logger(__name__)
 
 
 class Introductions:
-    """Passes messages on, those of each connection in order. `take` is for any thread.
+    """Passes messages on, in order for each connection. `take` is for any thread.
 
-    A greeting waits until the user database was asked about its uid, and what comes on the same
-    connection waits behind it; all other connections go on. They ask one after the other. Nobody
-    waits who is trusted or was found lately: that one is asked about again afterwards.
+    A greeting waits until the user database has been asked about its uid, and later messages of the
+    same connection queue behind it; other connections go on. Lookups run one after the other. A uid
+    that is trusted or was found lately passes at once and is looked up again afterwards.
     """
 
     def __init__(
@@ -33,30 +33,31 @@ class Introductions:
         deliver: Callable[[Message], None],
         at_once: bool,
     ) -> None:
-        """`deliver`: returns at once. `at_once`: `take` asks by itself (virtual clock).
+        """`deliver` must return at once. `at_once`: `take` does the lookup itself (virtual clock).
 
         Raises:
-            RuntimeError: there can be no thread that asks. `take` needs no further one.
+            RuntimeError: the lookup threads cannot be started. `take` starts no further one.
         """
         self._identities = identities
         self._trusted_uids = trusted_uids
         self._deliver = deliver
         self._newcomers = Worker("users", at_once=at_once)
-        self._others = Worker("users-again", at_once=at_once)  # no newcomer is behind those
+        # Renewals, kept apart so that no newcomer waits behind them.
+        self._others = Worker("users-again", at_once=at_once)
         for worker in (self._newcomers, self._others):
             worker.begin()
         self._lock = threading.Lock()
-        self._waiting: dict[int, list[Message]] = {}  # connection
-        self._again: set[int] = set()  # uids that are to be asked about again
+        self._waiting: dict[int, list[Message]] = {}  # by connection
+        self._again: set[int] = set()  # uids to be looked up again
 
     def take(self, message: Message) -> None:
-        """Pass one on, or have it wait."""
+        """Pass a message on, or queue it."""
         connection = message.connection
         uid, number = connection.peer.uid, connection.number
         with self._lock:
             if (waiting := self._waiting.get(number)) is not None:
                 if isinstance(message, Gone):
-                    del self._waiting[number]  # nobody has heard of it, nor has to
+                    del self._waiting[number]  # the loop has never heard of it, and need not
                 elif len(waiting) < MOST_WAITING:
                     waiting.append(message)
                 return

@@ -1,4 +1,4 @@
-"""What is shown of a job."""
+"""Builds the view of a job that clients see."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tandemd.views import FindingView, JobView, ProcessView
 
 
 class JobViews:
-    """Belongs to the loop's thread."""
+    """Builds views from the core's facts. Belongs to the loop's thread."""
 
     def __init__(self, loop: Loop, sessions: Sessions, rights: Rights) -> None:
         self._loop = loop
@@ -30,7 +30,7 @@ class JobViews:
         self._rights = rights
 
     def of(self, uid: int, job: Job) -> JobView:
-        """As the caller may see it."""
+        """Return the view of a job that this caller may have."""
         clock, core, calendar = self._loop.clock, self._loop.scheduler, self._loop.calendar
         open_to_all = self._rights.privacy == "open"
         command = self._sessions.commands.get(job.job_id, "")
@@ -96,7 +96,7 @@ class JobViews:
         )
 
     def _owed(self, job: Job, group: Group) -> float:
-        """What its `--sm` owes it of the GPU's time: a part of what jobs before it left, lately."""
+        """Return the share of GPU time that `--sm` owes it, of what jobs before it left lately."""
         core, recent = self._loop.scheduler, self._loop.recent
         owed, island = owed_share(job, group, core.options), core.island_of(group)
         if not owed or island is None:
@@ -106,7 +106,7 @@ class JobViews:
         return owed * max(core.options.min_share, 1 - taken)  # so much is always left
 
     def findings(self, job: Job) -> tuple[FindingView, ...]:
-        """What the watchdog found that is so now."""
+        """Return the watchdog's findings that hold now."""
         wall_ns = self._loop.calendar.wall_ns
         return tuple(
             FindingView(since_wall_ns=wall_ns(found.since_ns), finding=found)
@@ -115,7 +115,7 @@ class JobViews:
 
 
 def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
-    """Bytes that it waits for, or to be let in with, and where in line; zeros: for none."""
+    """Return the bytes that it waits for, or needs to be let in, and its place; zeros: no wait."""
     if waiter := first_in_line(core, job):
         return waiter.wait.size_bytes, len(waiter.ahead) + 1
     group = core.group_of(job)
@@ -124,12 +124,12 @@ def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
 
 
 def _served(job: Job) -> Counted | None:
-    """Its requests, also of who has stopped having any: a series is not to end and begin again."""
+    """Return its request counts, also once it has stopped having any: a series must not restart."""
     counted = job.served.counted.counted()
     return counted if counted.count or has_requests(job) else None
 
 
 def _set_sms(job: Job, options: Options) -> int:
-    """How many SMs are in its set; 0 = it has none."""
+    """Return the number of SMs in its set; 0 = it has none."""
     splits = [options.splits[gpu] for gpu in sorted(gpus_of(job) & options.splits.keys())]
     return job.set.count * splits[0].group_sms if job.set is not None and splits else 0

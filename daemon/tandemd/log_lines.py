@@ -1,4 +1,4 @@
-"""How the daemon and its helper log: to stderr, one line an event."""
+"""Logging of the daemon and its helper: to stderr, one line per event."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class Lossy(io.FileIO):
-    """A file whose disk may be full: what it does not take is lost, and nobody ends by it."""
+    """A file that drops what a full disk does not take, so that logging never ends the program."""
 
     def write(self, data: Buffer, /) -> int:
-        """All of it, or as much as there is room for."""
+        """Write what there is room for, and report all of it as written."""
         with suppress(OSError):
             super().write(data)
         return memoryview(data).nbytes
 
 
 def set_up_logging(level: str) -> None:
-    """Log to stderr, one line an event."""
-    # Unbuffered, so that nothing is left to be written when the program ends.
+    """Log to stderr, one line per event."""
+    # Unbuffered, so that nothing is left to be written when the program exits.
     raw = Lossy(sys.stderr.fileno(), "wb", closefd=False)
     stderr = io.TextIOWrapper(raw, errors="backslashreplace", write_through=True)
     structlog.configure(
@@ -40,7 +40,7 @@ def set_up_logging(level: str) -> None:
             if sys.stderr.isatty()
             else structlog.processors.LogfmtRenderer(
                 key_order=("timestamp", "level", "event"),
-                bool_as_flag=False,  # tried_again=true, not a word by itself
+                bool_as_flag=False,  # tried_again=true rather than a bare word
             ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(

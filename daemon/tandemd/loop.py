@@ -1,9 +1,9 @@
-"""The one thread that owns the core: take what happened, hand it over, perform what it asks for.
+"""The one thread that owns the core: takes events, hands them over, performs the actions.
 
-On the real clock native threads look at the shared pages and the loop sleeps in the poller until
-something notable happened, somebody posted something, or the core wants to be woken. On the virtual
-clock the loop does all of that itself, so that a run repeats: once every `VIRTUAL_ROUND_NS`, and
-as rarely as a native thread while nothing goes on.
+On the real clock, native threads watch the shared pages, and the loop sleeps in the poller until
+something notable happens, a thread posts an errand, or the core is due to wake. On the virtual
+clock the loop does all of that itself, so that a run is reproducible: once every
+`VIRTUAL_ROUND_NS`, and as rarely as a native thread while nothing goes on.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ from tandemd.questions import Questions
 from tandemd.remembered import Remembered
 
 VIRTUAL_ROUND_NS = 1_000_000
-QUIET_ROUND_NS = 500_000_000  # without news the loop still comes round
-POSTED_NS = 20_000_000  # so long a round does what was posted, at most
+QUIET_ROUND_NS = 500_000_000  # the loop makes a round at least this often, even without news
+POSTED_NS = 20_000_000  # the most time that a round spends on what was posted
 
 log = structlog.get_logger(__name__)
 Answer = TypeVar("Answer")
@@ -84,7 +84,7 @@ class Change:
 
 
 def _after(ns: int) -> int:
-    """The next time for a round on the virtual clock."""
+    """Return the next grid time for a round on the virtual clock."""
     return (ns // VIRTUAL_ROUND_NS + 1) * VIRTUAL_ROUND_NS
 
 
@@ -124,17 +124,19 @@ class Loop:
             pasts=Pasts(self.remembered, scheduler.energy),
         )
         self.watchers: set[Callable[[Change], None]] = set()  # called on the loop's thread
-        self.turn_logs: set[TurnLog] = set()  # of those who record; of the loop's thread
+        self.turn_logs: set[TurnLog] = set()  # of clients that record; loop's thread only
         self.attach: AttachServer | None = None  # polled here on the virtual clock
         self.checkpoint: Callable[[CheckpointProcess], None] = lambda _: None
         self.signal: Callable[[SignalJob], None] = lambda _: None
         self.started_ns = self.last_round_ns = 0
-        self._failures: dict[frozenset[int], str] = {}  # to find a plan; of the worker's thread
+        # Of the search for a plan; the worker's thread only.
+        self._failures: dict[frozenset[int], str] = {}
         self._posted, self._questions = deque[Callable[[], None]](), Questions()
         self._stopping = threading.Event()
         self._wake_at_ns: int | None = None
         self._unsettled = False
-        # On the virtual clock: whether it waits for long, and acted since and may have been seen.
+        # On the virtual clock: whether the loop is in a long wait, and whether it has acted since
+        # the last wait, which others may have seen.
         self._waits = self._acted = False
         self._afterwards: list[Callable[[], None]] = []
 
@@ -147,12 +149,12 @@ class Loop:
         """Run something on the loop's thread and return its answer or raise its error.
 
         Raises:
-            TimeoutError: the loop did not come round within 5 s, or has ended; what was asked is
-                not done later.
+            TimeoutError: the loop did not come round within 5 s, or has ended; the question will
+                not be run later.
         """
 
         def informed() -> Answer:
-            if self._unsettled:  # whoever asks must not see facts without their conclusions
+            if self._unsettled:  # the caller must not see facts without their conclusions
                 self._settle(self.clock.now_ns())
             return question()
 
@@ -169,7 +171,7 @@ class Loop:
             self.clock.end_wait()
 
     def run(self) -> None:
-        """Come round until `stop`; then release everybody."""
+        """Make rounds until `stop`; then release all jobs."""
         virtual = self.clock.is_virtual
         self.started_ns = self.last_round_ns = self.clock.now_ns()
         if not virtual:
@@ -184,16 +186,16 @@ class Loop:
             self._questions.end()
 
     def handle(self, event: Event) -> None:
-        """Hand an event to the core and perform what it asks for. The loop's thread only."""
+        """Hand an event to the core and perform its actions. The loop's thread only."""
         for action in self.decisions.decide(lambda: self.scheduler.handle(event)):
             self.perform(action)
         self._log_turns()
 
     def note(self, event: Event, *, afterwards: Callable[[], None] | None = None) -> None:
-        """Take in an event whose conclusions can wait for the end of this round.
+        """Apply an event whose conclusions can wait for the end of this round.
 
-        A thousand processes that attach at once are then decided about a few times, not a thousand
-        times; `afterwards` runs when they are.
+        A thousand processes that attach at once then cost a few decisions instead of a thousand.
+        `afterwards` runs once the conclusions are performed.
         """
         for action in self.decisions.note(lambda: self.scheduler.apply(event)):
             self.perform(action)
@@ -215,7 +217,7 @@ class Loop:
             turn_log.look(self.scheduler, self.clock.now_ns())
 
     def perform(self, action: Action) -> None:
-        """Carry one action out; one that fails is told, and the next ones are as good as before."""
+        """Carry one action out; a failure is logged and does not affect the actions after it."""
         self._acted = True
         try:
             self._carry_out(action)
@@ -243,7 +245,7 @@ class Loop:
                 self.channels.perform(action)
 
     def _reach_into(self, action: CheckpointProcess | SignalJob) -> None:
-        """What is done to processes by other ways than their channels."""
+        """Do what reaches processes by other ways than their channels."""
         if isinstance(action, SignalJob):
             self.signal(action)
         else:
@@ -257,14 +259,15 @@ class Loop:
             self._attempt("a watcher of jobs", partial(watcher, change))
 
     def _find_plan(self, question: FindPlan) -> None:
-        """On the worker's thread."""
+        """Find plans. Runs on the worker's thread."""
         found: tuple[Valued, ...] = ()
         failure = ""
         try:
             found = tuple(alternatives(question.scene))
-        except Exception as error:  # whatever happens, the next question may come
+        except Exception as error:  # catch everything, so that the next question can come
             failure = f"{type(error).__name__}: {error}"
-            if failure != self._failures.get(question.gpus):  # else once a window
+            # Or it would be logged once per window.
+            if failure != self._failures.get(question.gpus):
                 log.exception("no plan was found, the one before stays", gpus=[*question.gpus])
         if failure:
             self._failures[question.gpus] = failure
@@ -296,18 +299,19 @@ class Loop:
         while not self._stopping.is_set():
             only_looked, self._acted = not self._acted, False
             soon_ns = _after(self.clock.now_ns())
-            self._waits = looks = next_ns > soon_ns  # first: whoever posts from here on ends that
+            # Set first: from here on, a thread that posts ends the wait.
+            self._waits = looks = next_ns > soon_ns
             if looks and self._posted:
                 next_ns, looks = soon_ns, False
             is_time = self.clock.wait_until_ns(next_ns, looks=looks, only_looked=only_looked)
             self._waits = False
             if self.attach is not None:
                 self.attach.poll(timeout_s=0)
-            # A nap of real time that brought nothing leaves no trace in virtual time.
+            # A real-time nap that brought nothing must leave no trace in virtual time.
             if not (is_time or self._posted or self._unsettled or self._acted):
                 continue
-            # What brought it here comes at the next time for a round, however long the last one is
-            # ago, so that a run repeats: only where virtual time creeps in between.
+            # Handle what ended the wait at the next grid time, however long ago the last round was,
+            # so that a run is reproducible. This matters only where virtual time creeps in between.
             if self.clock.now_ns() >= next_ns or not (is_time or looks):
                 break
             next_ns = min(next_ns, _after(self.clock.now_ns()))
@@ -319,8 +323,8 @@ class Loop:
         now_ns = self.clock.now_ns()
         next_ns, pause_ns = _after(now_ns), self.poller.pause_ns()
         if pause_ns > VIRTUAL_ROUND_NS:
-            # Between two of the grid: what others do on it is then seen at the same time, whenever
-            # this daemon began to be idle.
+            # Half way between two grid times: what others do on the grid is then seen at the same
+            # time, whenever this daemon became idle.
             next_ns = _after(now_ns + pause_ns) - VIRTUAL_ROUND_NS // 2
         if self._wake_at_ns is not None:
             next_ns = min(next_ns, _after(self._wake_at_ns - 1))
@@ -342,7 +346,7 @@ class Loop:
             self._take_in("the watchdog", lambda: self.watchdog.look(self.scheduler, now_ns))
 
     def _run_posted(self, *, until_ns: int) -> None:
-        """What is not done by then is for the next round: those who compute are not to wait for it.
+        """Run posted errands until then; the rest waits for the next round, not to delay jobs.
 
         On the virtual clock no time passes meanwhile.
         """
@@ -352,7 +356,7 @@ class Loop:
                 return
 
     def _attempt(self, what: str, errand: Callable[[], object]) -> None:
-        """Whatever one process says or does, all others are to go on as they do."""
+        """Run an errand; if it fails for one process, all others carry on."""
         self._acted = True
         try:
             errand()
@@ -360,7 +364,7 @@ class Loop:
             self.failures.tell(what, error, self.clock.now_ns())
 
     def _take_in(self, what: str, look: Callable[[], Iterable[Event]]) -> None:
-        """Hand over what a look at the jobs tells."""
+        """Handle the events that a look at the jobs returns."""
 
         def take() -> None:
             for told in look():
@@ -379,7 +383,7 @@ class Loop:
         else:
             self.handle(Ticked(now_ns=now_ns))
         self._look_at_telemetry(now_ns)
-        # By the GPU time that was charged up to now energy is shared out.
+        # Energy is shared out by the GPU time charged so far.
         self._attempt("energies", lambda: self.energies.look(now_ns))
         if self.recent.is_due(now_ns):
             self._attempt("demands", lambda: self.demands.look(self.scheduler))
@@ -400,7 +404,7 @@ class Loop:
 
     def _served_requests(self, now_ns: int) -> list[RequestsServed]:
         jobs = self.scheduler.jobs.values()
-        # A tuner that heard of a miss only with the next sample could not be quick.
+        # The tuner reacts fast only if it hears of a miss before the next sample.
         misses_are_news = self.scheduler.options.tuner
         return list(requests.look(self.poller, jobs, now_ns, misses_are_news=misses_are_news))
 
@@ -419,7 +423,7 @@ class Loop:
         ]
 
     def _has_own_sms(self, job: Job, gpu: int) -> bool:
-        """Looks at every other job: to be asked only where a record has come."""
+        """Looks at every other job, so call it only when a record has arrived."""
         return has_own_sms(job, self.scheduler.others_at_once(job), gpu)
 
     def _totals_ns(self) -> dict[object, int]:
@@ -434,7 +438,7 @@ class Loop:
 
 
 def _each_process_of(action: Action) -> list[Action]:
-    """The same for each alone: one of several that is in the way keeps none of the others."""
+    """Split an action into one per process, so that one bad process does not block the others."""
     match action:
         case OpenGates() | CloseGates() | SetHonourPresence() | ChargeGroup():
             process_ids = action.process_ids

@@ -1,4 +1,4 @@
-"""How many may do something at once: in all, and of each uid, so that nobody takes every place."""
+"""Limits how many may do something at once, in all and per uid, so that no user fills it alone."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tandem.errors import CapacityError
 
 
 class Places:
-    """For any thread."""
+    """A counter of places in use. For any thread."""
 
     def __init__(self, most: int, most_per_uid: int, what: str) -> None:
-        """`what` they do, as a verb."""
+        """`what` is what they do, as a verb."""
         self._most, self._most_per_uid, self._what = most, most_per_uid, what
         self._lock = threading.Lock()
         self._taken: Counter[int] = Counter()
 
     @contextmanager
     def take(self, uid: int) -> Iterator[None]:
-        """Have a place for as long as it takes.
+        """Hold a place while the context is open.
 
         Raises:
             CapacityError: there is none, or none for this uid.

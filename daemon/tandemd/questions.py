@@ -1,4 +1,4 @@
-"""What other threads want to know of the loop's thread, and wait for."""
+"""Blocking questions from other threads to the loop's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Questions:
-    """Nobody waits any more once the thread that answers has ended."""
+    """The pending questions; none stays blocked once the answering thread has ended."""
 
     def __init__(self) -> None:
         self._waiting: set[Future[Any]] = set()
@@ -21,11 +21,11 @@ class Questions:
     def ask(
         self, question: Callable[[], _Answer], post: Callable[[Callable[[], None]], None]
     ) -> _Answer:
-        """What it returns or raises on the thread that does what is posted. Any other thread.
+        """Return the result of `question`, run on the thread that serves `post`. Other threads.
 
         Raises:
-            TimeoutError: that thread did not come round within 5 s, or has ended; what was asked
-                is not done later.
+            TimeoutError: that thread did not come round within 5 s, or has ended; the question will
+                not be run later.
         """
         answer: Future[_Answer] = Future()
         self._waiting.add(answer)
@@ -38,8 +38,8 @@ class Questions:
             self._waiting.discard(answer)
 
     def end(self) -> None:
-        """Of the thread that answers, as the last that it does."""
-        self._has_ended = True  # first: who asks from here on sees it
+        """Cancel all questions. The answering thread calls this last."""
+        self._has_ended = True  # set first, so that later questions see it
         for answer in list(self._waiting):
             answer.cancel()
 
@@ -49,7 +49,7 @@ def _settle(answer: Future[_Answer], question: Callable[[], _Answer]) -> None:
         return
     try:
         answer.set_result(question())
-    except Exception as error:  # belongs to whoever asked
+    except Exception as error:  # raised again for the caller of `ask`
         answer.set_exception(error)
 
 
@@ -61,4 +61,4 @@ def _wait_for(answer: Future[_Answer]) -> _Answer:
     except TimeoutError:
         if answer.cancel():
             raise
-        return answer.result()  # it is being done: nobody is to hear that it is not
+        return answer.result()  # already running, so it must not be reported as not done

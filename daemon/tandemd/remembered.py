@@ -1,9 +1,8 @@
 """What the daemon still knows after a restart; edges/journal.py keeps it in a file.
 
-Belongs to the loop's thread. Nobody waits for the disk: what is to be kept is written by a thread
-of its own, all that came meanwhile at once. What cannot be written is tried again with what comes
-next, for a file that says what was once is worse than none. Without a file the daemon goes on as if
-it were for the first time.
+Belongs to the loop's thread. No caller waits for the disk: a thread of its own writes, batching all
+that came meanwhile. A failed write is retried with the next change, because a file with outdated
+facts is worse than none. Without a file the daemon starts as if for the first time.
 """
 
 from __future__ import annotations
@@ -44,29 +43,29 @@ from tandemd.edges.journal import (
 )
 from tandemd.edges.worker import Worker
 
-MOST_LATE = 1024  # jobs that have ended and cannot be written
-FLUSH_S = 1.0  # for what is being written, before somebody reads
+MOST_LATE = 1024  # ended jobs that may queue up while the file cannot be written
+FLUSH_S = 1.0  # for pending writes, before a read
 
 log = structlog.get_logger(__name__)
 
 
 class Remembered:
-    """What was known before, and what is to be known again."""
+    """What was known before a restart, and what will be known after the next one."""
 
     def __init__(self, path: Path | None, *, at_once: bool, most_past: int = MOST_PAST) -> None:
-        """`at_once`: it is written by whoever has something to keep (virtual clock).
+        """`at_once`: the caller that has something to keep writes it itself (virtual clock).
 
-        `most_past`: jobs that have ended, to be kept.
+        `most_past`: how many ended jobs to keep.
         """
         self._most_past = most_past
         self._journal: Journal | None = None
         self._worker = Worker("journal", at_once=at_once)
         self._notes: deque[Note] = deque()  # from the loop's thread to the worker's
         self._late = _Late()  # the worker's
-        self._was_written = True  # the last time that it was tried; the worker's to say
+        self._was_written = True  # at the last attempt; the worker sets it
         self._kinds: dict[int, Kind] = {}  # by GPU
         self._trials: dict[Kind, tuple[Trial, ...]] = {}
-        self._drains: frozenset[str] = frozenset()  # UUIDs; exchanged as a whole
+        self._drains: frozenset[str] = frozenset()  # UUIDs; replaced as a whole
         self._splits: dict[tuple[str, Kind], Split] = {}  # by UUID and kind
         self._before: dict[int, KeptJob] = {}  # jobs that have not come back yet
         self._jobs: dict[int, KeptJob] = {}  # as they were written
@@ -75,56 +74,56 @@ class Remembered:
 
     @property
     def is_kept(self) -> bool:
-        """What a restart needs is in the file, or nobody wanted one. Any thread."""
+        """Tell whether the file has all that a restart needs, or none is wanted. Any thread."""
         return self._was_written
 
     def trials_on(self, gpus: Sequence[Gpu]) -> dict[int, Sequence[Trial]]:
-        """By GPU: what was measured on such ones before the daemon started, the oldest first."""
+        """Return earlier measurements by GPU, made on GPUs of its kind, oldest first."""
         self._kinds |= {gpu.index: gpu.kind for gpu in gpus}
         return {gpu.index: self._trials.get(gpu.kind, ()) for gpu in gpus}
 
     def keep_trials(self, gpu: int, trials: Iterable[Trial]) -> None:
-        """They were measured on this GPU; nothing, if it is not known which kind that is."""
+        """Keep trials measured on this GPU; does nothing if its kind is not known."""
         if (kind := self._kinds.get(gpu)) is not None:
             self._keep(KeptTrial(kind=kind, trial=trial) for trial in trials)
 
     def split_of(self, gpu: Gpu) -> Split | None:
-        """That of which it was proved, since the machine was started, that sets are disjoint.
+        """Return the split whose sets were proved disjoint since the machine booted.
 
         Any thread.
         """
         return self._splits.get((gpu.uuid_text, gpu.kind))
 
     def keep_split(self, gpu: Gpu, split: Split) -> None:
-        """It was proved of this GPU."""
+        """Keep a split that was proved for this GPU."""
         if self.split_of(gpu) != split:
             self._splits[gpu.uuid_text, gpu.kind] = split
             self._keep([KeptSplit(uuid=gpu.uuid_text, kind=gpu.kind, split=split)])
 
     def is_draining(self, gpu: Gpu) -> bool:
-        """Whether no job is started there. Any thread."""
+        """Tell whether new jobs are kept off this GPU. Any thread."""
         return gpu.uuid_text in self._drains
 
     def drain(self, gpu: Gpu, *, is_on: bool) -> None:
-        """No job is started there from now on, or again."""
+        """Keep new jobs off this GPU from now on, or admit them again."""
         uuid = frozenset({gpu.uuid_text})
         self._drains = self._drains | uuid if is_on else self._drains - uuid
         self._keep([Drain(uuid=gpu.uuid_text, is_on=is_on)])
 
     def claim_of(self, job_id: int) -> KeptJob | None:
-        """What is known of a job from before the daemon started that has not come back yet."""
+        """Return what is known of a job from before the restart that has not come back yet."""
         return self._before.get(job_id)
 
     def take_back(self, job_id: int, asked: JobSpec) -> tuple[JobSpec, KeptJob | None]:
-        """What a job that comes is to have, and what was known of it.
+        """Return the spec for a job that comes, and what was known of it.
 
-        What it had before the daemon started counts, whatever its processes ask for anew.
+        The spec that it had before the restart counts, whatever its processes ask for anew.
         """
         kept = self._before.pop(job_id, None)
         return (asked, None) if kept is None else (_spec_of(kept, asked), kept)
 
     def keep_job(self, job: Job, command: str) -> None:
-        """This is what it is to have if it comes back."""
+        """Keep what the job gets if it comes back after a restart."""
         now = KeptJob(
             job_id=job.job_id,
             uid=job.uid,
@@ -139,32 +138,32 @@ class Remembered:
             self._keep([now])
 
     def forget_job(self, job_id: int) -> None:
-        """It has ended."""
+        """Forget a job that has ended."""
         if self._jobs.pop(job_id, None) is not None:
             self._keep([GoneJob(job_id=job_id)])
 
     def keep_past(self, job: PastJob) -> None:
-        """It has ended, and somebody may ask for it later."""
+        """Keep a job that has ended for later queries."""
         if self._most_past:
             self._keep([job])
 
     def correct_past(self, kept: PastJob, now: PastJob) -> None:
-        """What was kept of it was not all; nothing where that row is gone."""
+        """Complete an ended job's row; does nothing if the row is gone."""
         if self._most_past:
             self._keep([CorrectedPast(kept=kept, now=now)])
 
     def keep_most_past(self, most: int) -> None:
-        """So many jobs that have ended are to be kept from now on.
+        """Keep this many ended jobs from now on.
 
-        What is beyond a lower number goes when the daemon is started next: a slip in the
-        configuration that is mended before that costs nothing.
+        Rows beyond a lower number are deleted only at the next start: a slip in the configuration
+        that is mended before then costs nothing.
         """
         self._most_past = most
         if self._journal is not None:
             self._journal.most_past = max(most, self._journal.most_past)
 
     def past(self, query: PastQuery) -> list[tuple[int, PastJob]]:
-        """Jobs that have ended, with their numbers, the newest first. Any thread but the loop's.
+        """Return ended jobs with their numbers, newest first. Any thread but the loop's.
 
         Raises:
             StateError: none are kept, or the file cannot be read.
@@ -188,7 +187,7 @@ class Remembered:
             raise StateError(f"the state file {journal.path} cannot be read: {error}") from error
 
     def close(self, timeout_s: float) -> None:
-        """Wait for what is being written, for so long at most; the loop has ended."""
+        """Wait for pending writes, at most that long; the loop has ended."""
         self._worker.do(self._close)
         self._worker.finish(timeout_s)
 
@@ -213,7 +212,7 @@ class Remembered:
             self._late.take(self._notes.popleft())
         notes = self._late.notes()
         if self._journal is None or not notes:
-            return  # an errand before this one took them
+            return  # an earlier errand has written them
         try:
             self._journal.write(notes)
         except sqlite3.Error as error:
@@ -238,7 +237,7 @@ class Remembered:
 
 
 class _Late:
-    """What is not in the file yet: of each job and GPU the newest only."""
+    """Notes not in the file yet: of each job and GPU only the newest."""
 
     def __init__(self) -> None:
         self._trials: deque[KeptTrial] = deque(maxlen=MOST_TRIALS)
@@ -268,7 +267,7 @@ class _Late:
 
 
 def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:
-    """With all that was kept of it; what the version that wrote it did not know is as asked."""
+    """Overlay the kept spec on the asked one; fields unknown to the version that wrote it stay."""
     known = {field.name for field in fields(JobSpec)}
     told = {name: value for name, value in kept.spec.items() if name in known}
     try:
@@ -283,7 +282,7 @@ def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:
 
 
 def _boot() -> str:
-    """Unlike that of any other start of the machine."""
+    """Return an id that differs for each boot of the machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Who may see and do what, and whom a name means to who says it."""
+"""Access control: who may see and do what, and which job a name means for a caller."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from tandemd.core.scheduler import Scheduler
 
 @dataclass(frozen=True, slots=True)
 class Whom:
-    """Whom a change is about: a job, or with `is_group` all the jobs of a group."""
+    """The target of a change: a job, or with `is_group` all jobs of a group."""
 
     name: str
     is_group: bool = False
 
 
 class Rights:
-    """Belongs to the loop's thread, but for `is_admin`; the loop knows by then who asks."""
+    """Decides on access, for uids already looked up. Loop's thread only, except `is_admin`."""
 
     def __init__(self, core: Scheduler, limits: Limits, privacy: Privacy) -> None:
-        self.limits = limits  # both are exchanged when the configuration is read anew
+        self.limits = limits  # both are replaced when the configuration is reloaded
         self.privacy = privacy
         self._core = core
 
     def is_admin(self, uid: int) -> bool:
-        """Any thread but the loop's, for it may have to ask who that is."""
+        """Tell whether the uid is an admin's. Any thread but the loop's, because it may block."""
         self.limits.meet(uid)
         return self.limits.is_admin(uid)
 
     def may_see(self, uid: int, job: Job) -> bool:
-        """That there is such a job, and what is not its owner's alone to know."""
+        """Tell whether the caller may know that the job exists, and its public facts."""
         return self.privacy != "own-only" or self.may_control(uid, job)
 
     def discretion(self, uid: int) -> Callable[[str], str]:
-        """What becomes of a text before the caller hears it."""
+        """Return a filter for texts that removes what the caller may not know."""
         if self.privacy != "own-only" or self.limits.is_admin(uid):
             return str
         core = self._core
@@ -53,15 +53,15 @@ class Rights:
         return partial(discreet, may_know=may_know)
 
     def may_control(self, uid: int, job: Job) -> bool:
-        """Its owner, and admins."""
+        """Tell whether the caller is the job's owner or an admin."""
         return uid == job.uid or self.limits.is_admin(uid)
 
     def find(self, uid: int, name: str) -> Job:
-        """The job of that number or name.
+        """Return the job with that number or name.
 
         Raises:
             NotFoundError: no such job, or the name fits several.
-            UsageError: there is no name.
+            UsageError: the name is empty.
         """
         if not name:
             raise UsageError("no job is named; give a name such as 'j-7f3a'")
@@ -81,9 +81,9 @@ class Rights:
         return named[0]
 
     def _meant(self, uid: int, is_named: Callable[[Job], bool]) -> list[Job]:
-        """Of the jobs so named its own, or else others', for these may use the same name.
+        """Of the jobs so named, prefer the caller's own, because users may pick the same name.
 
-        Those that live, or where none does those that have ended.
+        Living jobs come before those that have ended.
         """
         core = self._core
         known = [*core.jobs.values(), *core.finished.values()]
@@ -92,12 +92,12 @@ class Rights:
         return [job for job in named if job.state is not JobState.EXITED] or named
 
     def own(self, uid: int, name: str) -> Job:
-        """The same, living, that the caller may control.
+        """Find a living job that the caller may control.
 
         Raises:
-            AccessError: it is somebody else's.
+            AccessError: the job belongs to somebody else.
             NotFoundError: as `find`.
-            StateError: it has ended.
+            StateError: the job has ended.
         """
         job = self.find(uid, name)
         if not self.may_control(uid, job):
@@ -110,10 +110,10 @@ class Rights:
         return job
 
     def chosen(self, uid: int, whom: Whom) -> list[Job]:
-        """The living jobs that a change is about, all of which the caller may control.
+        """Return the living jobs that a change targets, all of which the caller may control.
 
         Raises:
-            AccessError: they are somebody else's.
+            AccessError: they belong to somebody else.
             NotFoundError: as `find`, or as `members`.
             StateError: all of them have ended.
         """
@@ -130,11 +130,11 @@ class Rights:
         return members
 
     def members(self, uid: int, name: str) -> list[Job]:
-        """Who is in a group, which is always of one user: who lives, else who has ended.
+        """Return a group's living jobs, or else its ended ones. A group is always of one user.
 
         Raises:
             NotFoundError: no such group, or several users have one.
-            UsageError: there is no name.
+            UsageError: the name is empty.
         """
         if not name:
             raise UsageError("no group is named; give one such as 'torchrun:29500:none'")

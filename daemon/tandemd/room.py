@@ -1,4 +1,4 @@
-"""Whether the limits of this process leave it what a daemon needs; said before it begins."""
+"""Checks at startup that this process's resource limits leave the daemon enough."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import threading
 
 from tandem.errors import StateError
 
-LEAST_DESCRIPTORS = 64  # half of them are its own before anybody comes
+LEAST_DESCRIPTORS = 64  # the daemon itself takes half of them before anybody connects
 LEAST_THREADS = (
-    32  # two thirds of them it has before anybody comes; gRPC would abort for want of one
+    32  # the daemon itself takes two thirds before anybody connects; gRPC aborts if it lacks one
 )
 
 
 def raise_descriptor_limit() -> None:
-    """As many descriptors as the hard limit allows: five a process, for thousands of them.
+    """Raise the descriptor limit to the hard limit: five per process, for thousands of them.
 
     Raises:
-        StateError: so few that gRPC would end the daemon by a signal, and no word of ours.
+        StateError: the limit is so low that gRPC would end the daemon by a signal, without an error
+            message.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:
@@ -29,7 +30,7 @@ def raise_descriptor_limit() -> None:
 
 
 def require_threads() -> None:
-    """Have them all at once: what is left of the limits nobody tells, others share them.
+    """Start all threads at once for a test: how much of a shared limit is left cannot be queried.
 
     Raises:
         StateError: there are too few.

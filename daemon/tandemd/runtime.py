@@ -1,4 +1,4 @@
-"""The runtime directory: where it is, its mode, and that only one daemon has it."""
+"""The runtime directory: its place, its mode, and the lock that admits only one daemon."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SOCKETS = (ATTACH_SOCKET, LOGIN_SOCKET, RPC_SOCKET)
 LOCK_FILE = "tandemd.lock"
 SUN_PATH_BYTES = 108
 RENEW_S = 3600.0  # how often the lock file is touched
-RUNTIME_DIR_VARIABLE = "TANDEM_RUNTIME_DIR"  # for a daemon that is not the usual one
+RUNTIME_DIR_VARIABLE = "TANDEM_RUNTIME_DIR"  # for a daemon other than the usual one
 
 log = structlog.get_logger("tandemd")
 
 
 def runtime_dir(environ: Mapping[str, str], *, uid: int) -> Path:
-    """Where a daemon of this uid listens, in the order all parts of Tandem use."""
+    """Return where a daemon of this uid listens, in the search order that all of Tandem uses."""
     for variable in (RUNTIME_DIR_VARIABLE, "RUNTIME_DIRECTORY"):
         if named := environ.get(variable, "").split(":")[0]:
             return Path(named)
@@ -41,14 +41,14 @@ class RuntimeDir:
     """The directory, held until the process ends."""
 
     def __init__(self, path: Path) -> None:
-        """Make it if need be, and lock it.
+        """Create the directory if necessary, and lock it.
 
         Raises:
             StateError: another daemon holds it; the text says which.
             UsageError: it cannot be made or used, or belongs to somebody else.
         """
         self.path = path
-        self.has_sockets = False  # all are there, and are to stay
+        self.has_sockets = False  # all of them exist and must stay
         self._renewed_s = time.monotonic()
         if len(os.fsencode(path / ATTACH_SOCKET)) >= SUN_PATH_BYTES:
             raise UsageError(f"runtime directory '{path}' is too long a path for a socket")
@@ -63,11 +63,11 @@ class RuntimeDir:
         self._lock()
 
     def _make(self) -> None:
-        # Others pass through to the sockets, but cannot list. One below a private parent is private
-        # anyway; the fallback in /tmp is nobody else's business.
+        # Other users can pass through to the sockets, but cannot list the directory. Below a
+        # private parent it is private anyway; the fallback in /tmp is for its owner alone.
         private = self.path.parent == Path("/tmp")
         try:
-            self.path.mkdir()  # no path of which more is missing: that is a slip of the pen
+            self.path.mkdir()  # not its parents: a path that lacks more is a typing error
             self.path.chmod(0o700 if private else 0o711)
         except FileExistsError:
             pass
@@ -101,14 +101,15 @@ class RuntimeDir:
             raise UsageError(f"'{self.path / LOCK_FILE}': {error.strerror}") from error
 
     def why_lost(self) -> str:
-        """What somebody removed: nobody finds us, and another daemon may take its place. Or empty.
+        """Return which part was removed, so that clients cannot find this daemon; empty: none.
 
-        Once it is lost, nothing at this path is ours to remove.
+        Another daemon may take its place, so once the directory is lost, nothing at this path is
+        ours to remove.
         """
         now_s = time.monotonic()
         if now_s - self._renewed_s >= RENEW_S:
             self._renewed_s = now_s
-            os.utime(self._lock_fd)  # else cleaners of /tmp take it for something forgotten
+            os.utime(self._lock_fd)  # or cleaners of /tmp would take it for abandoned
         try:
             there = os.stat(self.path / LOCK_FILE)
         except OSError as error:
@@ -123,8 +124,8 @@ class RuntimeDir:
         return gone and f"'{gone}'"
 
     def clean(self) -> None:
-        """Remove the sockets; the lock file stays, for removing it would let two daemons in."""
+        """Remove the sockets. The lock file stays: removing it would let two daemons in."""
         self.has_sockets = False
         for name in SOCKETS:
-            with contextlib.suppress(OSError):  # not there, or none of ours
+            with contextlib.suppress(OSError):  # not there, or not ours
                 (self.path / name).unlink()

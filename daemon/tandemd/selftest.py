@@ -1,4 +1,4 @@
-"""What works on this machine's GPUs, as `tandem doctor` tells it, found when the daemon starts."""
+"""Finds out at startup which modes work on this machine's GPUs, as `tandem doctor` reports them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = structlog.get_logger(__name__)
 def why_not(
     gpus: Sequence[Gpu], environment: Mapping[str, str], own_pipes: Path
 ) -> dict[int, Mapping[str, str]]:
-    """GPU -> mode -> what keeps it from working; nothing of a machine that does not say it.
+    """Map GPU -> mode -> what prevents it; GPUs that NVML does not describe are left out.
 
-    Takes as long as the driver and a control daemon of MPS take to answer.
+    Takes as long as the driver and the MPS control daemon take to answer.
     """
     found: dict[int, Mapping[str, str]] = {gpu.index: _OF_INSTANCES for gpu in gpus if gpu.instance}
     try:

@@ -1,9 +1,9 @@
-"""From packets on the attach socket to events of the core, and the answers.
+"""Turns packets on the attach socket into events of the core, and sends the answers.
 
-Belongs to the loop's thread. A claimed job id is honoured when it is free or owned by the same uid,
-by what the kernel says of the peer; a job from before a restart is still its owner's, and has what
-it had then. Otherwise the process becomes a job of its own, for a variable inherited through `sudo`
-should not leave it unscheduled.
+Belongs to the loop's thread. A claimed job id is honoured if it is free or owned by the same uid,
+as the kernel reports the peer. A job from before a restart keeps its owner and gets the spec that
+it had then. A process with any other claim becomes a job of its own, because a variable inherited
+through `sudo` should not leave it unscheduled.
 """
 
 from __future__ import annotations
@@ -66,32 +66,32 @@ from tandemd.remembered import Remembered
 
 CLOCK_MONOTONIC, CLOCK_VIRTUAL = 0, 1  # wire::ClockKind
 SECOND_NS = 1_000_000_000
-ENDED_SLACK = 64  # jobs whose commands may outlast them
+ENDED_SLACK = 64  # jobs whose commands may be kept after the core has forgotten them
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
-    """What others need to know of an attached process."""
+    """What other parts need to know of an attached process."""
 
     pid: int
     uid: int
     attached_ns: int
-    is_there: Callable[[], bool]  # it lives, which another one by its pid is not; any thread
+    is_there: Callable[[], bool]  # this very process lives, not one that reused its pid; any thread
     target: Target  # for signals
-    shim_version: str  # as it says
+    shim_version: str  # as reported by the shim
 
 
 class Note(Protocol):
-    """Hands an event to the core; `afterwards` runs once its conclusions were performed."""
+    """Hands an event to the core; `afterwards` runs once its conclusions have been performed."""
 
     def __call__(self, event: Event, *, afterwards: Callable[[], None] | None = None) -> None:
         """Call from the loop's thread."""
 
 
 class Sessions:
-    """Who is attached, by connection."""
+    """The attached processes and launched jobs, by connection."""
 
     def __init__(
         self,
@@ -104,25 +104,25 @@ class Sessions:
         clock_kind: int,
     ) -> None:
         self.limits = limits
-        self.attach: AttachServer  # set by whoever made both
+        self.attach: AttachServer  # set by the code that makes both
         self.note: Note  # the loop's
         self.on_attach: list[Callable[[], None]] = []  # called on the loop's thread
-        # What a job of a uid on some GPUs, or any, needs besides in its environment.
+        # Returns the extra environment for a job of a uid on some GPUs, or on any.
         self.surroundings: Callable[[int, frozenset[int]], dict[str, str]] = lambda *_: {}
-        # Why what runs there would not serve it; empty: it does, or nothing has to.
+        # Returns why MPS there would not serve such a job; empty: it does, or none is needed.
         self.unserved: Callable[[int, frozenset[int]], str] = lambda *_: ""
         self.is_draining: Callable[[int], bool] = lambda _: False
-        self.remembered = Remembered(None, at_once=True)  # from before the daemon started: nothing
+        self.remembered = Remembered(None, at_once=True)  # default: nothing from before a restart
         self.outboxes = Outboxes()
-        self.info: dict[int, ProcessInfo] = {}  # process
-        self.commands: dict[int, str] = {}  # job
-        self._ended: deque[int] = deque()  # jobs, oldest first, whose commands are still known
+        self.info: dict[int, ProcessInfo] = {}  # by process
+        self.commands: dict[int, str] = {}  # by job
+        self._ended: deque[int] = deque()  # ended jobs, oldest first, whose commands are still kept
         self._scheduler = scheduler
         self._channels = channels
         self._poller = poller
         self._gpu_index = gpu_index
         self._clock_kind = clock_kind
-        # Numbers of jobs from before a restart must not come up again for others: start anywhere.
+        # Start at a random number: jobs from before a restart must keep theirs to themselves.
         self._next_job_id = secrets.randbits(16) << 4 | 1
         self._next_process_id = 1
         self._processes: dict[int, int] = {}  # connection -> process
@@ -130,7 +130,7 @@ class Sessions:
         self._launchers: dict[int, Target] = {}  # job -> the process that registered it
 
     def take(self, message: Message, now_ns: int) -> None:
-        """Handle one message of the attach socket."""
+        """Handle one message from the attach socket."""
         if isinstance(message, Gone):
             self._gone(message.connection, now_ns)
             return
@@ -158,7 +158,7 @@ class Sessions:
             self._channels.readable(process_id)
 
     def regard(self, uid: int, now_ns: int) -> None:
-        """Have the core know what all jobs of a user may hold, as the limits say it now."""
+        """Tell the core how much memory all jobs of a user may hold, by the current limits."""
         ceiling = self.limits.memory_ceiling(uid)
         if ceiling != self._scheduler.memory.line.ceilings.of(uid):
             self.note(CeilingSet(now_ns=now_ns, uid=uid, ceiling=ceiling))
@@ -171,7 +171,7 @@ class Sessions:
         before = self._registered_by(connection)
         if (refused := self._refusal(uid, packet, spec, gpus, before)) is not None:
             code, reason = refused
-            if code == REFUSED_NOT_YET:  # nothing for the log: it asks again in a moment
+            if code == REFUSED_NOT_YET:  # not worth a log line: it asks again in a moment
                 self.attach.send(connection, _native.encode_refused(code=code, reason=reason))
                 self.attach.hang_up(connection)
             else:
@@ -180,7 +180,8 @@ class Sessions:
         told = list(without_effect_from_the_start(self._scheduler, spec, gpus))
         less = self._less_memory(uid, packet, spec)
         told += less
-        lower = self._lower_class(uid, packet, spec)  # which its answer says in a field
+        # The answer carries this in a field of its own.
+        lower = self._lower_class(uid, packet, spec)
         job_id = 0 if packet.only_asks else self._new_job_id()
         if job_id:
             if before is not None:
@@ -208,10 +209,10 @@ class Sessions:
         self.attach.send(connection, answer)
 
     def _registered_by(self, connection: Connection) -> Job | None:
-        """The job that the same process has registered before and that never had a process.
+        """Return the job that this process registered before and that never had a process.
 
-        `tandem run ... -- tandem run ...` is one process that asks twice. The last word counts, and
-        what was promised to the first is not promised to others.
+        `tandem run ... -- tandem run ...` is one process that registers twice. The last request
+        counts, and what was promised to the first is freed for others.
         """
         pid, uid = connection.peer.pid, connection.peer.uid
         for job_id, launcher in self._launchers.items():
@@ -221,7 +222,7 @@ class Sessions:
         return None
 
     def _end_launch(self, job: Job, now_ns: int) -> None:
-        """It is the launch of another job now."""
+        """Drop a job whose launching process has registered another one."""
         self._launched = {n: job_id for n, job_id in self._launched.items() if job_id != job.job_id}
         del self._launchers[job.job_id]
         log.info("registered anew by the same process", job=job.display_name)
@@ -235,7 +236,7 @@ class Sessions:
         gpus: frozenset[int],
         before: Job | None,
     ) -> tuple[int, str] | None:
-        """Which code and why, if the job is not to be started as it asks, in place of `before`."""
+        """Return code and reason for refusing the job, in place of `before`; None: start it."""
         options, unserved = self._scheduler.options, self.unserved(uid, gpus)
         if drained := self._drained(packet.gpu):
             return (REFUSED_NO_ROOM if packet.no_wait else REFUSED_UNFIT), drained
@@ -247,7 +248,7 @@ class Sessions:
             why = f"it asks for isolation {spec.isolation}, but {unserved}"
         if why:
             return REFUSED_UNFIT, why
-        # Beyond what its user may have it is not to run without limits either.
+        # Above its user's limits it must not run unmanaged either.
         if told := self._scheduler.objection_for_user(spec, uid, before, gpus):
             return REFUSED_UNFIT, told
         objection = self._scheduler.objection_to(spec, before, gpus)
@@ -258,23 +259,24 @@ class Sessions:
         return None if objection is None else (REFUSED_NO_ROOM, objection)
 
     def _environment(self, uid: int, spec: JobSpec, gpu: str, *, says_memory: bool) -> str:
-        """Of a job that is about to start, a line for each variable."""
+        """Return the environment of a job that is about to start, one variable per line."""
         gpus, options = self._gpu_index.named(gpu), self._scheduler.options
         said = variables(spec, gpus, options) | self.surroundings(uid, gpus)
         if says_memory:
             share = f"{spec.memory_percent}%" if spec.memory_percent else ""
             said["TANDEM_MEMORY"] = share or exact_bytes(spec.memory_bytes)
         if (instance := self._gpu_index.instance(gpu)) is not None:
-            said["CUDA_VISIBLE_DEVICES"] = instance.uuid_text  # CUDA knows it by no other name
+            # CUDA knows an instance by no other name.
+            said["CUDA_VISIBLE_DEVICES"] = instance.uuid_text
         elif gpu and options.overlaps(gpus or options.sm_counts):
-            # Clients of an MPS that was started with some GPUs alone count from 0 among these.
+            # Clients of an MPS that was started with some of the GPUs number those from 0.
             said["CUDA_VISIBLE_DEVICES"] = self._gpu_index.by_uuid(gpu)
         return "\n".join(f"{name}={value}" for name, value in said.items())
 
     def _drained(self, names: str) -> str:
-        """Why nothing is started on these GPUs, or where none is named on any; empty: it may be.
+        """Return why no job may start on these GPUs, or on any if none is named; empty: it may.
 
-        Which of those that are not named a program takes nobody knows before it does.
+        If none is named, nobody knows which GPU the program will take, so all must be draining.
         """
         options = self._scheduler.options
         every = options.sm_counts.keys()
@@ -333,9 +335,9 @@ class Sessions:
         spec, known = self._spec(uid, hello, {gpu}), None
         if job_id not in self._scheduler.jobs:
             if job_id not in self._scheduler.finished:
-                self.commands.pop(job_id, None)  # of whoever had the number before
+                self.commands.pop(job_id, None)  # would be that of an earlier job with this number
             spec, known = self.remembered.take_back(job_id, spec)
-            if known is not None:  # before anybody hears that it is there
+            if known is not None:  # set before anybody hears of the job
                 self.commands[job_id] = known.command
         self.note(
             ProcessAttached(
@@ -351,7 +353,7 @@ class Sessions:
                 cancel=known.cancel if known is not None else None,
                 mps_percent=hello.mps_percent,
             ),
-            # Not before its gate and settings are what the core wants them to be.
+            # Only once its gate and settings are as the core wants them.
             afterwards=lambda: self._welcome(connection, process_id, job_id, pages),
         )
         if known is not None and known.paused:
@@ -362,7 +364,7 @@ class Sessions:
     def _turn_away(
         self, connection: Connection, hello: _native.Hello, code: int, reason: str, now_ns: int
     ) -> None:
-        """Tell its job, too: as far as anybody sees that has just not used the GPU."""
+        """Refuse a process and tell its job, which would else look as if it left the GPU unused."""
         self.attach.refuse(connection, code=code, reason=reason)
         job = self._scheduler.jobs.get(hello.job_id)
         if job is not None and job.uid == connection.peer.uid:
@@ -426,7 +428,7 @@ class Sessions:
         log.info("detached", pid=connection.peer.pid)
 
     def signal(self, action: SignalJob) -> None:
-        """Send a signal to processes of a job; those that cannot be sent one are for the log."""
+        """Send a signal to a job's processes; failures are logged."""
         job = self._scheduler.jobs[action.job_id]
         if action.process_id is None:
             targets = self.targets(job)
@@ -442,14 +444,14 @@ class Sessions:
             log.warning("not signalled", reason=problem, **told)
 
     def targets(self, job: Job) -> list[Target]:
-        """The processes of a job, each once: it may have registered the job and attached."""
+        """Return a job's processes, each once: one may have both registered it and attached."""
         attached = [self.info[p].target for p in job.processes if p in self.info]
         launcher = self._launchers.get(job.job_id)
         pids = {target.pid for target in attached}
         return attached if launcher is None or launcher.pid in pids else [launcher, *attached]
 
     def remember(self, job_id: int) -> None:
-        """Something about a job has changed, which a daemon that is started anew is to know."""
+        """Record a changed job for a daemon that is started anew."""
         job = self._scheduler.jobs.get(job_id)
         if job is None:
             self.remembered.forget_job(job_id)
@@ -459,9 +461,10 @@ class Sessions:
             self.remembered.keep_job(job, self.commands.get(job_id, ""))
 
     def _forget_commands(self) -> None:
-        """Drop the command lines of jobs the core no longer knows: who ended first goes first.
+        """Drop the command lines of jobs the core no longer knows, those that ended first first.
 
-        But of a user with many short jobs later ones are forgotten before others' earlier ones.
+        The core forgets later jobs of a user with many short ones before earlier jobs of others, so
+        the queue is cleaned up from time to time.
         """
         finished = self._scheduler.finished
         is_due = len(self._ended) > 2 * len(finished) + ENDED_SLACK
@@ -485,7 +488,8 @@ class Sessions:
                 "it counts in the software GPU's virtual time, and the daemon does not; "
                 "start tandemd with --clock softgpu"
             )
-        # It would take each sign of life of ours for old, or for nonsense, and never be held.
+        # With another clock a process takes each of our heartbeats for stale or nonsense, so it
+        # would never be held.
         if self._clock_kind == CLOCK_MONOTONIC and has_other_clock(peer.pid):
             return "its clock is not the daemon's: it is in a time namespace with another offset"
         return None
@@ -506,14 +510,14 @@ class Sessions:
         return self._next_job_id - 1
 
     def _owner_of(self, job_id: int) -> int | None:
-        """The uid whose number it is, be it of a job that has ended; None: nobody has it."""
+        """Return the uid of the job, living or ended, with this number; None: it is free."""
         scheduler = self._scheduler
         job = scheduler.jobs.get(job_id) or scheduler.finished.get(job_id)
         known = job or self.remembered.claim_of(job_id)
         return None if known is None else known.uid
 
     def _lower_class(self, uid: int, asked: _native.Register, granted: JobSpec) -> list[str]:
-        """What of the class it asked for its user may not have."""
+        """Report a class that the job asked for and its user may not have."""
         wanted = asked.request.job_class
         if wanted == 0 or wanted >= granted.job_class:
             return []
@@ -522,7 +526,7 @@ class Sessions:
         return [f"it asked for class {name}; its user may have no more than {got} ({why})"]
 
     def _less_memory(self, uid: int, asked: _native.Register, granted: JobSpec) -> list[str]:
-        """What of the memory it asked for its user may not have."""
+        """Report memory that the job asked for and its user may not have."""
         request, key = asked.request, self._scheduler.memory.line.ceilings.of(uid).key
         if granted.memory_percent < request.memory_percent:
             wanted, most = f"{request.memory_percent}%", f"{granted.memory_percent}%"
@@ -535,7 +539,7 @@ class Sessions:
     def _spec(
         self, uid: int, packet: _native.Hello | _native.Register, gpus: Collection[int]
     ) -> JobSpec:
-        """What it asks for on some GPUs, or on any, as far as its user may."""
+        """Return the spec that it asks for on some GPUs, or any, clamped to its user's limits."""
         request, promise, (sm_count, isolation) = packet.request, packet.promise, packet.space
         asked = JobClass(request.job_class) if request.job_class in (1, 2, 3) else JobClass.NORMAL
         granted = self.limits.clamp(uid, asked)
@@ -572,7 +576,7 @@ def _target(connection: Connection) -> Target:
 
 
 def _version_of(said: int) -> str:
-    """As wire.h packs it."""
+    """Decode a version as wire.h packs it."""
     return f"{said >> 16}.{said >> 8 & 0xFF}.{said & 0xFF}"
 
 

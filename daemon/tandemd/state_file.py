@@ -1,4 +1,4 @@
-"""Where the daemon keeps what is to outlive it."""
+"""Where the daemon keeps its state across restarts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ AUTO, NOWHERE = "auto", "none"
 
 
 def machine_name(machine_id_file: Path = Path("/etc/machine-id")) -> str:
-    """Unlike that of another machine with the same home directories; the same after a reboot.
+    """Name this machine, unlike others that share its home directories; the same after a reboot.
 
-    A keyed hash, for the id itself is not to be shown to others (machine-id(5)); the host name of a
-    machine that has none.
+    The name is a keyed hash, because the id itself must not be shown to others (machine-id(5)), or
+    the host name if the machine has no id.
     """
     try:
         said = machine_id_file.read_text().strip()
@@ -31,24 +31,26 @@ def machine_name(machine_id_file: Path = Path("/etc/machine-id")) -> str:
 def state_path(
     said: str, environ: Mapping[str, str], *, uid: int, own_runtime_dir: Path | None, machine: str
 ) -> Path | None:
-    """Where the state of a daemon of this uid is; None: nowhere.
+    """Return the path of the state file of a daemon of this uid; None: no file.
 
     Args:
         said: `daemon.state`.
         environ: the daemon's.
         uid: the daemon's.
-        own_runtime_dir: its runtime directory, if that was named: such a daemon is apart from
-            others of its user, in what it remembers, too.
-        machine: its name. Homes may be on several machines at once: each has a file of its own,
-            for jobs are of one machine, and so has SQLite's log to be (sqlite.org/wal.html).
+        own_runtime_dir: its runtime directory, if one was named: such a daemon is separate from
+            others of its user, also in what it remembers.
+        machine: its name. Homes may be shared by several machines: each machine has a file of its
+            own, because jobs belong to one machine, and SQLite's write-ahead log has to
+            (sqlite.org/wal.html).
     """
     if said == NOWHERE:
         return None
     if said != AUTO:
         return Path(said)
     of_machine = f"state-{machine}.db"
-    if named := environ.get("STATE_DIRECTORY", "").split(":")[0]:  # systemd's
-        return Path(named) / (FILE if uid == 0 else of_machine)  # a user's is in the home
+    if named := environ.get("STATE_DIRECTORY", "").split(":")[0]:  # set by systemd
+        # That of a user's unit is in the home.
+        return Path(named) / (FILE if uid == 0 else of_machine)
     if own_runtime_dir is not None:
         return own_runtime_dir / FILE
     if uid == 0:
@@ -59,9 +61,9 @@ def state_path(
 
 
 def make_usual_place(said: str, path: Path | None) -> None:
-    """The directories above that of the file, which a home may lack; no others are made.
+    """Create the directories above the file's own, which a home may lack; creates no others.
 
-    Who cannot make them is told so when the file is opened.
+    If that fails, opening the file reports it.
     """
     if said == AUTO and path is not None:
         with suppress(OSError):

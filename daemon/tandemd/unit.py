@@ -1,6 +1,6 @@
-"""The systemd unit of the daemon, with the path of the program in it.
+"""The daemon's systemd unit, with the path of its program filled in.
 
-`packaging/tandemd.service` is this for /usr/bin/tandemd; a test holds them against each other.
+`packaging/tandemd.service` is the unit for /usr/bin/tandemd; a test compares the two.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-# Keys are sorted within a section, as systemd's own units have them.
+# Keys are sorted within a section, as in systemd's own units.
 TEMPLATE = """\
 # Made by `tandemd --print-unit`.
 [Unit]
@@ -74,25 +74,25 @@ HOMES = (Path("/home"), Path("/root"), Path("/run/user"))  # what ProtectHome hi
 
 
 def render(program: Path) -> str:
-    """The unit that runs `program`."""
+    """Return the unit that runs `program`."""
     return filled(TEMPLATE, program)
 
 
 def filled(template: str, program: Path) -> str:
-    """A unit with the path of its program, which it can start."""
+    """Return a unit with the path of its program, which it must be able to start."""
     unit = template.replace("@PROGRAM@", str(program))
-    if any(program.is_relative_to(home) for home in HOMES):  # or it could not be started
+    if any(program.is_relative_to(home) for home in HOMES):  # it could not be started otherwise
         return unit.replace("ProtectHome=yes", "ProtectHome=read-only")
     return unit
 
 
 def own_program() -> Path:
-    """The `tandemd` of this installation."""
+    """Return the `tandemd` of this installation."""
     return program_of("tandemd")
 
 
 def program_of(name: str) -> Path:
-    """A program of this installation."""
+    """Return the path of a program of this installation."""
     beside = Path(sys.executable).with_name(name)
     if beside.exists():
         return beside

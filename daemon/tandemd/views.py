@@ -26,17 +26,17 @@ class ProcessView:
 
     pid: int
     attached_wall_ns: int
-    device_bytes: int  # what it has taken of the GPU, swapped_bytes included
+    device_bytes: int  # GPU memory allocated, swapped_bytes included
     swapped_bytes: int
-    filed_bytes: int  # of these, in files
+    filed_bytes: int  # the part of these in files
     ungated: bool
     dropped_records: int
-    shim_version: str  # as its shim says: `0.1.0`
+    shim_version: str  # as its shim reports it: `0.1.0`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingView:
-    """What the watchdog found about a job."""
+    """A finding of the watchdog about a job."""
 
     since_wall_ns: int
     finding: Finding
@@ -56,41 +56,41 @@ class JobView:
     created_wall_ns: int
     processes: tuple[ProcessView, ...]
     gpus: tuple[int, ...]
-    gpu_names: tuple[str, ...]  # of the same
+    gpu_names: tuple[str, ...]  # in the order of `gpus`
     mode: str  # of all of these: time, mps
     gpu_ns: int
     shared_ns: int
     waits_ns: tuple[int, ...]  # by WaitReason
     launches: int
     moved_bytes: tuple[int, ...]  # copied to the host so far, and back
-    moved_ns: tuple[int, ...]  # and how long that took
+    moved_ns: tuple[int, ...]  # the time that took
     steps: int
-    iterations: int  # marked, or else found, of all its processes
+    iterations: int  # of all its processes, marked or else detected
     audited_bytes: int  # what the driver says that it holds
-    refused_by: tuple[int, ...]  # times it was told out of memory, by Refusal
+    refused_by: tuple[int, ...]  # out-of-memory answers, by Refusal
     memory_wait_bytes: int  # what its first allocation in line waits for; 0 = none waits
     memory_wait_place: int  # in line, from 1
     share: float
-    requests: int  # that ended in the last half minute; 0 = none, or nobody looks
+    requests: int  # ended in the last half minute; 0 = none, or not observed
     p99_ns: int  # of these
-    owed: float  # what its --sm owes it of the GPU's time, as share is; 0 = nothing
+    owed: float  # what its --sm owes it of the GPU's time, as a fraction like `share`; 0 = nothing
     findings: tuple[FindingView, ...]
     marked_p99_ns: int = 0  # what its marks allow `p99_ns` to be; 0 = they say nothing
     energy_mj: int | None = None  # attributed to it; None: not known, or not yet
-    served: Counted | None = None  # all requests so far; None: nobody looks, and there was none
-    missed: int = 0  # of these, how many took longer than --slo, or else their mark, said then
-    gate_waits: Counted | None = None  # how long it was held with work, each time that ended
+    served: Counted | None = None  # all requests so far; None: not observed, and there was none
+    missed: int = 0  # of these, how many exceeded --slo, or else their mark, as set at the time
+    gate_waits: Counted | None = None  # how long it was held with work, per hold that ended
     preemptions: tuple[int, ...] = ()  # times it lost the turn with work, by Preemption
     set_sms: int = 0  # of its set of SMs; 0 = it has none
-    set_groups: tuple[int, ...] = ()  # of SMs, by number: that set
+    set_groups: tuple[int, ...] = ()  # groups of SMs in that set, by number
     sms: int = 0  # of its first GPU, that its kernels may use now; 0 = not known
-    unready: int = 0  # programs that were not when it was paused
-    pause_in_ns: int | None = None  # so long at most its programs have before it is paused
-    warnings: tuple[str, ...] = ()  # what was just set and has no effect, and why
+    unready: int = 0  # programs that were not ready when it was paused
+    pause_in_ns: int | None = None  # time left at most for its programs before it is paused
+    warnings: tuple[str, ...] = ()  # changes just set that have no effect, and why
 
     @property
     def name(self) -> str:
-        """`j-7f3a`."""
+        """Return the job's name, such as `j-7f3a`."""
         return f"j-{self.job_id:x}"
 
 
@@ -116,12 +116,12 @@ class GpuView:
     mode: str  # time, mps
     busy: float
     split: Split | None = None  # of its sets of SMs
-    is_being_proved: bool = False  # whether it has them
-    unproved: str = ""  # why it has none, where they are asked for
-    not_had: str = ""  # why it is not in the mode that is configured; empty: it is, or none is
+    is_being_proved: bool = False  # whether a proof of its sets is under way
+    unproved: str = ""  # why it has no sets, where they are asked for
+    not_had: str = ""  # why it is not in the configured mode; empty: it is, or none is set
     strangers: int | None = None  # processes that compute there without this daemon; None: unknown
     is_draining: bool = False  # no job is started there
-    energy: Metered | None = None  # None: its driver does not count that
+    energy: Metered | None = None  # None: its driver does not count energy
     reserved_bytes: int = 0  # of its memory, kept free of all jobs
 
 
@@ -130,7 +130,7 @@ class PartitionView:
     """How a GPU is divided among the jobs that one caller may see."""
 
     gpu: GpuView
-    part_sms: int  # the smallest part that there is; 0 = not known
+    part_sms: int  # the smallest possible part; 0 = not known
     parts: tuple[Part, ...]
 
 
@@ -139,13 +139,13 @@ class PlansView:
     """How the jobs on a GPU that one caller may see might share it."""
 
     gpu: GpuView
-    outlook: Outlook | None  # None: nobody is there
+    outlook: Outlook | None  # None: no jobs are there
     plans: tuple[Valued, ...] = ()
-    in_force: InForce = field(default_factory=InForce)  # its plan is one of them, or empty
+    in_force: InForce = field(default_factory=InForce)  # its plan is one of `plans`, or empty
 
     @staticmethod
     def of(gpu: GpuView, outlook: Outlook | None, in_force: InForce) -> PlansView:
-        """Takes milliseconds: not for the loop's thread. The plan in force is first."""
+        """Value all plans, that in force first. Takes milliseconds: not for the loop's thread."""
         if outlook is None:
             return PlansView(gpu=gpu, outlook=None)
         plans = outlook.alternatives()
@@ -163,12 +163,12 @@ class CutView:
     """What was, or would be, done to cut a GPU."""
 
     cut: Cut
-    users: tuple[str, ...]  # who is in the way; none once it is done
+    users: tuple[str, ...]  # processes that are in the way; none once it is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveView:
-    """What a job held of a GPU's memory; times are those of the clock."""
+    """A job's use of a GPU's memory over time; times are those of the daemon's clock."""
 
     name: str
     display_name: str
@@ -178,7 +178,7 @@ class CurveView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryView:
-    """The same of all jobs that the caller may see."""
+    """The curves of all jobs that the caller may see."""
 
     end_wall_ns: int
     since_wall_ns: int  # add to times of the clock
@@ -188,14 +188,14 @@ class HistoryView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsView:
-    """All that can be counted, as one caller may see it."""
+    """All counters and gauges, as one caller may see them."""
 
     policy: str
     jobs: tuple[JobView, ...]
     gpus: tuple[GpuView, ...]
-    decisions: Counted  # of the core, by what they took
+    decisions: Counted  # of the core, by the time they took
     is_reload_good: bool  # the configuration that was read last is in force
-    is_state_kept: bool  # what a restart needs is in the state file, or nobody wanted one
+    is_state_kept: bool  # the state file has what a restart needs, or none is wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class StatusView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowanceView:
-    """What the jobs of the caller may have, and the keys that say so."""
+    """What the caller's jobs may have, and the configuration keys that say so."""
 
     max_class: JobClass
     class_key: str  # empty: there is no limit
@@ -231,17 +231,17 @@ class Event:
 
 
 def etag_of(spec: JobSpec) -> str:
-    """Changes when the spec does."""
+    """Return a tag that changes when the spec does."""
     return hashlib.blake2s(repr(spec).encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowView:
-    """What one process did, from the end of one iteration to that of another."""
+    """What one process did, from the end of one iteration to the end of another."""
 
     pid: int
     gpus: tuple[int, ...]
     window: _native.Window
     kernels: tuple[tuple[int, str], ...]  # handle and name, where known
-    # By sample number: address, bytes and whether it is only read, and whether that is all.
+    # By sample number: address, bytes and whether they are only read; and whether that is all.
     launches: dict[int, tuple[list[tuple[int, int, bool]], bool]]

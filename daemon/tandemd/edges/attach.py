@@ -1,9 +1,10 @@
 """The attach socket: connections of shims and of `tandem run`, as packets in and packets out.
 
-One thread calls `poll` (or `run`, which does nothing else); it alone accepts, reads and closes.
-Any thread may `send` and `hang_up`. What arrives is delivered as messages: packets are checked
-and decoded here, identity comes from the kernel, and nobody's hang-up is missed: a connection is
-watched together with the process that made it, for children may hold a copy of its socket.
+One thread calls `poll` (or `run`, which does nothing else); only this thread accepts, reads and
+closes. Any thread may call `send` and `hang_up`. What arrives is delivered as messages. Packets are
+checked and decoded here, and identity comes from the kernel. No hang-up is missed, because each
+connection is watched together with the process that made it: children may hold copies of its
+socket.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from tandemd.edges.seldom import Seldom
 
 MAX_PACKET_BYTES = 4096  # wire::kMaxMessageBytes
 BACKLOG = 4096
-FALLBACK_LOOK_S = 1.0  # how often processes without a pidfd are looked for
+FALLBACK_LOOK_S = 1.0  # how often processes without a pidfd are checked
 DESCRIPTORS_PER_PROCESS = 5  # its socket, its pidfd and three pages
-HELLO_WITHIN_S = 10.0  # whoever says nothing is not kept longer: it costs two descriptors
+HELLO_WITHIN_S = 10.0  # a silent connection is closed after that, because it costs two descriptors
 
 REFUSED_PROTOCOL, REFUSED_MALFORMED, REFUSED_IDENTITY, REFUSED_NO_ROOM = 1, 2, 3, 4
 REFUSED_UNKNOWN_JOB, REFUSED_SHUTTING_DOWN, REFUSED_UNFIT = 5, 6, 7
@@ -48,27 +49,27 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Connection:
-    """One connected process. Fields but `number` and `peer` belong to the polling thread.
+    """One connected process. Fields other than `number` and `peer` belong to the polling thread.
 
-    `pidfd` and `started` outlive the connection, for whoever has to know the process after it.
+    `pidfd` and `started` outlive the connection, for parts that must identify the process after it.
     """
 
     number: int
     peer: Peer
     socket: socket.socket
     pidfd: Pidfd | None = None
-    started: float | None = None  # fallback identity where there is no pidfd
-    greeted: bool = False  # said HELLO or REGISTER
-    is_launcher: bool = False  # `tandem run`: lives on without the connection
+    started: float | None = None  # fallback identity if there is no pidfd
+    greeted: bool = False  # has sent HELLO or REGISTER
+    is_launcher: bool = False  # a `tandem run`, which lives on without the connection
 
     def is_there(self) -> bool:
-        """Whether the process lives, which another one by its pid is not. Any thread."""
+        """Tell whether this very process lives, not one that reused its pid. Any thread."""
         if self.pidfd is not None:
             return self.pidfd.is_there()
         try:
             return self.started is not None and start_time(self.peer.pid) == self.started
         except OSError:
-            return True  # not known now; looked at again later
+            return True  # not known now; checked again later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +82,14 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """The connection, and with it the lease, is over; for a launcher: its process ended."""
+    """The connection, and with it the lease, has ended; for a launcher: its process has ended."""
 
     connection: Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readable:
-    """It has read, after there was no room for a packet to it."""
+    """The peer has read packets, after there had been no room to send one."""
 
     connection: Connection
 
@@ -98,9 +99,9 @@ Message = Received | Readable | Gone
 
 @dataclass(slots=True)
 class _Watch:
-    """What a selector key stands for."""
+    """The meaning of a selector key."""
 
-    connection: Connection | None  # None = the listening socket or the wake pipe
+    connection: Connection | None  # None = the listening socket or the wake eventfd
     action: Callable[[], None] = field(repr=False)
 
 
@@ -119,14 +120,16 @@ class AttachServer:
         self._deliver = deliver
         self._max_per_uid = max_per_uid
         self._descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # Of all but root and our own user: what is left is for these, and for who asks.
+        # For all users but root and our own: the rest is reserved for those two and for RPC
+        # clients.
         self._most_of_others = self._descriptors * 3 // 4 // DESCRIPTORS_PER_PROCESS
         self._per_uid: Counter[int] = Counter()
         self._connections: dict[int, Connection] = {}
         self._without_pidfd: dict[int, Connection] = {}
-        self._silent: dict[int, float] = {}  # connection -> when it has to have said HELLO
+        self._silent: dict[int, float] = {}  # connection -> deadline for its HELLO
         self._now_s = now_s
-        self._full: deque[Connection] = deque()  # for which somebody waits, from any thread
+        # Connections with a blocked sender; filled by any thread.
+        self._full: deque[Connection] = deque()
         self._next_number = 1
         self._warned_of_unseen = False
         self._seldom = Seldom()
@@ -143,12 +146,12 @@ class AttachServer:
         self._watch(self._wake_fd, None, self._wake_up)
 
     def run(self) -> None:
-        """Poll until `stop`."""
+        """Poll until `stop` is called."""
         while not self._stopping:
             self.poll(timeout_s=self._look_again_s())
 
     def poll(self, *, timeout_s: float | None) -> None:
-        """Take in what arrived; wait for something at most so long."""
+        """Handle what has arrived; wait at most that long for something."""
         for key, events in self._selector.select(self._door.wait_s(timeout_s)):
             watch: _Watch = key.data
             connection = watch.connection
@@ -170,7 +173,7 @@ class AttachServer:
         os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        """Close everything; after `run` has returned."""
+        """Close everything, after `run` has returned."""
         for connection in list(self._connections.values()):
             self._release(connection)
         self._door.close()
@@ -178,9 +181,9 @@ class AttachServer:
         os.close(self._wake_fd)
 
     def send(self, connection: Connection, packet: bytes, fds: tuple[int, ...] = ()) -> bool:
-        """Send one packet. False: there is no room until the peer reads, and `Readable` follows.
+        """Send one packet. False: the peer must read first to make room; then `Readable` follows.
 
-        Any thread. To a peer that is gone everything is sent; `poll` says so.
+        Any thread. A packet to a peer that is gone counts as sent; `poll` reports that peer.
         """
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
@@ -199,7 +202,7 @@ class AttachServer:
             connection.socket.shutdown(socket.SHUT_RDWR)
 
     def refuse(self, connection: Connection, *, code: int, reason: str) -> None:
-        """Say why, then hang up. Any thread."""
+        """Send the reason, then hang up. Any thread."""
         if self._seldom.is_time(connection.peer.uid):
             log.warning("refused", pid=connection.peer.pid, uid=connection.peer.uid, reason=reason)
         self.send(connection, _native.encode_refused(code=code, reason=reason))
@@ -217,7 +220,8 @@ class AttachServer:
         for accepted in self._door.newcomers():
             try:
                 self._admit(accepted)
-            except OSError as error:  # no descriptor to watch it with: as if it had not come
+            # No descriptor left to watch it with: treat it as not accepted.
+            except OSError as error:
                 accepted.close()
                 self._door.turn_away(error)
 
@@ -246,7 +250,7 @@ class AttachServer:
             raise
 
     def _no_room(self, uid: int) -> str:
-        """Why the uid may have no process more; empty: it may."""
+        """Return why the uid may attach no further process; empty: it may."""
         if self._per_uid[uid] >= self._max_per_uid:
             return f"uid {uid} already has {self._max_per_uid} processes attached"
         own = {0, os.geteuid()}
@@ -262,7 +266,7 @@ class AttachServer:
 
     def _identify(self, connection: Connection) -> None:
         if not connection.peer.is_seen:
-            return  # refused when it says something, and gone with its connection
+            return  # refused at its first packet; until then only its connection is watched
         connection.pidfd = open_pidfd(connection.peer.pid)
         if connection.pidfd is None:
             connection.started = start_time(connection.peer.pid)
@@ -278,7 +282,7 @@ class AttachServer:
         if packet:
             self._decode(connection, packet)
         elif connection.is_launcher:
-            self._selector.unregister(connection.socket)  # its pid is watched on
+            self._selector.unregister(connection.socket)  # its process is still watched
             connection.socket.close()
         else:
             self._end(connection)
@@ -303,7 +307,7 @@ class AttachServer:
         self._deliver(Received(connection=connection, packet=decoded))
 
     def _refuse_unseen(self, connection: Connection) -> None:
-        # One line, not one a try: it is the daemon that has to be started in another way.
+        # Log once, not at each attempt: the cure is to start the daemon in another way.
         if not self._warned_of_unseen:
             self._warned_of_unseen = True
             log.warning("refusing processes", uid=connection.peer.uid, reason=NOT_SEEN)
@@ -328,14 +332,14 @@ class AttachServer:
                 self._end(connection)
 
     def _look_again_s(self) -> float | None:
-        """When to look after those that nothing wakes us for."""
+        """Return when to check next on connections whose end or silence causes no event."""
         waits_s = [FALLBACK_LOOK_S] if self._without_pidfd else []
         if self._silent:
             waits_s.append(max(0.0, next(iter(self._silent.values())) - self._now_s()))
         return min(waits_s, default=None)
 
     def _look_for_the_silent(self) -> None:
-        """The first has waited longest."""
+        """Close connections that sent no HELLO in time; the first has waited longest."""
         while self._silent:
             number, until_s = next(iter(self._silent.items()))
             if until_s > self._now_s():
@@ -353,7 +357,7 @@ class AttachServer:
         self._per_uid[connection.peer.uid] -= 1
         self._without_pidfd.pop(connection.number, None)
         self._silent.pop(connection.number, None)
-        # What could not be watched is not; nor is a launcher's that has hung up.
+        # Either may be unregistered: it could not be watched, or is a launcher's closed socket.
         for watched in (connection.socket, connection.pidfd):
             with contextlib.suppress(KeyError, ValueError):
                 if watched is not None:

@@ -1,4 +1,4 @@
-"""Shim channels over shared memory: performs the core's actions on the pages of each process.
+"""Shim channels over shared memory: performs the core's actions on each process's pages.
 
 Belongs to the loop's thread, as the native objects do.
 """
@@ -38,41 +38,41 @@ from tandemd.core.events import (
 from tandemd.core.memory.homes import HomeAction
 from tandemd.core.model import JobClass, SmSet
 
-STALE_NS = 2_000_000_000  # a daemon that has not ticked for so long counts as hung
+STALE_NS = 2_000_000_000  # after so long without a tick the shims take the daemon for hung
 
 
 @dataclass(slots=True, kw_only=True)
 class Channel:
-    """One process's pages and what it was shown."""
+    """One process's pages and what the process was shown."""
 
     process_id: int
     pages: _native.Process
     job_class: JobClass = JobClass.NORMAL
     presence_fd: int | None = None  # once mapped and sealed
     welcomed: bool = False
-    newest_move: int = 0  # order
+    newest_move: int = 0  # an order
     looks_at: set[int] = field(default_factory=set)  # peers' process ids, as the core wants it
     shown: dict[int, int] = field(default_factory=dict)  # peer's process id -> index
 
 
 class Homes(Protocol):
-    """What processes have on the host (homes.py)."""
+    """Host memory of processes (homes.py)."""
 
     def open(self, process_id: int) -> None:
-        """The process is there."""
+        """Add a process."""
 
     def forget(self, process_id: int) -> None:
-        """It is not any more."""
+        """Drop a process that has gone."""
 
     def give(self, move: MoveMemory, then: Callable[[], None]) -> None:
-        """The memory that comes with an order."""
+        """Provide the memory that comes with an order."""
 
     def perform(self, action: HomeAction) -> None:
-        """What is to become of that memory."""
+        """Carry out what is to happen to that memory."""
 
 
 class Channels:
-    """All channels."""
+    """The channels of all processes."""
 
     def __init__(
         self,
@@ -83,7 +83,8 @@ class Channels:
     ) -> None:
         """`send(process_id, packet, fds)` puts a packet on that process's attach connection.
 
-        `offer` does so if the process reads, and says whether it did: else `readable` follows.
+        `offer` sends only if the process has room for the packet, and says whether it did; if not,
+        `readable` is called later.
         """
         self._send = send
         self._offer = offer
@@ -91,44 +92,44 @@ class Channels:
         self._channels: dict[int, Channel] = {}
 
     def open(self, process_id: int, pages: _native.Process) -> None:
-        """Take a freshly attached process."""
+        """Take over a freshly attached process."""
         pages.set_stale(stale_ns=STALE_NS)
         pages.set_flags(honour_presence=True, telemetry=True)
         self._channels[process_id] = Channel(process_id=process_id, pages=pages)
         self._homes.open(process_id)
 
     def welcomed(self, process_id: int) -> None:
-        """The process was sent WELCOME: what else it has to hear may follow."""
+        """Note that the process was sent WELCOME, so that other packets may follow."""
         channel = self._channels[process_id]
         channel.welcomed = True
         self._show(channel)
 
     def readable(self, process_id: int) -> None:
-        """The process reads again: show it what it was not shown meanwhile, as that is now."""
+        """Show the process the current state after a time in which it did not read."""
         channel = self._channels[process_id]
         if channel.welcomed:
             self._show(channel)
 
     def mapped(self, process_id: int) -> None:
-        """The process mapped its presence page: seal it, so that peers can be shown it."""
+        """Seal the presence page that the process has mapped, so that peers can be shown it."""
         channel = self._channels[process_id]
         channel.presence_fd = channel.pages.seal_presence()
 
     def close(self, process_id: int) -> None:
-        """Give the pages of a gone process back."""
+        """Release the pages of a process that has gone."""
         channel = self._channels.pop(process_id, None)
         if channel is not None:
             channel.pages.close()
             self._homes.forget(process_id)
 
     def release_all(self) -> None:
-        """The daemon leaves: everybody runs ungated, with their limits."""
+        """Let all processes run ungated, with their limits, because the daemon exits."""
         for channel in self._channels.values():
             channel.pages.set_flags(honour_presence=False, telemetry=False, released=True)
             channel.pages.set_gate(hold=False)
 
     def perform(self, action: Action) -> None:
-        """Carry an action out; those that are not about a channel are ignored."""
+        """Carry out an action; ignores those that are not about a channel."""
         match action:
             case OpenGates(process_ids=process_ids) | CloseGates(process_ids=process_ids):
                 for process_id in process_ids:
@@ -221,7 +222,7 @@ class Channels:
 
     def _set_sms(self, channel: Channel, sms: SmSet, turn: int) -> None:
         channel.pages.set_sms(first=sms.first, count=sms.count, group_sms=sms.group_sms, turn=turn)
-        if channel.welcomed:  # a process that sleeps looks at its page when it hears something
+        if channel.welcomed:  # a sleeping process looks at its page only when a packet arrives
             self._send(channel.process_id, _native.encode_swap(), ())
 
     def _move(self, move: MoveMemory | HomeAction) -> None:
@@ -237,18 +238,18 @@ class Channels:
     def _tell_move(self, move: MoveMemory) -> None:
         channel = self._channels[move.process_id]
         if channel.newest_move != move.order:
-            return  # another one was given while its pool was made
+            return  # another order was given while its pool was made
         channel.pages.set_resident_target(bytes=move.target_bytes, order=move.order)
         self._send(move.process_id, _native.encode_swap(), ())
 
     def _show(self, watcher: Channel) -> None:
-        # Stop looking before the page goes, look only after it came.
+        # Stop looking at a page before it goes, and look at one only after it came.
         watcher.pages.set_presence_mask(mask=self._mask(watcher))
         self._show_changes(watcher)
         watcher.pages.set_presence_mask(mask=self._mask(watcher))
 
     def _show_changes(self, watcher: Channel) -> None:
-        """As far as it reads; what changes until it does again need never be told."""
+        """Send changes until the process stops reading; changes up to its next read are merged."""
         looks_at = self._looks_at(watcher)
         for peer in [peer for peer in watcher.shown if peer not in looks_at]:
             index = watcher.shown[peer]
@@ -287,7 +288,7 @@ def _tell_memory(
         case SetMemoryLimit():
             pages.set_memory_limit(limit_bytes=action.limit_bytes)
         case SetMemoryLease():
-            pages.set_memory_lease(lease_bytes=max(1, action.lease_bytes))  # 0 is none
+            pages.set_memory_lease(lease_bytes=max(1, action.lease_bytes))  # 0 means no lease
         case SetMemoryWait():
             pages.set_memory_wait(wait_ns=action.wait_ns)
         case SetMemoryPlace():

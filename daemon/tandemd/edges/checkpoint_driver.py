@@ -1,7 +1,7 @@
 """The driver's checkpoint calls, each for a process by its pid.
 
-(CUDA driver manual, "CUDA Checkpointing".) They may be made for processes of one's own user, and by
-root for all (NVIDIA/cuda-checkpoint#25).
+(CUDA driver manual, "CUDA Checkpointing".) They may be made for one's own processes, and by root
+for all (NVIDIA/cuda-checkpoint#25).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Literal
 LIBRARY = "libcuda.so.1"
 LOCK_TIMEOUT_MS = 10_000
 SUCCESS, NOT_INITIALIZED = 0, 3
-RUNNING, LOCKED, CHECKPOINTED = range(3)  # CUprocessState; what is above has failed
+RUNNING, LOCKED, CHECKPOINTED = range(3)  # CUprocessState; higher values mean failure
 PREFIX = "cuCheckpointProcess"
 Call = Literal["GetState", "Lock", "Checkpoint", "Restore", "Unlock"]
 
 
 class CheckpointError(Exception):
-    """The driver says no; the text is for people."""
+    """The driver refuses; the text is for people."""
 
 
 def _libcuda() -> ctypes.CDLL:
@@ -27,7 +27,7 @@ def _libcuda() -> ctypes.CDLL:
 
 
 class CheckpointDriver:
-    """For any thread; a call may take minutes, and nobody promises that it ends."""
+    """Makes the calls. For any thread; a call may take minutes, and may never return."""
 
     def __init__(self, load: Callable[[], ctypes.CDLL] = _libcuda) -> None:
         """`load` finds the driver when it is first needed; OSError: there is none."""
@@ -35,12 +35,12 @@ class CheckpointDriver:
         self._driver: ctypes.CDLL | None = None
 
     def call(self, name: Call, pid: int, *, is_there: Callable[[], bool]) -> int:
-        """Make one; the state that GetState says, else `RUNNING`.
+        """Make a call; returns the state for GetState, and `RUNNING` for all others.
 
-        `is_there`: whether the process lives, for the pid may be another's by the time of a call.
+        `is_there` tells whether the process lives, for the pid may have been reused by then.
 
         Raises:
-            CheckpointError: the driver refuses, has no such call, or the process has ended.
+            CheckpointError: the driver refuses or has no such call, or the process has ended.
         """
         try:
             if self._driver is None:
@@ -71,6 +71,6 @@ def _argument(name: Call, state: ctypes.c_int) -> object:
     if name == "GetState":
         return ctypes.byref(state)
     if name == "Lock":
-        # struct CUcheckpointLockArgs: the timeout, and room for what may come.
+        # struct CUcheckpointLockArgs: the timeout, then reserved fields.
         return (ctypes.c_uint * 16)(LOCK_TIMEOUT_MS)
     return None

@@ -1,10 +1,10 @@
-"""The driver's checkpoint calls: a whole process to the host and back.
+"""Moves whole processes to the host and back by the driver's checkpoint calls.
 
-They wait for the process's work, copy all of its memory and need seconds, and nobody promises that
-they end: each is made on a thread of its own, so that none keeps another process from coming back.
-How many there are at a time is for whoever asks. On the virtual clock, where a run has to repeat,
-the caller makes them. Those for processes of other users a daemon that is not root's leaves to the
-helper.
+The calls wait for the process's work, copy all of its memory and take seconds, and nothing
+guarantees that they return. So each runs on a thread of its own, and none keeps another process
+from coming back. The caller limits how many run at a time. On the virtual clock, where a run must
+be reproducible, the caller's thread makes them. A daemon that does not run as root leaves calls for
+other users' processes to the helper.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from tandemd.edges.checkpoint_driver import (
 from tandemd.edges.helper import WANTED, Helper
 from tandemd.edges.peers import Pidfd
 
-RETRY_S = 0.25  # others may have the room that a process needs to come back
-MOST_AT_ONCE = 16  # threads that bring everybody back
+RETRY_S = 0.25  # other processes may hold the room that this one needs to come back
+MOST_AT_ONCE = 16  # threads that bring all processes back
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A process. The driver knows pids alone, and this may be another's by the time of a call."""
+    """A process. The driver knows only its pid, which may have been reused by a call's time."""
 
     pid: int
     is_there: Callable[[], bool]  # the process still lives; any thread
     uid: int
-    pidfd: Pidfd | None = None  # None: this kernel has none
+    pidfd: Pidfd | None = None  # None: this kernel has no pidfds
 
 
 @dataclass(slots=True)
@@ -50,8 +50,8 @@ class _Known:
     """What was done with a process; belongs to the thread that moves it."""
 
     is_moving: bool = False
-    is_locked: bool = False  # by us or an earlier daemon, and not let go on since
-    problem: str = ""  # of the last time, as the log has it
+    is_locked: bool = False  # by this or an earlier daemon, and not unlocked since
+    problem: str = ""  # of the last attempt, as logged
 
 
 def _check_not_lost(state: int) -> None:
@@ -72,7 +72,7 @@ class Checkpointer:
     ) -> None:
         """`post` runs something on the loop's thread; `at_once`: no other thread moves anything.
 
-        `helper`: makes the calls for processes of other users; None: we may.
+        `helper` makes the calls for other users' processes; None: the daemon may make them.
         """
         self._post = post
         self._at_once = at_once
@@ -82,10 +82,10 @@ class Checkpointer:
         self._knowing = threading.Lock()
 
     def move(self, target: Target, *, away: bool, tell: Callable[[str], None]) -> None:
-        """Save the process unless that is done, or bring it back if it was saved.
+        """Save the process unless it is saved already, or bring it back if it was saved.
 
-        `tell` hears on the loop's thread why that could not be; "" if it was done. Until then
-        nothing else is to be asked for this process.
+        `tell` is called on the loop's thread with the reason why that failed, or "" if it was done.
+        Until then the caller must request nothing else for this process.
         """
 
         def errand() -> None:
@@ -102,10 +102,10 @@ class Checkpointer:
     def bring_back(
         self, targets: Sequence[Target], *, timeout_s: float, is_over: threading.Event | None = None
     ) -> dict[Target, str]:
-        """Bring them all back; what cannot come yet is tried again, for so long at most.
+        """Bring all targets back; those that cannot come yet are retried until the timeout.
 
-        What is being saved comes back once that is done. Returns who stays, and why. `is_over`:
-        set when it is done, or by whoever has waited enough.
+        A process that is being saved comes back once that is done. Returns those that stay saved,
+        and why. `is_over` is set when all are back, or by somebody who no longer wants to wait.
         """
         if not targets:
             return {}
@@ -129,7 +129,7 @@ class Checkpointer:
                     if not staying:
                         is_over.set()
 
-        with contextlib.suppress(RuntimeError):  # there can be no more of them
+        with contextlib.suppress(RuntimeError):  # no more threads can be started
             for _ in targets[:MOST_AT_ONCE]:
                 threading.Thread(target=work, name="checkpoint", daemon=True).start()
         is_over.wait(timeout_s)
@@ -141,7 +141,7 @@ class Checkpointer:
         if known is None:
             return "the driver still moves it"
         problem = self._do(target, known, away=away)
-        if problem and problem != known.problem:  # it may be tried often
+        if problem and problem != known.problem:  # it may be tried often, so log each problem once
             log.warning("checkpoint", pid=target.pid, away=away, problem=problem)
         known.problem = problem
         known.is_moving = False
@@ -164,7 +164,7 @@ class Checkpointer:
                 self._bring_back(target, known)
         except CheckpointError as problem:
             return str(problem)
-        except Exception:  # whoever waits for it has to hear something
+        except Exception:  # the waiting caller must get an answer
             log.exception("checkpoint", pid=target.pid, away=away)
             return "the daemon failed at it; its log says why"
         return ""
@@ -176,7 +176,7 @@ class Checkpointer:
             self._call("Lock", target)
         known.is_locked = True
         if state == CHECKPOINTED:
-            return  # an earlier daemon did it
+            return  # an earlier daemon saved it
         try:
             self._call("Checkpoint", target)
         except CheckpointError:
@@ -193,7 +193,7 @@ class Checkpointer:
         except CheckpointError:
             if known.is_locked:
                 raise
-            return  # the driver knows nothing of checkpoints, or not of this process
+            return  # the driver does not support checkpoints, or does not know this process
         _check_not_lost(state)
         if state == RUNNING:
             return

@@ -1,4 +1,4 @@
-"""What every program that the daemon starts needs at its start."""
+"""What every program that the daemon starts needs at startup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import sys
 from collections.abc import Sequence
 
-# Python ignores two signals by itself, which whoever takes its place would ignore, too.
+# Python itself ignores two signals, and a program that replaces it would inherit that.
 _START = """
 import os, signal, sys
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -20,18 +20,19 @@ _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4  # linux/prctl.h
 
 
 def keep_capabilities() -> None:
-    """What the daemon may do (AmbientCapabilities= of its unit) is not for programs it starts.
+    """Keep the daemon's capabilities (AmbientCapabilities= of its unit) from programs it starts.
 
-    Before there is another thread: each has these sets for itself.
+    Call before any other thread starts: capability sets belong to a thread.
     """
     ctypes.CDLL(None).prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 
 
 def unblocked(words: Sequence[str]) -> list[str]:
-    """A program, by its whole path, that no signal is blocked in.
+    """Return a command line that runs a program, named by its whole path, with no signal blocked.
 
-    The daemon waits for its own; blocked, they would end no child of it. That is changed in the
-    child, by a program that becomes this one: not between fork and exec, where other threads' locks
-    may be held, and where gRPC would have handlers run.
+    The daemon blocks the signals that it waits for; a child that inherited that would not be ended
+    by them. The mask is reset in the child, by a small program that then becomes the wanted one:
+    not between fork and exec, where other threads' locks may be held, and where gRPC would have
+    handlers run.
     """
     return [sys.executable, "-I", "-S", "-c", _START, *words]

@@ -11,29 +11,29 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Nanoseconds of the attach clock, and their place in the calendar."""
+    """Nanoseconds of the attach clock."""
 
     @property
     def is_virtual(self) -> bool:
-        """The software GPU's virtual clock, which stands still while somebody computes."""
+        """Tell whether it is the software GPU's virtual clock, stopped while programs compute."""
 
     def now_ns(self) -> int:
-        """Now."""
+        """Return the present time."""
 
     def wait_until_ns(
         self, deadline_ns: int, *, looks: bool = False, only_looked: bool = False
     ) -> bool:
-        """Block the calling thread until then, or until `end_wait`; whether it is then.
+        """Block the calling thread until then, or until `end_wait`; returns whether it is time.
 
-        `looks`: on the virtual clock it is "then" as soon as somebody else has been at work.
-        `only_looked`: since the last wait the caller has written nothing that a job looks at.
+        `looks`: on the virtual clock it is also time as soon as another program has been at work.
+        `only_looked`: since the last wait the caller has written nothing that a job reads.
         """
 
     def end_wait(self) -> None:
-        """Have the thread that waits on the virtual clock, and looks, come back; for any thread."""
+        """Wake the thread that waits on the virtual clock with `looks`. Any thread."""
 
     def outside(self) -> AbstractContextManager[None]:
-        """Around waiting for another process that computes: time passes meanwhile."""
+        """Return a context for waiting for another process that computes: time passes meanwhile."""
 
 
 class MonotonicClock:
@@ -42,7 +42,7 @@ class MonotonicClock:
     is_virtual = False
 
     def now_ns(self) -> int:
-        """Now."""
+        """Return the present time."""
         return time.monotonic_ns()
 
     def wait_until_ns(
@@ -54,25 +54,25 @@ class MonotonicClock:
         return True
 
     def end_wait(self) -> None:
-        """Nobody waits here: on this clock the loop sleeps in the poller."""
+        """Do nothing: on this clock the loop sleeps in the poller, not here."""
 
     def outside(self) -> AbstractContextManager[None]:
-        """It always passes."""
+        """Do nothing: this time always passes."""
         return contextlib.nullcontext()
 
 
 class SoftGpuClock:
     """The software GPU's clock, through its libcuda.so.1 (csrc/softgpu/softgpu_hooks.h).
 
-    The thread that makes it and waits on it is an observer of the clock: virtual time does not pass
-    while that thread works.
+    The thread that creates it and waits on it is an observer of the clock: virtual time does not
+    pass while that thread works.
     """
 
     def __init__(self, library: str = "libcuda.so.1") -> None:
         """Load the library and join the clock.
 
         Raises:
-            OSError: no such library on the library path, or it is a real driver.
+            OSError: no such library is on the library path, or it is a real driver's.
         """
         driver = ctypes.CDLL(library)
         try:
@@ -94,26 +94,26 @@ class SoftGpuClock:
 
     @property
     def is_virtual(self) -> bool:
-        """As the device says."""
+        """Tell whether the device's clock is virtual."""
         return self._virtual
 
     def now_ns(self) -> int:
-        """Now, on the device's clock."""
+        """Return the present time of the device's clock."""
         return int(self._now())
 
     def wait_until_ns(
         self, deadline_ns: int, *, looks: bool = False, only_looked: bool = False
     ) -> bool:
-        """Let time pass until then; `only_looked` leaves those asleep who wait for a change."""
+        """Let time pass until then; `only_looked` does not wake those that wait for a change."""
         return bool(self._wait(looks, deadline_ns, only_looked))
 
     def end_wait(self) -> None:
-        """Have the thread that waits and looks come back, or its next such wait end at once."""
+        """Wake the thread that waits with `looks`, or have the next such wait end at once."""
         self._end_nap()
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """Of the calling thread; else time stands for as long as it waits."""
+        """Take the calling thread out of the clock, which would else stop while it waits."""
         self._begin()
         try:
             yield
@@ -122,15 +122,15 @@ class SoftGpuClock:
 
 
 class Calendar:
-    """Unix time of moments of the attach clock; only for display.
+    """Converts times of the attach clock to Unix time; only for display.
 
-    The distance between the two is taken once, so that a moment has one date however often it is
-    asked for. Steps of the wall clock and suspends since then are not followed.
+    The offset between the two is taken once, so that a moment always has the same date. Later steps
+    of the wall clock and suspends are not followed.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._offset_ns = time.time_ns() - clock.now_ns()
 
     def wall_ns(self, at_ns: int) -> int:
-        """Unix time of that moment."""
+        """Return the Unix time of a moment."""
         return self._offset_ns + at_ns

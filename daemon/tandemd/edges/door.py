@@ -1,8 +1,8 @@
-"""A listening unix socket that comes through a lack of descriptors.
+"""A listening unix socket that copes with running out of descriptors.
 
-Without a free descriptor nobody can be accepted, and who is not accepted makes the socket readable
-for ever. So one descriptor is kept in reserve to take newcomers with and turn them away; then the
-door stays shut for a moment, and the log hears of it once a minute.
+Without a free descriptor no connection can be accepted, and a pending one keeps the socket readable
+forever. So one descriptor is held in reserve to accept newcomers with and close them at once. Then
+the door stays shut for a moment; this is logged at most once a minute.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import Any, Protocol
 
 import structlog
 
-SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)  # it may be better later
+SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)  # shortages that may pass
 SHUT_S = 0.1
 TELL_S = 60.0
-MOST_AT_ONCE = 256  # a flood of newcomers does not keep those who are there from being heard
+MOST_AT_ONCE = 256  # so that a flood of newcomers does not starve the connections that exist
 
 log = structlog.get_logger(__name__)
 
 
 class Selector(Protocol):
-    """So much of selectors.BaseSelector."""
+    """The part of selectors.BaseSelector that a door uses."""
 
     def register(self, fileobj: socket.socket, events: int, data: Any, /) -> object:  # noqa: ANN401 - what it takes
-        """Tell of what comes to it."""
+        """Watch the socket."""
 
     def unregister(self, fileobj: socket.socket, /) -> object:
-        """Tell no more."""
+        """Stop watching the socket."""
 
 
 class Door:
-    """Belongs to one thread, whose selector it is in while it is open."""
+    """The listening socket. Belongs to one thread, in whose selector it is while it is open."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Door:
     ) -> None:
         """Listen at `path`, mode 0666, replacing a stale socket: the caller owns the directory.
 
-        `data`: what the selector is to say when somebody has come.
+        `data` is what the selector returns when a connection has arrived.
 
         Raises:
-            OSError: there can be no such socket.
+            OSError: the socket cannot be created.
         """
         self._listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK)
-        # It has its name only once it listens: whoever sees it gets in.
+        # Give it its name only once it listens, so that every client that sees it can connect.
         made = path.with_suffix(".new")
         made.unlink(missing_ok=True)
         self._listener.bind(str(made))
@@ -76,7 +76,7 @@ class Door:
         self._selector.register(self._listener, selectors.EVENT_READ, data)
 
     def newcomers(self) -> list[socket.socket]:
-        """Who has come; their sockets do not block. Nobody, if nobody more can be taken."""
+        """Return new connections, non-blocking; none while the daemon lacks descriptors."""
         taken: list[socket.socket] = []
         while len(taken) < MOST_AT_ONCE:
             try:
@@ -92,11 +92,12 @@ class Door:
         return taken
 
     def turn_away(self, why: OSError) -> None:
-        """There is too little for one more: send off who waits, and shut for a moment."""
+        """Close the waiting connections for lack of descriptors, and shut the door for a moment."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
-            with contextlib.suppress(OSError):  # nobody more, or another thread was quicker
+            # No connection is left, or another thread took the descriptor.
+            with contextlib.suppress(OSError):
                 for _ in range(MOST_AT_ONCE):
                     self._listener.accept()[0].close()
             self._reserve()
@@ -109,7 +110,7 @@ class Door:
         self._shut_until_s = now_s + SHUT_S
 
     def wait_s(self, wanted_s: float | None) -> float | None:
-        """How long the selector may wait that else would for `wanted_s`; opens if it is time."""
+        """Return how long the selector may wait, at most `wanted_s`; reopens the door when due."""
         if self._shut_until_s is None:
             return wanted_s
         left_s = self._shut_until_s - self._now_s()
@@ -121,7 +122,7 @@ class Door:
         return wanted_s
 
     def close(self) -> None:
-        """Listen no more; before the selector closes."""
+        """Stop listening. Call before the selector is closed."""
         if self._shut_until_s is None:
             self._selector.unregister(self._listener)
         self._listener.close()

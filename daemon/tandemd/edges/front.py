@@ -1,8 +1,8 @@
 """The RPC socket: everybody may connect, and each user has a part of the connections.
 
-gRPC does not tell a server whose a connection is, and caps those of all users together. So it
-listens on a socket that nobody but the daemon's user reaches, and what comes to the one for
-everybody is counted by the kernel's word and carried there, byte by byte.
+gRPC does not tell a server whose a connection is, and limits only all users' connections together.
+So gRPC listens on a socket that only the daemon's user can reach. Connections to the public one are
+counted by the uid that the kernel reports, and relayed to gRPC's, byte by byte.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from tandemd.edges.seldom import Seldom
 
 MAX_CONNECTIONS = 1024
 MAX_CONNECTIONS_PER_UID = 256  # as many as there are logins
-DESCRIPTORS_SHARE = 12  # a connection has three, and three quarters of all are for jobs
+DESCRIPTORS_SHARE = 12  # a connection takes three, and three quarters of all are for jobs
 BACKLOG = 4096
-LINGER_S = 5.0  # for the last bytes to one who reads slowly
+LINGER_S = 5.0  # for the last bytes to a peer that reads slowly
 
 log = structlog.get_logger(__name__)
 
 
 class Front:
-    """Listens on the socket for everybody. Belongs to the thread of the event loop."""
+    """Listens on the public socket. Belongs to the thread of the event loop."""
 
     def __init__(self, path: Path, *, behind: Path) -> None:
-        """Bind the socket, mode 0666, replacing a stale one; `behind`: where gRPC listens.
+        """Bind the socket, mode 0666, replacing a stale one; `behind` is where gRPC listens.
 
         Raises:
-            OSError: there can be no such socket.
+            OSError: the socket cannot be created.
         """
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = min(MAX_CONNECTIONS, soft // DESCRIPTORS_SHARE)
         self._most_of_a_uid = min(MAX_CONNECTIONS_PER_UID, self._most // 2)
         self._behind = behind
-        self._carried: dict[int, list[asyncio.Task[None]]] = defaultdict(list)  # by uid, in order
+        # By uid, oldest first.
+        self._carried: dict[int, list[asyncio.Task[None]]] = defaultdict(list)
         self._seldom = Seldom()
         self._opening: asyncio.TimerHandle | None = None
         self._door = Door(
@@ -55,7 +56,7 @@ class Front:
         )
 
     def refusal(self, uid: int) -> str:
-        """Why the uid may have no connection more; empty: it may. Any thread."""
+        """Return why the uid may open no further connection; empty: it may. Any thread."""
         if len(self._carried.get(uid, ())) < self._most_of_a_uid:
             return ""
         return (
@@ -64,7 +65,7 @@ class Front:
         )
 
     async def leave(self) -> None:
-        """Nobody comes any more; who is there is carried on until gRPC, which ends, hangs up."""
+        """Accept no more; relay existing connections until gRPC, which is stopping, hangs up."""
         if self._opening is not None:
             self._opening.cancel()
         self._door.close()
@@ -89,7 +90,7 @@ class Front:
         self._open_again()
 
     def _crowded(self, uid: int) -> str:
-        """Why there is no place for the uid. The user with the most gives way to one with less."""
+        """Return why there is no place; the user with the most gives one up to a user with less."""
         if sum(map(len, self._carried.values())) < self._most:
             return ""
         largest = max(self._carried.values(), key=len)
@@ -100,7 +101,7 @@ class Front:
 
     def _forget(self, uid: int, task: asyncio.Task[None]) -> None:
         tasks = self._carried.get(uid, [])
-        if task in tasks:  # else it had to give way
+        if task in tasks:  # unless it had to give way
             tasks.remove(task)
         if not tasks:
             self._carried.pop(uid, None)
@@ -108,14 +109,14 @@ class Front:
     async def _carry(self, accepted: socket.socket) -> None:
         try:
             await _relay(accepted, self._behind)
-        except OSError as error:  # out of descriptors, most likely: as if it had not come
+        except OSError as error:  # most likely out of descriptors: treat it as not accepted
             self._door.turn_away(error)
             self._open_again()
         finally:
-            accepted.close()  # where it is a transport's, that has closed it by now
+            accepted.close()  # a transport that owned it has closed it by now
 
     def _open_again(self) -> None:
-        """Now, or when the door says so; it is asked again then."""
+        """Open the door now, or schedule the next attempt for when it is due."""
         if self._opening is not None:
             self._opening.cancel()
             self._opening = None
@@ -125,7 +126,7 @@ class Front:
 
 
 class _Readers:
-    """What a door needs of a selector, by the event loop."""
+    """What a door needs of a selector, on top of the event loop."""
 
     def register(self, source: socket.socket, _events: int, act: Callable[[], None]) -> None:
         asyncio.get_running_loop().add_reader(source, act)
@@ -135,7 +136,7 @@ class _Readers:
 
 
 class _End(asyncio.Protocol):
-    """One of the two sockets of a connection: what comes here is written there."""
+    """One of the two sockets of a relayed connection: what arrives here is written to the other."""
 
     transport: asyncio.Transport
     other: _End
@@ -145,7 +146,7 @@ class _End(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
-        transport.pause_reading()  # until the other one is there
+        transport.pause_reading()  # until the other end is there
 
     def join(self, other: _End) -> None:
         self.other = other
@@ -155,7 +156,7 @@ class _End(asyncio.Protocol):
         self.other.transport.write(data)
 
     def pause_writing(self) -> None:
-        """Who is here reads too slowly; no more is taken than the buffer's 64 KiB."""
+        """Apply back-pressure to the other end: this one reads too slowly. 64 KiB are buffered."""
         self.other.transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -167,7 +168,7 @@ class _End(asyncio.Protocol):
 
 
 async def _relay(accepted: socket.socket, behind: Path) -> None:
-    """Carry what both sides say, until one hangs up.
+    """Relay bytes both ways until one side hangs up.
 
     Raises:
         OSError: there is no connection to gRPC.
@@ -183,7 +184,7 @@ async def _relay(accepted: socket.socket, behind: Path) -> None:
         both = [here.lost, there.lost]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
-            end.transport.close()  # once its last bytes are out
+            end.transport.close()  # after its last bytes are out
         await asyncio.wait(both, timeout=LINGER_S)
     finally:
         for end in ends:

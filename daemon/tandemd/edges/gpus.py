@@ -1,9 +1,9 @@
 """The GPUs of this machine, through NVML; a machine without any has an empty list.
 
-A GPU with MIG on is its instances: each has memory, SMs and a UUID of its own, and nothing can be
-started on the rest. NVML counts an instance by its GPU, its GPU instance and the compute instance
-in that (NVIDIA's "MIG User Guide"); those numbers make its index here, too, so that it stays the
-same however the others change.
+A GPU in MIG mode is listed as its instances: each has memory, SMs and a UUID of its own, and
+nothing can run on the rest. NVML numbers an instance by its GPU, its GPU instance and the compute
+instance within that (NVIDIA's "MIG User Guide"). Its index here is made of those numbers too, so
+that it stays the same when others change.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tandemd.core.memory.memories import COMPUTE_INSTANCES, MOST_GPUS
 
 SOFTWARE_NAME = "Tandem Software GPU"
 INSTANCE_MARK = ":"  # between the numbers of an instance
-# Errors of a GPU, or a driver, that is gone or hangs (nvml.h): NVML is not open, no driver, a time
-# is over, lost interrupts, no library, the GPU is lost, it needs a reset, the system, unknown. By
-# others a working one says that it does not tell, or not to everybody.
+# NVML errors of a GPU or driver that is gone or hangs (nvml.h): not initialised, no driver,
+# timeout, lost interrupts, no library, GPU lost, reset required, operating system, unknown. By
+# other errors a working GPU says that it does not tell, or not to everybody.
 FAILURES = frozenset({1, 9, 10, 11, 12, 15, 16, 17, 999})
 
 log = structlog.get_logger(__name__)
@@ -34,9 +34,9 @@ log = structlog.get_logger(__name__)
 class Instance:
     """Where a MIG instance is."""
 
-    gpu: int  # its index
+    gpu: int  # index of its GPU
     gpu_instance: int
-    compute_instance: int = 0  # of that; by far most have one
+    compute_instance: int = 0  # within the GPU instance; nearly all have one
 
     def __str__(self) -> str:
         numbers = (self.gpu, self.gpu_instance, self.compute_instance)
@@ -44,14 +44,14 @@ class Instance:
 
     @property
     def index(self) -> int:
-        """Unlike that of any other instance or GPU of the machine."""
+        """Return an index unlike that of any other instance or GPU of the machine."""
         place = self.gpu_instance * COMPUTE_INSTANCES + self.compute_instance
         return MOST_GPUS * (self.gpu + 1) + place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU, or MIG instance, as people know it."""
+    """One GPU, or MIG instance, as users know it."""
 
     index: int
     uuid: bytes  # 16 bytes, as CUuuid
@@ -61,63 +61,64 @@ class Gpu:
     memory_used_bytes: int = 0
     sm_count: int = 0  # 0 = not known
     bandwidth_bytes_per_s: int = 0  # of its memory, by clock and bus; 0 = not known
-    numa_node: int | None = None  # that it is next to; None = not known, or the machine has one
+    numa_node: int | None = None  # the nearest one; None = not known, or the machine has only one
     instance: Instance | None = None  # None: a whole GPU
 
     @property
     def name(self) -> str:
-        """Its index; of an instance that of its GPU and its own: `0:2`."""
+        """Return its index; for an instance the GPU's index and its own number: `0:2`."""
         return str(self.instance) if self.instance else str(self.index)
 
     @property
     def whole(self) -> int:
-        """The index of the GPU that it is, or is an instance of."""
+        """Return the index of the GPU that it is, or is an instance of."""
         return self.instance.gpu if self.instance else self.index
 
     @property
     def uuid_text(self) -> str:
-        """`GPU-00112233-4455-6677-8899-aabbccddeeff`, or `MIG-..`, as NVML says it."""
+        """Return `GPU-00112233-4455-6677-8899-aabbccddeeff`, or `MIG-..`, as NVML has it."""
         return f"{'MIG' if self.instance else 'GPU'}-{uuid.UUID(bytes=self.uuid)}"
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What figures that were measured on it hold for: such a GPU, under this driver."""
+        """Return what measurements on it hold for: this GPU model under this driver."""
         return (self.product_name, self.driver)
 
     @property
     def is_software(self) -> bool:
-        """The project's own test device."""
+        """Tell whether it is the project's own test device."""
         return SOFTWARE_NAME in self.product_name
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What processes hold of the memory of GPUs, by the driver's count."""
+    """GPU memory that processes hold, by the driver's count."""
 
     by_pid: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # bytes on each GPU
     is_complete: bool = True  # every GPU was asked, and each figure is known
-    running: Mapping[int, frozenset[int]] = field(default_factory=dict)  # pids, by GPU that says it
-    failure: str = ""  # of NVML, on all GPUs that there are; empty: one works, or there never was
+    # Pids, by GPU that reports them.
+    running: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    failure: str = ""  # of NVML, on all GPUs; empty: one works, or there never was one
 
 
 class Inventory(Protocol):
-    """Where GPUs come from."""
+    """A source of GPUs."""
 
     def gpus(self) -> Sequence[Gpu]:
-        """All GPUs and MIG instances, by index, with their memory use now. Any thread."""
+        """Return all GPUs and MIG instances, by index, with their memory use now. Any thread."""
 
     def refresh(self) -> None:
-        """Look which there are, as instances of MIG come and go. Any thread.
+        """List the GPUs anew, because MIG instances come and go. Any thread.
 
         Raises:
-            OSError: the driver does not answer; those that were known stay.
+            OSError: the driver does not answer; the GPUs known so far stay.
         """
 
     def holdings(self) -> Holdings:
-        """What the driver says that processes hold. Any thread."""
+        """Return what processes hold, according to the driver. Any thread."""
 
     def energy_mj(self) -> Mapping[int, int]:
-        """What each GPU took since its driver was loaded, in mJ, where that is told. Any thread."""
+        """Return the mJ each GPU has used since its driver was loaded, if counted. Any thread."""
 
 
 class NvmlInventory:
@@ -129,10 +130,10 @@ class NvmlInventory:
         self._nvml = pynvml
         self._is_open = False
         self._found: Sequence[tuple[Gpu, object]] = ()  # with its handle; replaced as a whole
-        self._silent: frozenset[int] = frozenset()  # those that do not say what they are
+        self._silent: frozenset[int] = frozenset()  # GPUs that did not answer
 
     def refresh(self) -> None:
-        """Ask for all of them anew. One that does not answer is what it was before, if anything.
+        """List all GPUs anew. One that does not answer stays as it was before, if it was known.
 
         Raises:
             OSError: there is no driver, or it does not answer.
@@ -158,13 +159,13 @@ class NvmlInventory:
         self._found, self._silent = found, frozenset(silent)
 
     def gpus(self) -> Sequence[Gpu]:
-        """All GPUs; a figure that cannot be read is zero."""
+        """Return all GPUs; a memory use that cannot be read is zero."""
         return [
             replace(gpu, memory_used_bytes=self._used_bytes(handle)) for gpu, handle in self._found
         ]
 
     def holdings(self) -> Holdings:
-        """Of a GPU, or a process, of which the driver does not say it, nothing is known."""
+        """Ask the driver what processes hold; what it does not report is left out."""
         held: dict[int, tuple[int, ...]] = {}
         on: dict[int, frozenset[int]] = {}
         is_complete = not self._silent
@@ -185,16 +186,17 @@ class NvmlInventory:
         return Holdings(held, is_complete=is_complete, running=on, failure=failure)
 
     def energy_mj(self) -> Mapping[int, int]:
-        """None of those before Volta, nor of MIG instances: it is counted of whole GPUs."""
+        """Read the energy counters. GPUs before Volta and MIG instances have none."""
         counted: dict[int, int] = {}
         for gpu, handle in self._found:
             if gpu.instance is None:
-                with suppress(self._nvml.NVMLError, AttributeError):  # not of it, or of this NVML
+                # Not supported by this GPU or this NVML.
+                with suppress(self._nvml.NVMLError, AttributeError):
                     counted[gpu.index] = int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
         return counted
 
     def _on(self, index: int, handle: object) -> list[tuple[Gpu, object]]:
-        """The GPU; with MIG on its instances, by their numbers, which may be none."""
+        """Describe the GPU, or in MIG mode its instances by number, which may be none."""
         whole = self._describe(index, handle)
         instances = [(self._describe_instance(whole, mig), mig) for mig in self._instances(handle)]
         is_cut = bool(instances) or self._has_mig_on(handle)
@@ -203,7 +205,7 @@ class NvmlInventory:
     def _has_mig_on(self, handle: object) -> bool:
         try:
             return bool(self._nvml.nvmlDeviceGetMigMode(handle)[0])
-        except (self._nvml.NVMLError, AttributeError):  # not of this GPU, or of this NVML
+        except (self._nvml.NVMLError, AttributeError):  # not supported by this GPU or this NVML
             return False
 
     def _instances(self, handle: object) -> list[object]:
@@ -214,7 +216,7 @@ class NvmlInventory:
         for place in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             try:
                 found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
-            except nvml.NVMLError_NotFound:  # places need not be taken in order
+            except nvml.NVMLError_NotFound:  # places need not be filled in order
                 continue
         return found
 
@@ -226,7 +228,7 @@ class NvmlInventory:
             compute_instance=int(nvml.nvmlDeviceGetComputeInstanceId(handle)),
         )
         memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-        # Slices of memory come with their part of the bus; NVML tells no bandwidth of instances.
+        # Memory slices come with their part of the bus; NVML reports no bandwidth of instances.
         part = memory_bytes / whole.memory_total_bytes if whole.memory_total_bytes else 0
         return Gpu(
             index=instance.index,
@@ -272,7 +274,7 @@ class NvmlInventory:
             return None
 
     def _bandwidth(self, handle: object) -> int:
-        # Memory moves data at both edges of its clock (MHz); the bus is counted in bits.
+        # Memory transfers on both edges of its clock (MHz); the bus width is in bits.
         nvml = self._nvml
         try:
             clock = int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM))
@@ -282,7 +284,7 @@ class NvmlInventory:
 
 
 def numa_node_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
-    """By NVML's name of a PCI device, `00000000:3B:00.0`; None where the kernel knows none."""
+    """Look up a PCI device's node by its name in NVML, `00000000:3B:00.0`; None: not known."""
     domain, _, rest = bus_id.lower().partition(":")
     try:
         node = int((devices / f"{domain[-4:]}:{rest}" / "numa_node").read_text())
@@ -292,7 +294,7 @@ def numa_node_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> i
 
 
 def find_inventory() -> Inventory:
-    """That of NVML, with the GPUs that it lists now."""
+    """Return NVML's inventory, with the GPUs that it lists now."""
     inventory = NvmlInventory()
     try:
         inventory.refresh()
@@ -302,7 +304,7 @@ def find_inventory() -> Inventory:
 
 
 class GpuIndex:
-    """Which GPU a process means: UUID -> index. A UUID that NVML did not list gets the next one."""
+    """Maps the UUIDs that processes name to indices. One that NVML did not list gets the next."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus: Sequence[Gpu] = ()
@@ -310,7 +312,7 @@ class GpuIndex:
         self.learn(gpus)
 
     def learn(self, gpus: Sequence[Gpu]) -> None:
-        """These there are from now on; what else was named before keeps its index."""
+        """Replace the known GPUs; UUIDs that were named but are not NVML's keep their indices."""
         gone = {gpu.uuid for gpu in self._gpus}
         others = {uuid: index for uuid, index in self._by_uuid.items() if uuid not in gone}
         self._gpus = gpus
@@ -318,11 +320,11 @@ class GpuIndex:
 
     @property
     def gpus(self) -> Sequence[Gpu]:
-        """Those that are there, as they were learnt: the driver is not asked."""
+        """Return the GPUs as last learnt, without asking the driver."""
         return self._gpus
 
     def of(self, device_uuids: Sequence[bytes]) -> int:
-        """The index of the first device a process can see; 0 if it names none."""
+        """Return the index of the first device that a process can see; 0 if it names none."""
         if not device_uuids:
             return 0
         first = bytes(device_uuids[0])
@@ -332,13 +334,13 @@ class GpuIndex:
         return self._by_uuid.get(first, 0)
 
     def instance(self, name: str) -> Gpu | None:
-        """The MIG instance that is called so, such as `0:2`."""
+        """Return the MIG instance with this name, such as `0:2`."""
         return next((gpu for gpu in self._gpus if gpu.instance and gpu.name == name), None)
 
     def named(self, name: str) -> frozenset[int]:
-        """The one with this index, name or UUID; none if there is none, or the name is empty.
+        """Return the GPU with this index, name or UUID; empty if there is none, or no name.
 
-        The index of a GPU with MIG on means its first instance, as it does to CUDA.
+        The index of a GPU in MIG mode means its first instance, as it does to CUDA.
         """
         if (instance := self.instance(name)) is not None:
             return frozenset({instance.index})
@@ -349,7 +351,7 @@ class GpuIndex:
         return frozenset({self._by_uuid[uuid]} if any(uuid) and uuid in self._by_uuid else ())
 
     def by_uuid(self, names: str) -> str:
-        """The same list, with commas between, with UUIDs in place of the indices of whole GPUs."""
+        """Replace the indices of whole GPUs in a comma-separated list by UUIDs."""
         known = {gpu.index: gpu.uuid_text for gpu in self._gpus if gpu.instance is None}
 
         def renamed(name: str) -> str:
@@ -358,9 +360,9 @@ class GpuIndex:
         return ",".join(renamed(name.strip()) for name in names.split(","))
 
     def missing(self, names: str) -> str:
-        """The first of these, with commas between, that is not there; empty: all may be.
+        """Return the first name of a comma-separated list that cannot exist; empty: all may.
 
-        Nothing can be said where NVML lists no GPU, but that there is no instance.
+        If NVML lists no GPU, only the names of instances can be ruled out.
         """
         for name in filter(None, map(str.strip, names.split(","))):
             may_be = self._begins_a_uuid(name) if self._gpus else INSTANCE_MARK not in name
@@ -369,9 +371,10 @@ class GpuIndex:
         return ""
 
     def _begins_a_uuid(self, name: str) -> bool:
-        """That of one which is listed, or may be; CUDA takes the beginning, in any case.
+        """Tell whether a name may mean a GPU; CUDA accepts the start of a UUID, case-insensitive.
 
-        Those of GPUs that are cut are not listed, and older names of instances are made of them.
+        GPUs in MIG mode are not listed under their own UUIDs, and older names of instances contain
+        those.
         """
         if name.startswith("MIG-GPU-") or (name.startswith("GPU-") and self._instances()):
             return True
@@ -388,7 +391,7 @@ class GpuIndex:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """`GPU-8f3c..` as 16 bytes; zeros when it is none."""
+    """Convert `GPU-8f3c..` to 16 bytes; zeros if it is malformed."""
     try:
         return uuid.UUID(text.partition("-")[2]).bytes
     except ValueError:

@@ -1,6 +1,6 @@
-"""The daemon's side of tandemd-helper: what takes root is asked of it where the daemon is not root.
+"""The daemon's side of tandemd-helper, which does what needs root for a daemon that has not.
 
-It need not be there, and may be installed or started at any time, so that is looked at each time.
+The helper is optional and may be installed or started at any time, so each use checks for it.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from tandemd.helper import wire
 from tandemd.helper.wire import Answer, Question
 
 CUT_S = 120.0
-QUICK_S = 30.0  # a lock waits for ten, and MPS has as long to start
-END_S = 10.0  # the daemon itself may be about to end
+QUICK_S = 30.0  # a lock waits for ten, and MPS has that long to start
+END_S = 10.0  # shorter, for the daemon itself may be about to exit
 MOVES = ("Checkpoint", "Restore")  # calls that copy all of a process's memory
 MOVE_S = 600.0
-# What is added where root is needed and there is no helper.
+# Appended to messages where root is needed and there is no helper.
 WANTED = f"tandemd-helper does it for a daemon that is not root's ({_helper.ENABLE})"
 
 
 class Helper:
-    """Each method waits for its answer, until a deadline. For any thread but the loop's."""
+    """Each method blocks until its answer or a deadline. For any thread but the loop's."""
 
     def __init__(self, socket: Path) -> None:
-        """`socket`: where it listens, if it is there."""
+        """`socket` is the path on which the helper listens, if it is running."""
         self._socket = socket
 
     @property
     def is_there(self) -> bool:
-        """Whether there is somebody to ask, who serves this user."""
+        """Tell whether a helper that serves this user is there."""
         return _helper.owner_of(self._socket) == os.geteuid()
 
     def cut(self, layout: Layout) -> Cut:
         """Cut a GPU, which the layout names by UUID.
 
         Raises:
-            TandemError: it was refused, as `MigLayouts.apply` does; or the helper does not answer.
+            TandemError: it was refused, as by `MigLayouts.apply`; or the helper does not answer.
         """
         question = wire.CutGpu(gpu=layout.gpu, profiles=layout.profiles)
         cut = self._ask(question, timeout_s=CUT_S).cut
@@ -50,7 +50,7 @@ class Helper:
         return cut
 
     def checkpoint(self, call: Call, pidfd: int) -> int:
-        """Make a checkpoint call of the driver for a process; its state, where that is asked.
+        """Make a checkpoint call of the driver for a process; returns its state, for GetState.
 
         Raises:
             TandemError: it was refused, or the driver does not do it; or the helper does not
@@ -62,11 +62,11 @@ class Helper:
 
     @property
     def pipes(self) -> Path:
-        """Where the MPS that it has started has its pipe."""
+        """Return the pipe directory of the MPS that the helper starts."""
         return self._socket.parent / _helper.MPS
 
     def start_mps(self, gpus: Sequence[str]) -> Path:
-        """Have MPS of root's for these GPUs, by UUID, or for all; where its pipe is.
+        """Start root's MPS for these GPUs, by UUID, or for all; returns its pipe directory.
 
         Raises:
             TandemError: it was refused, does not start, or the helper does not answer.
@@ -75,7 +75,7 @@ class Helper:
         return Path(self._ask(question, timeout_s=QUICK_S).pipes)
 
     def trim_mps(self) -> None:
-        """End servers of the MPS that it has started that nobody uses.
+        """End idle servers of the MPS that the helper has started.
 
         Raises:
             TandemError: as `start_mps`.
@@ -83,10 +83,10 @@ class Helper:
         self._ask(wire.TrimMps(), timeout_s=QUICK_S)
 
     def end_mps(self) -> None:
-        """End the MPS that it has started, if it has one.
+        """End the MPS that the helper has started, if any.
 
         Raises:
-            TandemError: it runs on, for it has clients, say; or as `start_mps`.
+            TandemError: it keeps running, for instance because it has clients; or as `start_mps`.
         """
         self._ask(wire.EndMps(), timeout_s=END_S)
 
@@ -101,5 +101,5 @@ class Helper:
 
 
 def find_helper(environment: Mapping[str, str], *, uid: int) -> Helper | None:
-    """None: a daemon of this user needs none."""
+    """Return the helper; None: a daemon of this user needs none."""
     return None if uid == 0 else Helper(_helper.socket_of(environment))

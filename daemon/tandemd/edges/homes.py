@@ -1,7 +1,7 @@
-"""Descriptors of what each process has on the host: its memory, and files that take its place.
+"""Descriptors of each process's host memory: its pools, and files that take their place.
 
-The daemon keeps one of each, to copy memory to a file and to give either back. The process has its
-own, so that nothing is lost with the daemon. Belongs to the loop's thread.
+The daemon keeps one of each to copy memory to a file and to hand either back. The process has its
+own descriptors, so nothing is lost with the daemon. Belongs to the loop's thread.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ HomeEvent = PoolCopied | PoolMade | PoolRefused
 
 
 class Copied(Protocol):
-    """A file, and the same for reading only (host_files.py)."""
+    """A file, and a second descriptor for reading only (host_files.py)."""
 
     @property
     def file(self) -> int:
-        """To be given back."""
+        """Return the writable descriptor, which has to be dropped in the end."""
 
     @property
     def reader(self) -> int:
-        """For the process."""
+        """Return the read-only descriptor for the process."""
 
 
 class Host(Protocol):
-    """What makes memory and files, on threads of its own; each taker is the loop's to call."""
+    """Makes memory and files on threads of its own; calls each taker on the loop's thread."""
 
     def want_pool(
         self, count: int, node: int | None, taker: Callable[[int | None, int], None]
     ) -> None:
-        """A sealed memfd of `count` bytes for `taker`, near that NUMA node, or None.
+        """Give `taker` a sealed memfd of `count` bytes near that NUMA node, or None.
 
-        And how long it took to make, in ns.
+        The second argument of `taker` is the time that it took to make, in ns.
         """
 
     def want_copy(
         self, memory: int, count: int, taker: Callable[[Copied | str], None]
     ) -> Callable[[], None]:
-        """A file with what is in `memory`, or why there is none; what is returned ends it early."""
+        """Give `taker` a file copy of `memory`, or why there is none; returns what cancels it."""
 
     def drop(self, fd: int, *, emptied: bool) -> None:
-        """Close it, and take from whoever has it, too, what is in it if it is to be emptied."""
+        """Close `fd`; if `emptied`, also discard its contents for all others that have it open."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Kept:
     """One pool."""
 
-    number: int  # as the process counts: from 1, those that were sent
+    number: int  # as the process counts the pools sent to it: from 1
     size_bytes: int
     memory: int | None
     file: Copied | None = None
@@ -72,7 +72,7 @@ class Kept:
 
 
 class Homes:
-    """All processes'."""
+    """The pools of all processes."""
 
     def __init__(
         self,
@@ -82,24 +82,25 @@ class Homes:
         tell: Callable[[Callable[[int], HomeEvent]], None],
         node_of: Callable[[int], int | None],
     ) -> None:
-        """`send(process_id, packet, fds)` as for channels; `tell` makes an event of the time.
+        """`send(process_id, packet, fds)` is as for channels; `tell` gets what makes an event.
 
-        `node_of(process_id)` is the NUMA node of its first GPU, if that is known.
+        That is a function that takes the present time. `node_of(process_id)` is the NUMA node of
+        the process's first GPU, if known.
         """
         self._host = host
         self._send = send
         self._tell = tell
         self._node_of = node_of
         self._kept: dict[int, dict[int, Kept]] = {}  # process, order
-        # What is to become of a pool that is still being made, by process and order.
+        # Actions for pools that are still being made, by process and order.
         self._later: dict[tuple[int, int], list[HomeAction]] = {}
 
     def open(self, process_id: int) -> None:
-        """The process is there."""
+        """Add a process."""
         self._kept[process_id] = {}
 
     def forget(self, process_id: int) -> None:
-        """Its connection is gone. Whether it lives or not, what it has is its own."""
+        """Drop a process whose connection is gone. If it still lives, it keeps what it has."""
         for kept in self._kept.pop(process_id, {}).values():
             if kept.stop_copying is not None:
                 kept.stop_copying()
@@ -107,13 +108,13 @@ class Homes:
             self._close_file(kept, emptied=False)
 
     def give(self, move: MoveMemory, then: Callable[[], None]) -> None:
-        """Send the process the memory that comes with an order, if there is any; then go on."""
+        """Send the process the memory that comes with an order, if there is any; call `then`."""
         self._later[move.process_id, move.order] = []
 
         def hand_over(fd: int | None, took_ns: int) -> None:
             later = self._later.pop((move.process_id, move.order), [])
             pools = self._kept.get(move.process_id)
-            if pools is None:  # it left meanwhile
+            if pools is None:  # the process left meanwhile
                 if fd is not None:
                     self._host.drop(fd, emptied=True)
                 return
@@ -130,14 +131,14 @@ class Homes:
                 self._send(move.process_id, packet, (fd,))
                 if took_ns:
                     self._tell(partial(_made, move, took_ns))
-            then()  # without it the process says that it has no room
+            then()  # without memory the process reports that it has no room
             for action in later:
                 self.perform(action)
 
         self._host.want_pool(move.pool_bytes, self._node_of(move.process_id), hand_over)
 
     def perform(self, action: HomeAction) -> None:
-        """Carry out what is to become of a pool; of one that is gone, nothing."""
+        """Carry out an action on a pool; does nothing if the pool is gone."""
         if (later := self._later.get((action.process_id, action.pool))) is not None:
             later.append(action)
             return

@@ -1,9 +1,9 @@
-"""Files for what processes have on the host, where its memory does not suffice.
+"""Files for pages that processes keep on the host, for when host memory does not suffice.
 
-A file has no name, belongs to the daemon alone (0600), and is as long as it will ever be before
-the first byte is written: a disk that is full says so while everything is still in memory. Bytes
-go past the page cache where the file system lets them. A process gets the file for reading only,
-and has its bytes back without the daemon; the kernel takes the file away with the last who has it.
+A file has no name, belongs to the daemon alone (0600), and is allocated to its full length before
+the first byte is written: a full disk fails while everything is still in memory. Writes bypass the
+page cache where the file system allows it. A process gets the file for reading only, so it can
+restore its bytes without the daemon. The kernel frees the file when its last holder closes it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ PREFIX = "tandem-home-"  # of a file that has a name for a moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """A file with what was in memory; both descriptors are the taker's."""
+    """A file with a copy of memory; both descriptors belong to the taker."""
 
     file: int
-    reader: int  # the same file, only to be read
+    reader: int  # the same file, read-only
 
 
-Taker = Callable[[Copied | str], None]  # a string: why there is none
+Taker = Callable[[Copied | str], None]  # a string says why there is none
 
 
 def require_directory(directory: Path) -> None:
-    """See to it that there is such a directory, whoever may write there.
+    """Check that the directory exists, writable or not.
 
     Raises:
-        UsageError: there is not.
+        UsageError: it does not.
     """
     if not directory.is_dir():
         raise UsageError(f"memory.swap_dir: '{directory}' is not a directory")
@@ -63,7 +63,7 @@ class HostFiles:
     ) -> None:
         """`post` runs something on the loop's thread; `at_once`: no other thread is used.
 
-        `write` puts bytes into a file at an offset, as `os.pwrite`.
+        `write` writes bytes into a file at an offset, as `os.pwrite`.
 
         Raises:
             UsageError: no file can be made in the directory.
@@ -75,7 +75,8 @@ class HostFiles:
         require_directory(directory)
         try:
             os.close(self._make())
-            for left in directory.glob(f"{PREFIX}*"):  # of a daemon that was killed just then
+            # Left by a daemon that was killed at that moment.
+            for left in directory.glob(f"{PREFIX}*"):
                 left.unlink()
         except OSError as error:
             raise UsageError(
@@ -85,13 +86,13 @@ class HostFiles:
     def want(self, memory: int, count: int, taker: Taker) -> Callable[[], None]:
         """Copy the first `count` bytes of the sealed memfd `memory`, which stays the caller's.
 
-        `taker` is called on the loop's thread, later, also when the returned function was called,
-        which ends the copying.
+        `taker` is called later on the loop's thread, even after the returned function, which
+        cancels the copying, was called.
         """
         cancelled = threading.Event()
         try:
             own = os.dup(memory)
-        except OSError as error:  # users can use descriptors up
+        except OSError as error:  # users can exhaust the descriptors
             why_not = f"no file for it: {error.strerror}"
             self._post(lambda: taker(why_not))
             return cancelled.set
@@ -108,7 +109,7 @@ class HostFiles:
             file = self._copy(memory, count, cancelled)
         except OSError as error:
             return f"no file of {count >> 20} MiB in swap_dir: {error.strerror}"
-        except Exception:  # whoever waits for it has to hear something
+        except Exception:  # the waiting taker must get an answer
             log.exception("no file for a job's pages", bytes=count)
             return f"no file of {count >> 20} MiB in swap_dir: the daemon's log says why"
         finally:
@@ -125,15 +126,15 @@ class HostFiles:
             os.posix_fallocate(file, 0, count)
             for at in range(0, count, CHUNK):
                 if cancelled.is_set():
-                    break  # nobody takes it
-                # Not all at once: nobody else in the daemon goes on while a map is taken away.
+                    break  # nobody wants the file any more
+                # In chunks, because unmapping blocks all other threads of the daemon.
                 size = min(CHUNK, count - at)
                 with (
                     mmap.mmap(memory, size, prot=mmap.PROT_READ, offset=at) as there,
                     memoryview(there) as chunk,
                 ):
                     self._put(file, chunk, at)
-            os.fdatasync(file)  # what the disk does not take is known now
+            os.fdatasync(file)  # surfaces what the disk could not store
         except BaseException:
             os.close(file)
             raise
@@ -147,7 +148,7 @@ class HostFiles:
 
     def _make(self) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC
-        for direct in (os.O_DIRECT, 0):  # not every file system can
+        for direct in (os.O_DIRECT, 0):  # not every file system supports it
             with contextlib.suppress(OSError):
                 return os.open(self._directory, flags | os.O_TMPFILE | direct, 0o600)
         file, name = tempfile.mkstemp(prefix=PREFIX, dir=self._directory)

@@ -1,7 +1,7 @@
-"""Memory of the host for what processes move off the GPU, made and given back.
+"""Pools of host memory for pages that processes move off the GPU.
 
-Filling takes a second for some gigabytes, so it happens on a thread of its own; on the virtual
-clock, where a run has to repeat, at once.
+Filling a pool takes a second for some gigabytes, so a thread of its own does it; on the virtual
+clock, where a run must be reproducible, the caller does.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ log = structlog.get_logger(__name__)
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # FALLOC_FL_.., <linux/falloc.h>
 
-# Gets a descriptor, which is the taker's from then on, and how long it took to make, in ns.
+# Gets a descriptor, which it then owns, and the time that it took to make, in ns.
 Taker = Callable[[int | None, int], None]
 
 
 class HostPools:
-    """Makes them, in the order they were asked for."""
+    """Makes pools, in the order of the requests."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class HostPools:
     def want(self, count: int, node: int | None, taker: Taker) -> None:
         """Make `count` bytes; `taker` gets them on the loop's thread, or None if there are none.
 
-        `node` is that of the GPU, if it is known. On the virtual clock nothing takes any time.
+        `node` is the GPU's, if known. On the virtual clock this takes no time.
         """
         if self._at_once:
             taker(self._made(count, node), 0)
@@ -66,7 +66,7 @@ class HostPools:
         except OSError as error:
             log.warning("no host memory for a job's pages", bytes=count, error=error.strerror)
             return None
-        except Exception:  # whoever waits for it has to hear something
+        except Exception:  # the waiting taker must get an answer
             log.exception("no host memory for a job's pages", bytes=count)
             return None
         log.info(
@@ -79,7 +79,7 @@ class HostPools:
         return fd
 
     def drop(self, fd: int, *, emptied: bool) -> None:
-        """Close it, which takes long where it is large; `emptied`: for whoever else has it, too."""
+        """Close `fd`, which is slow for a large one; `emptied` discards the contents for all."""
         self._worker.do(lambda: _drop(fd, emptied=emptied))
 
 
@@ -92,6 +92,6 @@ def _drop(fd: int, *, emptied: bool) -> None:
 def _empty(fd: int) -> None:
     try:
         os.ftruncate(fd, 0)
-    except OSError:  # a sealed memfd keeps its length, and loses its pages
+    except OSError:  # a sealed memfd keeps its length but loses its pages
         size = ctypes.c_int64(os.fstat(fd).st_size)
         ctypes.CDLL(None).fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(0), size)

@@ -1,7 +1,7 @@
-"""Tells dcgm-exporter which jobs are on which GPU, so that its figures carry them (`hpc_job`).
+"""Tells dcgm-exporter which jobs are on which GPU, so that its metrics carry them (`hpc_job`).
 
-It reads a directory with a file a GPU, named by the index (`0`; of an instance of MIG `0.2`), that
-has the id of a job a line (DCGM Exporter, `--hpc-job-mapping-dir`).
+The exporter reads a directory with one file per GPU, named by the index (`0`; for a MIG instance
+`0.2`), which has one job id per line (DCGM Exporter, `--hpc-job-mapping-dir`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ log = structlog.get_logger()
 
 
 class JobFiles:
-    """Keeps the files as jobs come and go. `run` is a thread's."""
+    """Keeps the files up to date as jobs come and go. A thread of its own calls `run`."""
 
     def __init__(self, folder: Path, *, jobs_on: Callable[[], JobsOn]) -> None:
-        """Take a directory, which is made where it is not there, and say that nobody is on any GPU.
+        """Take over a directory, creating it if missing, and clear the files of all GPUs.
 
         Raises:
-            OSError: it cannot be made, or no file in it.
+            OSError: the directory, or a file in it, cannot be made.
         """
         self._folder = folder
         self._jobs_on = jobs_on
@@ -43,14 +43,14 @@ class JobFiles:
         left = [each.name for each in folder.iterdir() if _FILE.fullmatch(each.name)]
         try:
             gpus = [*map(_name, jobs_on())]
-        except TimeoutError:  # the core is busy: with the first look
+        except TimeoutError:  # the core is busy; the first look does it
             gpus = []
         self._write(dict.fromkeys([*left, *gpus], ""))
 
     def run(self) -> None:
-        """Look until `stop`; then nobody is on any GPU."""
+        """Look until `stop` is called; then clear all files."""
         while not self._stopping.wait(PERIOD_S):
-            with suppress(TimeoutError):  # the core is busy, or ends: again with the next look
+            with suppress(TimeoutError):  # the core is busy or ending; the next look does it
                 self.look()
         self._try(dict.fromkeys(self._written, ""))
 
@@ -70,7 +70,7 @@ class JobFiles:
         try:
             self._write(texts)
             self._is_failing = False
-        except OSError as error:  # and again with the next look
+        except OSError as error:  # retried with the next look
             if not self._is_failing:
                 log.warning("metrics.hpc_job_mapping_dir cannot be written", reason=str(error))
             self._is_failing = True
@@ -79,11 +79,12 @@ class JobFiles:
         for name, text in texts.items():
             if self._written.get(name) == text:
                 continue
-            fresh = self._folder / f".{name}.{os.getpid()}"  # it reads none that begins with a dot
+            # The exporter ignores names that begin with a dot.
+            fresh = self._folder / f".{name}.{os.getpid()}"
             fresh.unlink(missing_ok=True)
-            with fresh.open("x") as file:  # a link that somebody put there is not followed
+            with fresh.open("x") as file:  # "x", so that a link planted there is not followed
                 file.write(text)
-            fresh.chmod(0o644)  # whatever the umask: the exporter is another user
+            fresh.chmod(0o644)  # regardless of the umask, because the exporter runs as another user
             fresh.replace(self._folder / name)
             self._written[name] = text
 
@@ -99,7 +100,7 @@ def _own(folder: Path) -> None:
         raise PermissionError(
             errno.EPERM, f"others may not read it, and it holds more than such files: {others[0]}"
         )
-    folder.chmod(stat.S_IMODE(about.st_mode) | 0o055)  # whatever the umask
+    folder.chmod(stat.S_IMODE(about.st_mode) | 0o055)  # regardless of the umask
 
 
 def _name(gpu: str) -> str:

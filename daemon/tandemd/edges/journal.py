@@ -1,11 +1,12 @@
 """The state file: what outlives the daemon, in SQLite.
 
-Facts are kept, never what was computed from them: another version of the daemon may make something
-else of the same measurements. Each is a value in JSON beside the columns that it is looked up by,
-so that a field more or less needs no other schema. What cannot be read is left out, not repaired.
+It keeps facts, never what was computed from them, because another version of the daemon may compute
+something else from the same measurements. Each fact is a JSON value beside the columns that it is
+looked up by, so that adding or removing a field needs no new schema. What cannot be read is left
+out, not repaired.
 
-`PRAGMA user_version` counts the steps of MIGRATIONS that a file has been through. A step is never
-changed once it was released; a newer schema is a step more.
+`PRAGMA user_version` counts the steps of MIGRATIONS that a file has been through. A released step
+is never changed; a newer schema is one more step.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from tandemd.core.past import PastJob
 from tandemd.core.sums import MOST
 from tandemd.core.turns.interference import Trial
 
-APPLICATION_ID = 0x54414E44  # "TAND": says whose file it is (SQLite's `PRAGMA application_id`)
+APPLICATION_ID = 0x54414E44  # "TAND": marks the file as ours (SQLite's `PRAGMA application_id`)
 _ID_AT, _ID_BYTES = 68, 4  # in the header of the file (sqlite.org/fileformat.html)
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-BUSY_S = 1.0  # for so long another daemon may be writing
-MOST_TRIALS = 1024  # of a kind of GPU; older ones count for less than a hundredth of the newest
-MOST_KINDS = 16  # of GPUs, those with the newest trials
-MOST_JOBS = 8192  # the youngest
-MOST_PAST = 10_000  # jobs that have ended: the newest, where nobody says how many
+BUSY_S = 1.0  # how long to wait for another daemon that is writing
+MOST_TRIALS = 1024  # for each kind of GPU; older ones weigh less than a hundredth of the newest
+MOST_KINDS = 16  # of GPUs; those with the newest trials are kept
+MOST_JOBS = 8192  # the youngest are kept
+MOST_PAST = 10_000  # ended jobs: the newest are kept; the default
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -85,7 +86,7 @@ class JournalError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTrial:
-    """What was measured on a kind of GPU."""
+    """A measurement made on a kind of GPU."""
 
     kind: Kind
     trial: Trial
@@ -93,44 +94,44 @@ class KeptTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptJob:
-    """What a living job was to have."""
+    """What a living job had been granted."""
 
     job_id: int
     uid: int
     spec: Mapping[str, object]  # fields of its JobSpec, as this or another version knows them
     paused: bool
     command: str
-    cancel: Cancel | None = None  # somebody ends it
+    cancel: Cancel | None = None  # somebody is ending it
     notice: Notice | None = None  # of its pause, to programs that listen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSplit:
-    """Of one GPU it was proved that sets of SMs are disjoint, as it is split."""
+    """A GPU whose sets of SMs, split like this, were proved to be disjoint."""
 
-    uuid: str  # as NVML says it
+    uuid: str  # in NVML's form
     kind: Kind
     split: Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoneJob:
-    """It has ended."""
+    """A job has ended."""
 
     job_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """Whether jobs are started on a GPU."""
+    """Whether new jobs are kept off a GPU."""
 
-    uuid: str  # as NVML says it
-    is_on: bool  # they are not
+    uuid: str  # in NVML's form
+    is_on: bool  # they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedPast:
-    """More is known of a job that has ended."""
+    """More has become known about a job that has ended."""
 
     kept: PastJob  # as it was written
     now: PastJob
@@ -141,19 +142,19 @@ Note = KeptTrial | KeptJob | GoneJob | KeptSplit | PastJob | CorrectedPast | Dra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastQuery:
-    """Which of the jobs that have ended; what is None or empty is not looked at."""
+    """Selects ended jobs; fields that are None or empty do not restrict."""
 
     uid: int | None = None
-    user: str = ""  # a name, or the number of a uid
+    user: str = ""  # a name, or a uid as a number
     group: str = ""
-    since_ns: int = 0  # it ended then or later; Unix time
+    since_ns: int = 0  # Unix time; it ended then or later
     until_ns: int = MOST  # and before that
     before_id: int = MOST  # of their rows
     most: int = 1000  # the newest of them
 
 
 class _JobText(msgspec.Struct):
-    """What is in the last column of a job."""
+    """The contents of a job's last column."""
 
     spec: dict[str, object]
     paused: bool = False
@@ -163,13 +164,13 @@ class _JobText(msgspec.Struct):
 
 
 class Journal:
-    """One file. For one thread at a time; several daemons may have the same one."""
+    """One file. For one thread at a time; several daemons may share the file."""
 
     def __init__(self, path: Path, boot: str = "", most_past: int = MOST_PAST) -> None:
-        """Open it, after making it (0600) if it is not there; bring its schema up to date.
+        """Open the file, creating it (0600) if missing, and bring its schema up to date.
 
-        `boot` names the time since the machine was started: no living job is older than that.
-        `most_past` jobs that have ended are kept.
+        `boot` identifies the present boot of the machine, before which no living job began.
+        `most_past` is the number of ended jobs to keep.
 
         Raises:
             JournalError: it cannot be made, read or written, is broken, or is not for this version.
@@ -198,10 +199,10 @@ class Journal:
             raise JournalError(f"{error}; {_remedy(error)}") from error
 
     def trials(self) -> dict[Kind, tuple[Trial, ...]]:
-        """What was measured on each kind of GPU, the oldest first.
+        """Return the measurements for each kind of GPU, oldest first.
 
         Raises:
-            sqlite3.Error: it cannot be read.
+            sqlite3.Error: the file cannot be read.
         """
         decoder = msgspec.json.Decoder(Trial)
         found: dict[Kind, list[Trial]] = {}
@@ -210,15 +211,15 @@ class Journal:
             try:
                 trial = decoder.decode(text)
             except msgspec.DecodeError:
-                continue  # of another version, say
+                continue  # written by another version, for instance
             found.setdefault((gpu, driver), []).append(trial)
         return {kind: tuple(trials) for kind, trials in found.items()}
 
     def jobs(self) -> dict[int, KeptJob]:
-        """By number: those that lived when a daemon had them last.
+        """Return by number the jobs that were alive when a daemon last recorded them.
 
         Raises:
-            sqlite3.Error: it cannot be read.
+            sqlite3.Error: the file cannot be read.
         """
         decoder = msgspec.json.Decoder(_JobText)
         found: dict[int, KeptJob] = {}
@@ -242,15 +243,15 @@ class Journal:
         return found
 
     def splits(self) -> dict[tuple[str, Kind], Split]:
-        """By UUID and kind of GPU: what was proved since the machine was started.
+        """Return, by UUID and kind of GPU, the splits proved since the machine was started.
 
         Raises:
-            sqlite3.Error: it cannot be read.
+            sqlite3.Error: the file cannot be read.
         """
         decoder = msgspec.json.Decoder(Split)
         found: dict[tuple[str, Kind], Split] = {}
         if not self._boot:
-            return found  # since when nobody knows
+            return found  # nobody knows when the machine was started
         rows = self._database.execute("SELECT uuid, gpu, driver, split FROM splits")
         for uuid, gpu, driver, text in rows:
             try:
@@ -260,18 +261,18 @@ class Journal:
         return found
 
     def drains(self) -> set[str]:
-        """UUIDs of GPUs on which no job is started.
+        """Return the UUIDs of GPUs on which no job is started.
 
         Raises:
-            sqlite3.Error: it cannot be read.
+            sqlite3.Error: the file cannot be read.
         """
         return {uuid for (uuid,) in self._database.execute("SELECT uuid FROM drains")}
 
     def write(self, notes: Iterable[Note]) -> None:
-        """Take all of these in, or none.
+        """Write all of these notes, or none.
 
         Raises:
-            sqlite3.Error: it cannot be written.
+            sqlite3.Error: the file cannot be written.
         """
         with _whole(self._database):
             kinds: set[Kind] = set()
@@ -284,7 +285,7 @@ class Journal:
             self._drop_past()
 
     def close(self) -> None:
-        """Nothing may be asked of it any more."""
+        """Close the file; no other method may be called after that."""
         self._database.close()
 
     def _take(self, note: Note) -> None:
@@ -322,7 +323,7 @@ class Journal:
             self._append(note)
             return
         now, kept = (msgspec.json.encode(job).decode() for job in (note.now, note.kept))
-        self._database.execute(  # one number may have several rows: by all that was written
+        self._database.execute(  # a number may have several rows, so match the whole row as written
             "UPDATE past SET job = ? WHERE ended_ns = ? AND job = ?",
             (now, note.kept.ended_wall_ns, kept),
         )
@@ -335,7 +336,7 @@ class Journal:
         )
 
     def _drop_past(self) -> None:
-        # By the number of the newest that ever was: rows go in the order in which they came.
+        # Counted from the newest id ever assigned: rows go in the order in which they came.
         newest = "SELECT seq FROM sqlite_sequence WHERE name = 'past'"
         self._database.execute(f"DELETE FROM past WHERE id <= ({newest}) - ?", (self.most_past,))
 
@@ -376,12 +377,13 @@ class Journal:
 
 
 def read_past(path: Path, query: PastQuery) -> list[tuple[int, PastJob]]:
-    """Jobs that have ended, with the numbers of their rows, the newest first.
+    """Return ended jobs with their row numbers, newest first.
 
-    Any thread: it has a connection of its own, and neither waits for who writes nor stops him.
+    Any thread: the function opens a connection of its own, and neither waits for a writer nor
+    blocks one.
 
     Raises:
-        sqlite3.Error: it cannot be read.
+        sqlite3.Error: the file cannot be read.
     """
     words = ["id < ?", "ended_ns >= ?", "ended_ns < ?"]
     wanted: list[object] = [query.before_id, query.since_ns, query.until_ns]
@@ -402,22 +404,22 @@ def read_past(path: Path, query: PastQuery) -> list[tuple[int, PastJob]]:
             (*wanted, query.most),
         )
         for number, text in rows:
-            with suppress(msgspec.DecodeError):  # of another version, say
+            with suppress(msgspec.DecodeError):  # written by another version, for instance
                 found.append((number, decoder.decode(text)))
     return found
 
 
 def _make(path: Path) -> None:
-    """Sure that there is a file, and that nobody else reads or exchanges it."""
+    """Make sure that the file exists and that nobody else can read or replace it."""
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-    except FileNotFoundError:  # more than its own directory is missing: that is a slip of the pen
+    except FileNotFoundError:  # more than the last directory is missing: probably a typing error
         raise JournalError(
             f"there is no directory '{path.parent.parent}'; correct daemon.state, or make it"
         ) from None
     folder = path.parent.stat()
     if folder.st_uid not in (0, os.geteuid()) or folder.st_mode & OTHERS_WRITE:
-        raise JournalError(  # they could put a log beside it, which SQLite would take in
+        raise JournalError(  # they could put a WAL beside it, which SQLite would replay
             f"others may write to its directory (uid {folder.st_uid}, mode "
             f"{stat.S_IMODE(folder.st_mode):04o}); `chmod go-w` it, or name a file in a directory "
             "of your own in daemon.state"
@@ -434,18 +436,18 @@ def _make(path: Path) -> None:
                 "name another in daemon.state"
             )
         if _is_ours(os.read(fd, _ID_AT + _ID_BYTES)):
-            os.fchmod(fd, 0o600)  # SQLite makes the files beside it alike
+            os.fchmod(fd, 0o600)  # SQLite creates its companion files with the same mode
     finally:
         os.close(fd)
 
 
 def _is_ours(header: bytes) -> bool:
-    """That of a new file, or of one that a daemon has made: any other is left as it is."""
+    """Tell whether the file is new or was made by a daemon; any other is left alone."""
     return not header or header[_ID_AT:] == APPLICATION_ID.to_bytes(_ID_BYTES)
 
 
 def _open(database: sqlite3.Connection) -> None:
-    """Check whose it is before anything in it is touched."""
+    """Check whose file it is before anything in it is touched."""
     if (problem := _pragma(database, "quick_check(1)")) != "ok":
         raise sqlite3.DatabaseError(str(problem))
     version, is_new = _version(database), _pragma(database, "page_count") == 0
@@ -456,14 +458,15 @@ def _open(database: sqlite3.Connection) -> None:
             f"a newer tandemd has written it (schema {version}, this one knows {len(MIGRATIONS)}); "
             "start that one, or name another file in daemon.state"
         )
-    # Readers and a writer do not wait for each other, and nothing is synced but the log as a whole:
-    # a machine that crashes may lose the newest notes, and nothing else (sqlite.org/wal.html).
+    # WAL: readers and a writer do not block each other, and only the log as a whole is synced. A
+    # machine that crashes may lose the newest notes, and nothing else (sqlite.org/wal.html).
     _pragma(database, "journal_mode=WAL")
     _pragma(database, "synchronous=NORMAL")
     if version == len(MIGRATIONS):
-        return  # a disk that is full can still be read
+        return  # write nothing, so that a file on a full disk can still be read
     with _whole(database):
-        for step in MIGRATIONS[_version(database) :]:  # anew: another daemon may have been faster
+        # Read again: another daemon may have been faster.
+        for step in MIGRATIONS[_version(database) :]:
             for statement in step:
                 database.execute(statement)
         _pragma(database, f"application_id={APPLICATION_ID}")
@@ -471,7 +474,7 @@ def _open(database: sqlite3.Connection) -> None:
 
 
 def _remedy(error: sqlite3.DatabaseError) -> str:
-    """What to do about it, by SQLite's primary code of it (sqlite.org/rescode.html)."""
+    """Suggest what to do, by SQLite's primary error code (sqlite.org/rescode.html)."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return (
@@ -499,7 +502,7 @@ def _version(database: sqlite3.Connection) -> int:
 
 @contextmanager
 def _unless_full() -> Iterator[None]:
-    """What is old stays where there is no room to write that it goes; the next start sees to it."""
+    """Tolerate a full disk: old rows stay if deleting them needs space; the next start retries."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -509,11 +512,11 @@ def _unless_full() -> Iterator[None]:
 
 @contextmanager
 def _whole(database: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing, and nobody else writes meanwhile."""
+    """Run a transaction: all or nothing, and nobody else writes meanwhile."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
         database.execute("COMMIT")
     finally:
-        if database.in_transaction:  # after some errors SQLite has rolled it back already
+        if database.in_transaction:  # after some errors SQLite has rolled back already
             database.execute("ROLLBACK")

@@ -1,9 +1,9 @@
-"""The login socket: who connects gets a token for the RPC socket, bound to its uid.
+"""The login socket: a client that connects gets a token for the RPC socket, bound to its uid.
 
-gRPC does not tell a server who calls over a unix socket; the kernel does, on a socket of our own.
-The token is 64 hexadecimal digits and a newline, and dies when its connection closes. Who gets none
-is told why, in a line that begins with `refused: `. Nothing is ever read but the hang-up. Runs in a
-thread of its own.
+gRPC does not tell a server which user calls over a unix socket; on a socket of our own the kernel
+does. The token is 64 hexadecimal digits and a newline, and becomes void when its connection closes.
+A client that gets none is told why, in a line that begins with `refused: `. Nothing that the client
+sends is used; only the hang-up counts. Runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tandemd.edges.seldom import Seldom
 
 MAX_LOGINS_PER_UID = 256
 BACKLOG = 4096  # as on the attach socket
-NEWCOMER = object()  # for the selector: somebody is at the door
+NEWCOMER = object()  # selector data of the listening socket
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 class LoginServer:
     """Listens on the login socket. `peer_for` may be called from any thread.
 
-    `also_refused` says why a uid could do nothing with a token, or nothing.
+    `also_refused` returns why a token would be useless to a uid, or "".
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,11 +51,11 @@ class LoginServer:
         self._stopping = False
 
     def peer_for(self, token: str) -> Peer | None:
-        """Who holds the token; None once it is void."""
+        """Return who holds the token; None once it is void."""
         return self._tokens.get(token)
 
     def run(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop` is called."""
         while not self._stopping:
             for key, _ in self._selector.select(self._door.wait_s(None)):
                 if key.data is NEWCOMER:
@@ -69,7 +69,7 @@ class LoginServer:
         os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        """Void all tokens; after `run` has returned."""
+        """Void all tokens, after `run` has returned."""
         self._tokens.clear()
         self._door.close()
         for key in list(self._selector.get_map().values()):
@@ -82,7 +82,7 @@ class LoginServer:
         for connection in self._door.newcomers():
             try:
                 self._admit(connection)
-            except OSError as error:  # it cannot be watched: as if it had not come
+            except OSError as error:  # it cannot be watched: treat it as not accepted
                 connection.close()
                 self._door.turn_away(error)
 
@@ -118,7 +118,7 @@ class LoginServer:
             return
         except OSError:
             heard = b""
-        if not heard:  # anything said is ignored; only the hang-up counts
+        if not heard:  # anything sent is ignored; only the hang-up counts
             self._void(connection, token)
 
     def _void(self, connection: socket.socket, token: str) -> None:

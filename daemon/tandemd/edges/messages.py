@@ -1,4 +1,4 @@
-"""Views to messages of tandem.v1, and requests back; the typing half of `rpc.py`."""
+"""Converts views to messages of tandem.v1, and requests back; the typing half of `rpc.py`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tandemd.views import (
     etag_of,
 )
 
-GRACE_NS = 30 * 10**9  # of a job that is cancelled, where the caller does not say
+GRACE_NS = 30 * 10**9  # before SIGKILL, for a cancelled job, by default
 _MODES = {
     "": pb.MODE_UNSPECIFIED,
     "time": pb.MODE_TIME,
@@ -43,10 +43,10 @@ _failures = Failures()
 
 
 def job_message(view: JobView) -> pb.Job:
-    """A job; of one of which more cannot be said, at least that it is there."""
+    """Return a job's message; if that fails, one that at least says that the job exists."""
     try:
         return _job_message(view)
-    except Exception as error:  # the other jobs of a list are to be told all the same
+    except Exception as error:  # the other jobs of a list must still be reported
         _failures.tell("the message of a job", error, time.monotonic_ns())
         warning = "tandemd cannot tell more of it; its log says why"
         return pb.Job(name=view.name, uid=view.uid, user=view.user, warnings=[warning])
@@ -91,7 +91,7 @@ def _job_message(view: JobView) -> pb.Job:
             swappable=spec.swappable,
             checkpoint=spec.checkpoint,
             memory_percent=spec.memory_percent if spec.memory_bytes == NO_LIMIT else 0,
-            **{"class": int(spec.job_class)},  # a keyword of Python
+            **{"class": int(spec.job_class)},  # a keyword in Python
         ),
     )
     message.status.CopyFrom(_status(view))
@@ -128,7 +128,7 @@ def _status(view: JobView) -> pb.JobStatus:
 
 
 def window_message(view: WindowView) -> pb.ProcessWindow:
-    """What one process did."""
+    """Return the record of one process."""
     window = view.window
     return pb.ProcessWindow(
         pid=view.pid,
@@ -153,7 +153,7 @@ def window_message(view: WindowView) -> pb.ProcessWindow:
 
 
 def history_message(view: HistoryView) -> pb.MemoryHistory:
-    """What jobs held of memory."""
+    """Return the memory curves of jobs."""
     return pb.MemoryHistory(
         end_ns=view.end_wall_ns,
         gpus=[gpu_message(gpu) for gpu in view.gpus],
@@ -190,7 +190,7 @@ def _findings(views: Iterable[FindingView]) -> list[pb.Finding]:
 
 
 def past_message(job: PastJob) -> pb.PastJob:
-    """A job that has ended."""
+    """Return the message of a job that has ended."""
     return pb.PastJob(
         name=f"j-{job.job_id:x}",
         display_name=job.name,
@@ -211,15 +211,15 @@ def past_message(job: PastJob) -> pb.PastJob:
         iterations=int64(job.iterations),
         refusals=int64(job.refusals),
         findings=job.findings,
-        **{"class": int(job.job_class)},  # a keyword of Python
+        **{"class": int(job.job_class)},  # a keyword in Python
     )
 
 
 def past_query(request: pb.ListHistoryRequest, *, before_id: int, most: int) -> PastQuery:
-    """Which jobs that have ended are asked for; `before_id`: of a page before, or 0.
+    """Return which ended jobs a request asks for; `before_id` continues a page, 0 starts.
 
     Raises:
-        UsageError: a time that a Timestamp cannot be.
+        UsageError: a time is outside a Timestamp's range.
     """
     return PastQuery(
         user=request.user,
@@ -239,7 +239,7 @@ def _moment_ns(name: str, moment: Timestamp) -> int:
 
 
 def event_message(event: Event) -> pb.JobEvent:
-    """A change of a job."""
+    """Return the message of a job's change."""
     return pb.JobEvent(
         time=timestamp(event.wall_ns),
         kind=event.kind,
@@ -250,7 +250,7 @@ def event_message(event: Event) -> pb.JobEvent:
 
 
 def explanation_message(view: ExplanationView) -> pb.Explanation:
-    """Why a job runs or waits."""
+    """Return why a job runs or waits."""
     waits = [
         pb.Wait(reason=reason.name.lower(), total=duration(view.wait_ns[reason]))
         for reason in WaitReason
@@ -269,7 +269,7 @@ def explanation_message(view: ExplanationView) -> pb.Explanation:
 
 
 def gpu_message(view: GpuView) -> pb.Gpu:
-    """A GPU."""
+    """Return the message of a GPU."""
     gpu = view.gpu
     return pb.Gpu(
         index=gpu.index,
@@ -291,7 +291,7 @@ def gpu_message(view: GpuView) -> pb.Gpu:
 
 
 def allowance_message(view: AllowanceView) -> pb.Allowance:
-    """What somebody's jobs may have."""
+    """Return what a user's jobs may have."""
     return pb.Allowance(
         max_class=pb.Class.Value(f"CLASS_{view.max_class.name}"),
         max_class_key=view.class_key,
@@ -310,10 +310,10 @@ def _set_proof(view: GpuView) -> pb.SetProof | None:
 
 
 def cancel_of(request: pb.CancelJobRequest) -> tuple[str, int]:
-    """The signal, and the grace in nanoseconds.
+    """Return the signal, and the grace in nanoseconds.
 
     Raises:
-        UsageError: programs do not end by the signal, or the grace is out of range.
+        UsageError: the signal does not end programs, or the grace is out of range.
     """
     signal = request.signal.upper().removeprefix("SIG") or "TERM"
     if signal not in SIGNALS:
@@ -324,7 +324,7 @@ def cancel_of(request: pb.CancelJobRequest) -> tuple[str, int]:
 
 
 def pause_grace_ns(request: pb.PauseJobRequest) -> int:
-    """What programs that listen have before the pause.
+    """Return the grace before the pause for programs that listen.
 
     Raises:
         UsageError: it is out of range.
@@ -333,10 +333,10 @@ def pause_grace_ns(request: pb.PauseJobRequest) -> int:
 
 
 def changes_of(request: pb.UpdateJobRequest) -> dict[str, object]:
-    """Fields of JobSpec and their new values, by the mask.
+    """Return the new values of the JobSpec fields that the update mask names.
 
     Raises:
-        UsageError: an empty mask, a field that cannot be changed, or a value out of range.
+        UsageError: the mask is empty, a field cannot be changed, or a value is out of range.
     """
     if not request.update_mask.paths:
         raise UsageError("the update mask is empty; name fields such as 'spec.class'")
@@ -438,17 +438,17 @@ def _at_most(what: str, duration: Duration, most_ns: int) -> int:
 
 
 def int64(value: int) -> int:
-    """As a figure is told at most: a job's own claim may be anything."""
+    """Limit a value to what the wire can carry: a job's own claims may be anything."""
     return min(value, MOST)
 
 
 def duration(duration_ns: int) -> Duration:
-    """As it is told."""
+    """Convert to a protobuf Duration."""
     seconds, nanos = divmod(int64(duration_ns), 1_000_000_000)
     return Duration(seconds=seconds, nanos=nanos)
 
 
 def timestamp(wall_ns: int) -> Timestamp:
-    """Of Unix time, as it is told."""
+    """Convert Unix time to a protobuf Timestamp."""
     seconds, nanos = divmod(max(0, wall_ns), 1_000_000_000)
     return Timestamp(seconds=seconds, nanos=nanos)

@@ -1,9 +1,9 @@
-"""What the daemon knows, as Prometheus' text: one table for jobs, one for GPUs.
+"""The daemon's metrics as Prometheus text: tables for jobs, GPUs and the daemon.
 
-Base units, `_total` for what only grows, `_ratio` for 0..1; histograms where how long each took
-matters, by the fixed bounds of core/histogram.py. Every series of a job has the labels
-job, user and class; none has a pid; a job's series end with the job. Rendering needs
-prometheus-client, which is imported with this module: nothing that runs always may import it.
+Base units, `_total` for counters, `_ratio` for 0..1; histograms where the distribution matters,
+with the fixed bounds of core/histogram.py. Every series of a job has the labels job, user and
+class; none has a pid; a job's series end with the job. Rendering needs prometheus-client, which is
+imported with this module, so nothing that always runs may import it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ GPU_LABELS = ("gpu", "UUID")
 Labels = Mapping[str, str]
 Kind = Literal["counter", "gauge"]
 MOST_VERSIONS = 8  # of shims
-PARTS = ("_bucket", "_count", "_sum")  # of a histogram, each a name to be scraped
+PARTS = ("_bucket", "_count", "_sum")  # of a histogram; each suffix makes a scraped name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMetric:
-    """A family with one or more series a job."""
+    """A family with one or more series per job."""
 
     name: str  # without `_total`, which counters get
     kind: Kind
@@ -49,7 +49,7 @@ class JobMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistogram:
-    """A family with one histogram a job."""
+    """A family with one histogram per job."""
 
     name: str
     help: str
@@ -59,7 +59,7 @@ class JobHistogram:
 def _one(
     value: Callable[[JobView], float | None],
 ) -> Callable[[JobView], list[tuple[tuple[()], float]]]:
-    """One series; none of a job of which there is no value."""
+    """Make one series per job; jobs without a value have none."""
     return lambda job: [] if (figure := value(job)) is None else [((), figure)]
 
 
@@ -291,7 +291,7 @@ class DaemonMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuMetric:
-    """A family with one series a GPU."""
+    """A family with one series per GPU."""
 
     name: str  # without `_total`, which counters get
     kind: Kind = "gauge"
@@ -344,14 +344,14 @@ GPU_METRICS = (
 
 def _queue(view: MetricsView) -> Iterator[tuple[tuple[str, ...], float]]:
     waiting = [job.spec.job_class for job in view.jobs if job.state is JobState.WAITING]
-    for job_class in sorted(JobClass):  # also where none waits: a series that ends is no zero
+    for job_class in sorted(JobClass):  # also if none waits: a series that ends is not a zero
         yield (job_class.name.lower(),), waiting.count(job_class)
 
 
 def _shims(view: MetricsView) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Of the own version also where there is none; of many only those that most have.
+    """Count processes by shim version: always our own, else only the most frequent ones.
 
-    What a shim says of itself is anything: series must not be as many as somebody likes.
+    A shim may report any version, and no user must be able to create any number of series.
     """
     found = Counter(process.shim_version for job in view.jobs for process in job.processes)
     found[__version__] += 0
@@ -401,14 +401,14 @@ DECISIONS = "tandem_scheduler_decision_seconds"
 
 
 def families() -> list[str]:
-    """Every metric there is, by the name that people know it by."""
+    """Return every metric, by the name that people know it by."""
     told = (*JOB_METRICS, *GPU_METRICS)
     counted = [metric.name + "_total" * (metric.kind == "counter") for metric in told]
     return [*counted, *(metric.name for metric in DAEMON_METRICS), *_histograms()]
 
 
 def names() -> list[str]:
-    """The same as they are scraped: a histogram is several."""
+    """Return the names as they are scraped: a histogram has several."""
     whole = [name for name in families() if name not in _histograms()]
     return [*whole, *(name + part for name in _histograms() for part in PARTS)]
 
@@ -418,14 +418,14 @@ def _histograms() -> list[str]:
 
 
 def exposition(view: MetricsView) -> str:
-    """The whole as Prometheus' text format, version 0.0.4."""
+    """Render everything in Prometheus' text format, version 0.0.4."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(tuple(_families(view))))
     return generate_latest(registry).decode()
 
 
 class _Families:
-    """What a registry takes."""
+    """The collector interface that a registry expects."""
 
     def __init__(self, families: tuple[Metric, ...]) -> None:
         self._families = families
@@ -458,7 +458,7 @@ def _of_gpus(metric: GpuMetric, gpus: Iterable[GpuView]) -> Metric:
 
 
 class _Jobs:
-    """The jobs and their labels, made once for all families."""
+    """The jobs and their labels, computed once for all families."""
 
     def __init__(self, jobs: Sequence[JobView]) -> None:
         self._jobs = [(job, (job.name, job.user, job.spec.job_class.name.lower())) for job in jobs]
@@ -480,7 +480,7 @@ class _Jobs:
 
 
 def _add(family: HistogramMetricFamily, labels: Sequence[str], counted: Counted) -> None:
-    """By bound what took no longer, as Prometheus adds them up."""
+    """Add a histogram with cumulative buckets, as Prometheus expects them."""
     bounds = [*(str(bound_ns / 1e9) for bound_ns in counted.bounds_ns), "+Inf"]
     buckets = list(zip(bounds, accumulate(counted.counts), strict=True))
     family.add_metric(labels, buckets, sum_value=counted.sum_ns / 1e9)

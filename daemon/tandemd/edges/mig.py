@@ -1,9 +1,8 @@
-"""Cuts a GPU anew through NVML: all of it, or it is as it was before.
+"""Changes the MIG layout of a GPU through NVML: all of it, or it is restored as before.
 
-What NVML calls a profile has a number (a place in a table), an id (what instances are made of) and
-a name. A new GPU instance is made with one compute instance of its whole size; one that is brought
-back has those that it had. See NVIDIA's "MIG User Guide" and NVML's reference, "Multi Instance GPU
-Management".
+A profile in NVML has a number (a place in a table), an id (what instances are created from) and a
+name. A new GPU instance gets one compute instance of its whole size; a restored one gets those that
+it had. See NVIDIA's "MIG User Guide" and NVML's reference, "Multi Instance GPU Management".
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ class _Profile:
     id: int
     slices: int  # of compute
     most: int  # instances of it
-    places: tuple[Place, ...]  # that such an instance can have; none: the driver does not say
+    places: tuple[Place, ...]  # possible for such an instance; none: the driver does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compute:
     profile: int  # its id
-    start: int  # its first slice of those of its GPU instance
+    start: int  # its first slice, within its GPU instance
     size: int  # slices
     handle: object = field(compare=False)
 
@@ -50,7 +49,7 @@ class _Instance:
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """What tells it from others, also when there is another handle."""
+        """Return what identifies the instance across handles."""
         return self.number, self.profile.id, self.place.start
 
 
@@ -58,7 +57,7 @@ _Wanted = tuple[_Profile, Place | None]
 
 
 class MigLayouts:
-    """Belongs to whoever calls it: one thread at a time."""
+    """Changes layouts. For one thread at a time."""
 
     def __init__(self) -> None:
         """Initialise NVML.
@@ -75,7 +74,7 @@ class MigLayouts:
             pynvml.nvmlInit()
 
     def users(self, layout: Layout) -> tuple[int, ...]:
-        """Pids of processes on the GPU, or any of its instances.
+        """Return the pids of processes on the GPU, or on any of its instances.
 
         Raises:
             NotFoundError: there is no such GPU.
@@ -89,7 +88,7 @@ class MigLayouts:
             return tuple(sorted({int(process.pid) for found in running for process in found}))
 
     def uuid(self, layout: Layout) -> str:
-        """Of its GPU, which may be named by its index.
+        """Return the UUID of the layout's GPU, which may be named by its index.
 
         Raises:
             NotFoundError: there is no such GPU.
@@ -101,12 +100,12 @@ class MigLayouts:
         return raw.decode() if isinstance(raw, bytes) else str(raw)
 
     def plan(self, layout: Layout) -> Cut:
-        """What `apply` would do.
+        """Return what `apply` would do.
 
         Raises:
             NotFoundError: there is no such GPU.
-            UsageError: there is no such profile, or more of one than there can be.
-            CapacityError: they do not fit together.
+            UsageError: a profile does not exist, or is wanted more often than possible.
+            CapacityError: the instances do not fit together.
             StateError: the GPU has no MIG, or the driver does not answer.
         """
         device = self._device(layout.gpu)
@@ -121,12 +120,12 @@ class MigLayouts:
         )
 
     def apply(self, layout: Layout) -> Cut:
-        """Cut the GPU so; afterwards it is so, or as it was before.
+        """Cut the GPU into this layout; if that fails, restore it as it was before.
 
         Raises:
             AccessError: the driver does not let this process do it.
-            CapacityError: the layout does not fit on the GPU; it is as it was before.
-            StateError: it is in use, has no MIG, or cannot be brought back; the text says what is.
+            CapacityError: the layout does not fit on the GPU, which is as it was before.
+            StateError: the GPU is in use, has no MIG, or cannot be restored; the text says which.
             UsageError: as `plan`.
         """
         planned = self.plan(layout)
@@ -172,7 +171,11 @@ class MigLayouts:
             ) from error
 
     def _restore(self, device: object, before: list[_Instance]) -> None:
-        """Nothing is created before all that there was has been destroyed: what is left tells."""
+        """Restore the earlier instances; keeps those that were never destroyed.
+
+        `_replace` creates nothing before it has destroyed all old instances, so those left tell how
+        far it got.
+        """
         known = {one.identity for one in before}
         for instance in self._instances(device):
             if instance.identity not in known:
@@ -227,7 +230,7 @@ class MigLayouts:
                 )
 
     def _turn_back(self, device: object, gpu: str, *, is_on: bool) -> None:
-        # The second is what the next reset makes of it.
+        # The second mode is the pending one, which takes effect at the next reset.
         if any(bool(mode) is not is_on for mode in self._nvml.nvmlDeviceGetMigMode(device)):
             self._turn(device, gpu, is_on=is_on)
 
@@ -250,14 +253,14 @@ class MigLayouts:
         return found
 
     def _possible_places(self, device: object, profile: int) -> tuple[Place, ...]:
-        """On a GPU that is not cut: of all that it can have, whatever it is cut into now."""
+        """Return all places of a profile on an empty GPU, whatever the GPU is cut into now."""
         nvml, count = self._nvml, self._nvml.c_uint(0)
         ask = nvml.nvmlDeviceGetGpuInstancePossiblePlacements
         try:
             ask(device, profile, None, nvml.byref(count))
             found = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
             ask(device, profile, found, nvml.byref(count))
-        except nvml.NVMLError as error:  # the driver says by itself what does not fit
+        except nvml.NVMLError as error:  # the driver itself rejects what does not fit
             log.info("places of instances are not known", profile=profile, reason=str(error))
             return ()
         return tuple(Place(int(one.start), int(one.size)) for one in found[: count.value])
@@ -347,7 +350,7 @@ class MigLayouts:
 
     def _create_compute(self, instance: object, compute: _Compute, of: _Profile) -> None:
         nvml = self._nvml
-        if compute.size == of.slices:  # its place is known, and older drivers cannot be told it
+        if compute.size == of.slices:  # its place is implied, and older drivers take none
             nvml.nvmlGpuInstanceCreateComputeInstance(instance, compute.profile)
             return
         place = nvml.c_nvmlComputeInstancePlacement_t(start=compute.start, size=compute.size)
@@ -376,7 +379,7 @@ def _part(gpu: int, instance: _Instance) -> Part:
 
 
 def _places(layout: Layout, known: list[_Profile]) -> tuple[Place | None, ...]:
-    """Where they go together, whatever their order; None: the driver finds one."""
+    """Place the profiles together, in any order; None: the driver chooses."""
     choices = [profile.places for profile in known]
     if not all(choices):
         return (None,) * len(known)

@@ -1,4 +1,4 @@
-"""Whether kernels of several processes run side by side on a GPU, as far as can be seen here."""
+"""Tells whether kernels of several processes run side by side on a GPU, as far as visible here."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from tandemd.edges.gpus import Gpu
 
 
 def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
-    """`mig` of an instance, `mps` where the pipe of MPS is found as a program would find it.
+    """Return `mig` for an instance, and `mps` where a program would find a pipe of MPS.
 
-    Not a pipe that belongs neither to root nor to our own user, and none without MPS's program,
-    which says whether anybody is at its other end.
+    The pipe must belong to root or to our own user, and MPS's program must be installed, because
+    only that can tell whether anybody is at the other end.
 
-    A program of this environment, that is: those that start with another `CUDA_MPS_PIPE_DIRECTORY`
-    have another mode, and the configuration has to say it. The software GPU has a mode of its own.
+    This holds for programs with this environment. Those started with another
+    `CUDA_MPS_PIPE_DIRECTORY` are in another mode, and the configuration has to say so. The software
+    GPU has a mode of its own.
     """
     if gpu.instance is not None:
         return "mig"
@@ -26,5 +27,5 @@ def found_mode(gpu: Gpu, environment: Mapping[str, str]) -> str:
 
 
 def has_own_mps(gpu: Gpu, environment: Mapping[str, str]) -> bool:
-    """A software GPU that runs contexts side by side needs no control daemon for it."""
+    """Tell whether it is a software GPU in mode mps, which needs no control daemon for that."""
     return gpu.is_software and environment.get("TANDEM_SOFTGPU_MODE") == "mps"

@@ -1,12 +1,12 @@
-"""The control daemon of MPS: one that runs is used; else one is started, watched, and ended again.
+"""The MPS control daemon: a running one is used; otherwise one is started, watched and ended.
 
-By its old interface it starts a server for the first client, and another one when that has crashed,
-by itself; so there is nothing to do about servers but to tell the jobs. By the new one, where it
-has it, it is started from a file that names one server, of our own uid, and we have another made
-when that has crashed. Root's has the old one: it serves users in turns, where a server of the new
-one is one user's, or all users' at once. One that we started is left alone while it has clients:
-they would die with it. The next daemon finds it where this one has put it, and knows by the pid
-beside the pipe that it need not leave it running when it ends.
+With its old interface, the control daemon starts a server for the first client, and another one
+after a crash, by itself; servers then need no care, except that jobs are told. With the new
+interface, where it exists, it is started from a file that names one server, with our own uid, and
+this module has another one created after a crash. Root's control daemon has the old interface: it
+serves users in turns, whereas a server of the new one belongs to one user, or to all users at once.
+A control daemon that we started is left alone while it has clients, for they would die with it. The
+next daemon finds it in the same place, and knows by the pid beside the pipe that it may end it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tandemd.edges.mps_own import LOG_FOLDER, LOGS, SAID, OwnMps
 from tandemd.edges.mps_servers import Servers
 
 SERVER = "tandem"  # of the new interface
-MOST_SAID_BYTES = 1 << 20  # more is cut off, for where it is may be memory
+MOST_SAID_BYTES = 1 << 20  # the rest is cut off, because the file may be in memory
 LOOK_S = 2.0
-EARLY_S = 0.05  # while somebody is new, or waits for another user's server to end
+EARLY_S = 0.05  # while a newcomer is expected, or waits for another user's server to end
 EARLY_LOOKS = 60
-LONGEST_PAUSE_S = 60.0  # between two questions, or two attempts to start what does not start
+LONGEST_PAUSE_S = 60.0  # between two queries, or two attempts to start it
 ANSWER_S = 5.0
 START_S = 5.0
 POLL_S = 0.02
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class MpsControl:
-    """Found, or started, by `open`; then `run` watches it in a thread of its own until `stop`."""
+    """Finds or starts MPS by `open`; `run` then watches it in a thread of its own until `stop`."""
 
     def __init__(
         self,
@@ -52,55 +52,54 @@ class MpsControl:
         uid: int,
         look_s: float = LOOK_S,
     ) -> None:
-        """`own`: a directory for one of ours, unless the environment says where it is to be.
+        """`own` is the directory for one of ours, unless the environment names the place.
 
-        `gpus`: UUIDs of those it is for; empty: all. None: one that runs is used, and none started.
+        `gpus` are the UUIDs of the GPUs to serve; empty: all. None: only a running MPS is used, and
+        none is started. `uid` is the daemon's.
 
-        `uid`: whose daemon this is.
-
-        `tell` hears what jobs should know, and for how many seconds it may have been so already,
-        in the thread of `run`.
+        `tell` gets what jobs should know, and for how many seconds it may have been so already, on
+        the thread of `run`.
         """
         self.directory: Path | None = None  # of its pipe; None: there is none
-        self.place: Path | None = None  # the same, or where that was when there was one
+        self.place: Path | None = None  # the same, or its last place once it has gone
         self._own = OwnMps(own, environment)
-        # One of the helper's goes before one of our own; None: there is no need. Set before `open`.
+        # The helper's MPS is preferred over one of our own; None: not needed. Set before `open`.
         self.helped: HelpedMps | None = None
         self._environment = unshimmed(environment)
         self._gpus = gpus or ()
         self._tell = tell
-        # Hears the pids of all clients, whenever all are known, in that thread, too.
+        # Gets the pids of all clients whenever all are known; on the same thread.
         self.name_clients: Callable[[frozenset[int]], None] = lambda _: None
         self._uid = uid
         self._starts = gpus is not None
-        self._well_s = 0.0  # when it was last looked at and all was well
+        self._well_s = 0.0  # the last time that a look found all well
         self._pipes: Path | None = None  # of its clients
         self._look_s = look_s
-        self._is_silent = False  # it runs, and does not answer
+        self._is_silent = False  # it runs but does not answer
         self._why_no_server = ""  # as it was logged
-        self._looking = threading.Lock()  # or starting one, or ending it
+        self._looking = threading.Lock()  # held while looking, starting or ending
         self._servers = Servers(())
-        self._ask_s = 0.0  # when it is to be asked again, if nothing happens before
-        self._pause_s = EARLY_S  # until then, from the last question on
+        self._ask_s = 0.0  # when to query it again, if nothing happens before
+        self._pause_s = EARLY_S  # until then, counted from the last query
         self._stopping = threading.Event()
-        self._came = threading.Event()  # somebody, or it is to stop
+        self._came = threading.Event()  # a newcomer, or the request to stop
 
     @property
     def is_own(self) -> bool:
-        """This daemon, or one before it, started it."""
+        """Tell whether this daemon, or one before it, started it."""
         return self.directory == self._own.directory and self._own.pid is not None
 
     @property
     def is_helped(self) -> bool:
-        """The helper started it, for this daemon or one before."""
+        """Tell whether the helper started it, for this daemon or one before."""
         return self.helped is not None and self.directory == self.helped.place is not None
 
     def open(self) -> bool:
-        """Have one: where programs look by themselves, else where ours would be, else a new one.
+        """Find MPS where programs look by themselves, else where ours would be, else start one.
 
-        Blocks for `ANSWER_S` where somebody is silent or about to end, and for `START_S`, or twice
-        that where it may be started from a file, or as long as the helper takes.
-        False: there is none, and the log says why.
+        Blocks for `ANSWER_S` if one is silent or about to end, and for `START_S`, or twice that
+        where it may be started from a file, or as long as the helper takes. Returns False if there
+        is none; the log says why.
         """
         self._well_s = time.monotonic()
         is_there = self._open()
@@ -137,7 +136,7 @@ class MpsControl:
                 log.info("using a control daemon of mps that runs already", pipes=str(place))
                 return True
             if (pid := self._pid_at(place)) is not None:
-                # Somebody has a session with it, say, or it waits for its last clients to quit.
+                # Somebody may have a session with it, or it waits for its last clients to quit.
                 log.warning("mps runs and does not answer, continuing without it for now", pid=pid)
                 return False
         if self._starts and not self._stopping.is_set():
@@ -156,7 +155,7 @@ class MpsControl:
         return place
 
     def _claim(self) -> None:
-        """What was too slow when it was started is ours all the same."""
+        """Adopt an own control daemon that came up only after its start had timed out."""
         if self.directory == self._own.directory:
             try:
                 self._own.claim()
@@ -164,10 +163,11 @@ class MpsControl:
                 log.warning("it cannot be noted that mps is ours", reason=str(error))
 
     def run(self) -> None:
-        """Watch until `stop`."""
+        """Watch until `stop` is called."""
         pause_s, early_left = self._look_s, 0
         while not self._stopping.is_set():
-            if self.directory is None:  # whoever comes: an attempt to start it is none of theirs
+            # Newcomers are ignored: they are no reason to try starting MPS.
+            if self.directory is None:
                 early_left = 0
                 self._stopping.wait(pause_s)
             elif early_left or self._servers.are_contended:
@@ -186,9 +186,9 @@ class MpsControl:
             pause_s = self._look_s if is_there else min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _is_quiet(self) -> bool:
-        """Whether nothing has happened that can be seen without asking.
+        """Tell whether nothing has happened, as far as can be seen without querying.
 
-        Each question is several lines of its log, which may be an operator's.
+        Each query leaves several lines in the log of MPS, which may be an operator's.
         """
         now_s, has_news = time.monotonic(), self._servers.look()
         if self.directory is None or has_news or now_s >= self._ask_s:
@@ -202,29 +202,29 @@ class MpsControl:
         self._ask_s, self._pause_s = 0.0, EARLY_S
 
     def _ask_later(self, *, has_news: bool) -> None:
-        """Ever more rarely while the answers are the same."""
+        """Schedule the next query, ever later while the answers stay the same."""
         if has_news:
             self._ask_soon()
         self._ask_s = time.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def newcomer(self) -> None:
-        """A process is about to become a client: look soon, and more often. Any thread."""
+        """Note that a process is about to become a client, so look soon and often. Any thread."""
         self._came.set()
 
     def variables(self) -> dict[str, str]:
-        """What a program has to have in its environment to find it; any thread."""
+        """Return what a program needs in its environment to find MPS; any thread."""
         return {PIPES: str(self._pipes)} if self.directory and self._pipes else {}
 
     def idle_servers(self) -> frozenset[int]:
-        """Pids of ours, or the helper's, that nobody uses and that can be ended; any thread."""
+        """Return pids of idle servers of our MPS, or the helper's, that can end; any thread."""
         directory = self.directory
         if directory is None or not (self.is_own or self.is_helped):
             return frozenset()
         return idle_servers(self._at(directory))
 
     def end_servers(self, pids: frozenset[int]) -> None:
-        """Have these end, and wait for it; the next client gets another. Any thread."""
+        """End these servers and wait for that; the next client gets a new one. Any thread."""
         directory = self.directory
         if directory is None or not pids:
             return
@@ -234,9 +234,9 @@ class MpsControl:
             end_servers(self._at(directory), pids)
 
     def stop(self) -> None:
-        """End `run`, and what we started, unless somebody uses it, or it does not answer.
+        """End `run`, and the MPS that we started, unless it has clients or does not answer.
 
-        What `run` is just starting, it gives up first.
+        If `run` is just starting MPS, it abandons that first.
         """
         self._stopping.set()
         self._came.set()
@@ -249,7 +249,7 @@ class MpsControl:
                 log.info("leaving mps running", reason=why, pipes=str(own))
 
     def _look(self) -> bool:
-        """Ask, and compare with what was known; whether there is a control daemon now."""
+        """Query MPS and compare with what was known; returns whether there is one now."""
         control, now_s = self._at(self.directory or self._own.directory), time.monotonic()
         servers = control.servers() if self.directory else None
         if servers is None:
@@ -259,7 +259,7 @@ class MpsControl:
         if control.version == 3 and self.is_own and not servers:
             control.create(SERVER, uid=self._uid, gpus=",".join(self._gpus))
         self._servers.look()
-        if self.is_own:  # what is in it by now was read
+        if self.is_own:  # its contents up to now have been read
             self._own.cut_said(MOST_SAID_BYTES)
         self._tell_of_none(servers)
         has_news = self._servers.take(servers, named)
@@ -277,7 +277,7 @@ class MpsControl:
         return True
 
     def _tell_of_none(self, servers: Sequence[Server]) -> None:
-        """Servers were started, and none came up: whoever came was refused."""
+        """Report servers that were started but never came up, so their clients were refused."""
         why, self._servers.why_not = self._servers.why_not, ""
         if why:
             if why != self._why_no_server:
@@ -290,7 +290,7 @@ class MpsControl:
             self._why_no_server = why
 
     def _is_slow(self) -> bool:
-        """It runs, and has only not answered: its clients go on, and no other can be started."""
+        """Tell whether it runs without answering: its clients go on, and it blocks a new start."""
         place = self.directory
         pid = self._pid_at(place) if place else None
         if pid is None:
@@ -301,7 +301,7 @@ class MpsControl:
         return True
 
     def _pid_at(self, place: Path) -> int | None:
-        """Of the control daemon that has its pipe there, whether it answers or not."""
+        """Return the pid of the control daemon whose pipe is there, answering or not."""
         if not _mps.has_pipe(place):
             return None
         own = self._own.pid if place == self._own.directory else None
@@ -309,7 +309,7 @@ class MpsControl:
 
     def _replace(self) -> bool:
         was_there, self.directory = self.directory is not None, None
-        if was_there:  # before anything that takes long: they end by it
+        if was_there:  # before slow steps: the jobs end by it
             log.warning("the control daemon of mps has ended")
             self._tell(
                 "the control daemon of mps has ended: jobs that used it get cuda's errors",
@@ -337,7 +337,7 @@ class MpsControl:
             return False
 
     def _file(self) -> Path:
-        """One server for our own jobs; "MPS v3 Configuration File" has the keys."""
+        """Write a configuration with one server for our own jobs ("MPS v3 Configuration File")."""
         devices = [f'allowed_devices = "{",".join(self._gpus)}"'] if self._gpus else []
         lines = ['schema_version = "1.0"', f"[servers.{SERVER}]", f"uid = {self._uid}", *devices]
         return self._own.write_file("\n".join([*lines, ""]))
@@ -359,11 +359,14 @@ class MpsControl:
             logs=str(self._own.logs),
         )
         if not _mps.has_pipe(self._own.directory):
-            self._own.give_up()  # else the next attempt would leave it running, and so on
+            self._own.give_up()  # or the next attempt would leave it running, and so on
         return False
 
     def _is_up(self) -> bool:
-        """With its server, by a file: a client that finds none runs without MPS, unnoticed."""
+        """Tell whether it is up, with its server if started from a file.
+
+        A client that finds no server runs without MPS, unnoticed.
+        """
         control = self._at(self._own.directory)
         servers = control.servers()
         self._pipes = None if servers is None else control.pipes_for(self._uid, servers)
@@ -377,7 +380,7 @@ class MpsControl:
 
 
 class LeftMps:
-    """One of ours, or the helper's, that a daemon before left for its clients: none is wanted now.
+    """An MPS of ours or the helper's that an earlier daemon left to its clients, not wanted now.
 
     `run`, in a thread of its own, ends it once it has no clients; until `stop`.
     """
@@ -390,7 +393,7 @@ class LeftMps:
         helped: HelpedMps | None = None,
         look_s: float = LOOK_S,
     ) -> None:
-        """`own`, `helped`: as of `MpsControl`."""
+        """`own` and `helped` are as for `MpsControl`."""
         self._own = OwnMps(own, environment)
         self._helped = helped
         around = unshimmed(environment)
@@ -400,21 +403,21 @@ class LeftMps:
 
     @property
     def is_there(self) -> bool:
-        """It runs."""
+        """Tell whether it runs."""
         return self._own.pid is not None or (self._helped is not None and self._helped.is_there)
 
     def run(self) -> None:
-        """Look again and again."""
+        """Retry until it has ended, or until `stop`."""
         while self._own.end(self._control) or (self._helped is not None and self._helped.end()):
             if self._stopping.wait(self._look_s):
                 return
         log.info("ended mps of a daemon before, as it has no clients any more")
 
     def stop(self) -> None:
-        """End `run`: what has clients is left to the next daemon again."""
+        """End `run`: an MPS that has clients is again left to the next daemon."""
         self._stopping.set()
 
 
 def unshimmed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Of programs that are not to be jobs."""
+    """Return an environment for programs that must not become jobs."""
     return {name: value for name, value in environment.items() if name != "LD_PRELOAD"}

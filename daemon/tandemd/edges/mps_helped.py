@@ -1,7 +1,7 @@
-"""MPS that the helper runs for a daemon that is not root's: it serves all users, in turns.
+"""MPS that the helper runs for a daemon without root: it serves all users, in turns.
 
-The daemon finds it by its pipe and watches it as it does one of root's that somebody else has
-started; what only root may do with it, it asks the helper for.
+The daemon finds it by its pipe and watches it like a root's MPS started by somebody else; what only
+root may do with it, the daemon asks the helper for.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ log = structlog.get_logger(__name__)
 
 
 class HelpedMps:
-    """One at most. For one thread at a time; `place` for any."""
+    """The helper's MPS, one at most. For one thread at a time; `place` for any."""
 
     def __init__(self, helper: Helper, environment: Mapping[str, str]) -> None:
-        """`environment`: of programs that are not to be jobs."""
+        """`environment` is one for programs that must not become jobs."""
         self.place: Path | None = None  # of its pipe, once the helper has it for us
         self._helper = helper
         self._environment = environment
 
     @property
     def is_there(self) -> bool:
-        """The helper has one, as far as its pipe says, also if no daemon has asked for it yet."""
+        """Tell whether the helper has one, by its pipe, even if no daemon asked for it yet."""
         return self._helper.is_there and _mps.has_pipe(self._helper.pipes)
 
     def start(self, gpus: Sequence[str]) -> Path | None:
-        """Have one for these GPUs; empty: all. Where its pipe is; None: the log says why not.
+        """Start one for these GPUs; empty: all. Returns its place; None: the log says why not.
 
-        That may also be one that somebody else has started meanwhile where programs look.
+        It may also be one that somebody else has started meanwhile where programs look.
         """
         self.place = None
         if not self._helper.is_there:
@@ -54,16 +54,16 @@ class HelpedMps:
         return place
 
     def trim(self) -> None:
-        """End servers of it that nobody uses."""
+        """End its idle servers."""
         try:
             self._helper.trim_mps()
         except TandemError as error:
             log.warning("servers of mps stay", reason=str(error))
 
     def end(self) -> str:
-        """Unless it has clients. Why it runs on; empty: it has ended, or is none of the helper's.
+        """End it unless it has clients. Returns why it runs on; empty: ended, or not the helper's.
 
-        Nothing is asked of the helper while it would only refuse.
+        The helper is not asked while it would only refuse.
         """
         control = Control(self._helper.pipes, environment=self._environment, timeout_s=ANSWER_S)
         servers = control.servers() if self.is_there else None

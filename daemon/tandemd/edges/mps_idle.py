@@ -1,4 +1,4 @@
-"""Servers of MPS that nobody uses: they keep a GPU, and end without anybody's missing them."""
+"""Idle MPS servers: they keep a GPU in use, and can be ended without loss."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 
 from tandem._mps import Control
 
-ENDING_S = 5.0  # for what is being shut down to be gone
+ENDING_S = 5.0  # how long to wait for servers that are shutting down
 POLL_S = 0.02
 
 
 def idle_servers(control: Control) -> frozenset[int]:
-    """Pids of those that have no clients.
+    """Return the pids of servers without clients.
 
-    A server of the new interface is none of them: it would be made again at once.
+    Servers of the new interface are excluded: they would be created again at once.
     """
     servers = control.servers() or []
     if control.version != 2:
@@ -22,7 +22,7 @@ def idle_servers(control: Control) -> frozenset[int]:
 
 
 def end_servers(control: Control, pids: frozenset[int]) -> None:
-    """Have these end, and wait for it, `ENDING_S` at most; the next client gets another."""
+    """End these servers and wait up to `ENDING_S`; the next client gets a new one."""
     end_s = time.monotonic() + ENDING_S
     for pid in pids:
         control.shut_down(pid)

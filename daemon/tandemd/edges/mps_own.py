@@ -1,8 +1,8 @@
-"""The control daemon of MPS that this daemon, or one before it, has started, and its directory.
+"""The MPS control daemon that this daemon, or one before it, has started, and its directory.
 
-A file beside its pipe holds its pid: by that it is known as ours. The file is believed, and what is
-here is written and removed, only in a directory of root's or our own user's and through no link.
-The environment may name the directory, and that may be one where others can write.
+A file beside its pipe holds its pid, which marks it as ours. The file is trusted, and files here
+are written and removed, only in a directory that belongs to root or our own user and not through
+links: the environment may name the directory, and others may be able to write to that.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from tandem._mps import MOST_DIGITS, PIPES, PROGRAM, Control, is_running
 from tandemd.edges.children import unblocked
 
 LOGS = "CUDA_MPS_LOG_DIRECTORY"
-SAID = "said"  # in the foreground it writes its log there
-LOG_FOLDER = "logs"  # not log: the daemon has a fifo of that name, and logs nothing without it
+SAID = "said"  # log file: in the foreground MPS writes its log to its output
+LOG_FOLDER = "logs"  # not "log": MPS has a fifo of that name, and logs nothing without it
 STARTED = "started-by-tandemd"  # holds its pid
-MOST_WORDS = 4096  # of what it says before it ends
-FILE = "mps.toml"  # what the new interface is started from
-MOST_PATH_BYTES = 87  # its longest socket's name still fits; with more it ends without a word
-SERVERS = "/usr/sbin"  # where Debian has their program, which users' shells do not look into
-ENDS_S = 5.0  # what it has time for
+MOST_WORDS = 4096  # bytes of its last output
+FILE = "mps.toml"  # the new interface's start file
+MOST_PATH_BYTES = 87  # the longest socket name still fits; with more it ends silently
+SERVERS = "/usr/sbin"  # where Debian has MPS's programs; users' shells do not search it
+ENDS_S = 5.0  # time that it gets to end
 POLL_S = 0.02
 
 
 class OwnMps:
-    """One at most. Its methods are for one thread at a time."""
+    """Our own control daemon, one at most. Methods are for one thread at a time."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        """`directory`: where it is, unless the environment says where it is to be."""
+        """`directory` is its place, unless the environment names another."""
         named = environment.get(PIPES)
         self.directory = Path(named or directory)
         self.logs = self.directory / LOG_FOLDER
@@ -46,8 +46,8 @@ class OwnMps:
 
     @property
     def pid(self) -> int | None:
-        """Of the one that runs; None: none of ours does. Any thread."""
-        child = self._child  # the thread that watches may let go of it meanwhile
+        """Return the pid of the running one; None: none of ours runs. Any thread."""
+        child = self._child  # the watching thread may clear it meanwhile
         if child is not None and child.poll() is None:
             return child.pid
         try:
@@ -58,7 +58,7 @@ class OwnMps:
         return pid if is_running(pid) else None
 
     def start(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
-        """With this in its environment, and its pipe and its log where they belong.
+        """Start it with this environment, and with its pipe and log in their places.
 
         Raises:
             OSError: the directory cannot be made, is not ours or has too long a name; or there is
@@ -74,12 +74,12 @@ class OwnMps:
             said = _create(SAID, logs)
         try:
             self._child = subprocess.Popen(
-                unblocked([path, *words]),  # MPS's servers have them, too
+                unblocked([path, *words]),  # MPS's servers inherit the signal mask, too
                 env={**environment, **self._variables(environment)},
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                start_new_session=True,  # a ctrl-c is for us: its clients may live on
+                start_new_session=True,  # Ctrl-C is for the daemon only: MPS's clients may live on
             )
         finally:
             os.close(said)
@@ -93,7 +93,7 @@ class OwnMps:
         }
 
     def write_file(self, text: str) -> Path:
-        """What it is started from.
+        """Write the file that it is started from.
 
         Raises:
             OSError: as `start`.
@@ -105,7 +105,7 @@ class OwnMps:
         return self.directory / FILE
 
     def claim(self) -> None:
-        """Let the next daemon know that it is ours: it is up.
+        """Record that it is ours, for the next daemon, once it is up.
 
         Raises:
             OSError: as `start`.
@@ -115,7 +115,7 @@ class OwnMps:
                 _write(STARTED, f"{self._child.pid}\n", place)
 
     def why_not(self) -> str:
-        """It was started, and is not up; empty: it may come up still."""
+        """Return why it is not up after a start; empty: it may still come up."""
         code = self._child.poll() if self._child is not None else None
         return "" if code is None else f"ended with code {code}{self._last_words()}"
 
@@ -128,7 +128,7 @@ class OwnMps:
         return f": {said.splitlines()[-1]}" if said else ""
 
     def give_up(self) -> None:
-        """End what has just been started: nobody uses it yet. Blocks for 2 `ENDS_S` at most."""
+        """End one that was just started and has no clients. Blocks for 2 `ENDS_S` at most."""
         if self._child is None:
             return
         for end in (self._child.terminate, self._child.kill):
@@ -139,14 +139,14 @@ class OwnMps:
         self.forget()
 
     def forget(self) -> None:
-        """If it has ended."""
+        """Forget it if it has ended."""
         if self._child is not None and self._child.poll() is not None:
             self._child = None
 
     def end(self, control: Control) -> str:
-        """Unless it has clients, which would die with it. Why it runs on; empty: it has ended.
+        """End it unless it has clients, which would die with it. Returns why it runs on, or "".
 
-        Blocks while it is asked, and for `ENDS_S`.
+        Blocks while it is queried, and for `ENDS_S`.
         """
         if (pid := self.pid) is None:
             return ""
@@ -160,14 +160,14 @@ class OwnMps:
                 hung = ", ".join(str(server.pid) for server in servers if is_running(server.pid))
                 waits = f": it waits for the server {hung}" if hung else ""
                 return f"it was told to end, and has not within {ENDS_S:g} s{waits}"
-            control.quit()  # again where it was busy, and did not hear
+            control.quit()  # repeated, in case it was busy and missed it
             time.sleep(POLL_S)
         self.forget()
         self._clear_away()
         return ""
 
     def cut_said(self, most_bytes: int) -> None:
-        """Begin it anew once there is more: it may be in memory."""
+        """Truncate the log once it is longer than that: it may be in memory."""
         with contextlib.suppress(OSError), self._opened(LOG_FOLDER) as logs:
             file = os.open(SAID, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=logs)
             try:
@@ -177,7 +177,7 @@ class OwnMps:
                 os.close(file)
 
     def _make(self) -> None:
-        """What is there already stays as it is: that may be anything the environment names."""
+        """Create what is missing, and leave the rest: the environment may name any place."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.directory.mkdir()
@@ -186,7 +186,7 @@ class OwnMps:
             os.mkdir(LOG_FOLDER, dir_fd=place)
 
     def _clear_away(self) -> None:
-        """Our directory; of another, as the environment may name, what is ours for certain."""
+        """Remove our directory; of one that the environment names, only what is certainly ours."""
         if not self._is_named:
             shutil.rmtree(self.directory, ignore_errors=True)
             return
@@ -198,10 +198,10 @@ class OwnMps:
 
     @contextlib.contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
-        """Our directory, or one in it.
+        """Open our directory, or one in it.
 
         Raises:
-            OSError: there is none, it is a link, or of a user who is neither root nor we.
+            OSError: it does not exist, is a link, or belongs to neither root nor us.
         """
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         places = [os.open(self.directory, flags)]
@@ -228,7 +228,7 @@ def _read(name: str, place: int, most: int = MOST_DIGITS + 1) -> str:
 
 
 def _create(name: str, place: int) -> int:
-    """Anew; by appending it goes on behind what is cut off."""
+    """Create a file anew. It is opened for appending, so that writes go on after a truncation."""
     _remove((name,), place)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
     return os.open(name, flags, 0o644, dir_fd=place)

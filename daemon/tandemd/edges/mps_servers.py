@@ -1,13 +1,15 @@
-"""The servers of MPS, and which of them have crashed: by the log, by answers, and by processes.
+"""Tracks the servers of MPS and detects crashes: by log, answers and processes.
 
-The log has the start of a server, its end, and each client that comes: with whether it was given to
-the server, or waits. That a client goes is no line of it, but can be seen of its process.
+The log has each server's start and end, and each client that comes, with whether the server takes
+it or it waits. It has no line for a client that leaves, but that can be seen from the client's
+process.
 
-How a server ended is not to be had from its status, which is 0 of one that a signal has killed as
-well (seen of the drivers 535 to 555, tests/data/mps). But one that ends well has no clients any
-more: it was told to end, or the first client of another user waits, and did so before. So it has
-crashed if it had clients when it was last looked at; and where it may have ended well since, if one
-of these still lives. Who waits is a line before the end, whenever that is read.
+The exit status does not tell how a server ended: it is 0 even after a signal has killed it (seen
+with drivers 535 to 555, tests/data/mps). But a server that ends normally has no clients left:
+either it was told to end, or another user's first client waits and did so before the end. So a
+server has crashed if it had clients at the last look; and if it may have ended normally since then,
+only if one of these clients still lives. A waiting client's line precedes the end's line in the
+log, however late both are read.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ _LINE = re.compile(
     r"Starting new server (?P<started>\d+) for user (?P<of>-?\d+)"
     r"|NEW SERVER (?P<ready>\d+): Ready"
     r"|NEW CLIENT (?P<client>\d+) from user (?P<user>-?\d+): Server (?P<how>already|is not ready)"
-    r"|Cmd:shutdown_server (?P<told>\d+)\s*$"  # with -f its clients end by it
+    r"|Cmd:shutdown_server (?P<told>\d+)\s*$"  # with -f its clients are ended
     r"|Server (?P<ended>\d+) exited with status (?P<status>-?\d+)"
-    # As of "Failed to start : no device" or "Failed to start server using uid 0, error: denied".
+    # As in "Failed to start : no device" or "Failed to start server using uid 0, error: denied".
     r"|(?P<failed>\d+)\] Failed to start\b.*?[:.] (?P<why>.+)"
 )
 
@@ -37,42 +39,42 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Known:
-    user: int | None  # None: it had ended before that was seen
-    clients: set[int] = field(default_factory=set)  # pids of those that live, at the last look
+    user: int | None  # None: it had ended before it was seen
+    clients: set[int] = field(default_factory=set)  # pids of clients alive at the last look
     is_ready: bool = False
-    is_told: bool = False  # to end once they have gone
-    has_ended: bool = False  # by the log
-    was_awaited: bool = False  # another user's client waited for that
+    is_told: bool = False  # told to end once they have gone
+    has_ended: bool = False  # according to the log
+    was_awaited: bool = False  # another user's client was waiting for the end
 
 
 class Servers:
-    """Those that run, and those that did when `crashed` was last asked. One thread at a time."""
+    """The running servers, and those since the last `crashed`. One thread at a time."""
 
     def __init__(self, files: Iterable[Path]) -> None:
-        """`files`: the log; what is in it by now is over."""
+        """`files` is the log; what it holds by now is ignored."""
         self._log = LogFiles(files)
         self._known: dict[int, _Known] = {}
         self._waiting: dict[int, int] = {}  # clients without a server -> their users
         self._listed: frozenset[int] = frozenset()  # in the last answer
-        self.why_not = ""  # the last one never came up; whoever has read it makes it empty
+        self.why_not = ""  # why the last one never came up; the reader clears it
 
     @property
     def are_logged(self) -> bool:
-        """As far as the log can be read at all."""
+        """Tell whether the log can be read at all."""
         return self._log.can_be_read
 
     @property
     def are_contended(self) -> bool:
-        """Another user's client waits for one to end, which it does as soon as it can."""
+        """Tell whether another user's client waits for one to end, as it will as soon as it can."""
         return any(map(self._is_awaited, self._known.values()))
 
     def clients(self, server: int) -> frozenset[int]:
-        """Pids of those that it is known to have."""
+        """Return the pids of the server's known clients."""
         known = self._known.get(server)
         return frozenset(known.clients) if known else frozenset()
 
     def look(self) -> bool:
-        """See what can be seen without asking; whether anything has happened."""
+        """Look without querying MPS; returns whether anything has happened."""
         has_news = self._read()
         for pid, server in self._known.items():
             if server.has_ended or not is_running(pid):
@@ -82,9 +84,9 @@ class Servers:
         return has_news
 
     def take(self, servers: Sequence[Server], clients: Mapping[int, list[int] | None]) -> bool:
-        """What was answered: all that run, and their clients' pids; whether any of it is new.
+        """Take in an answer: all servers, and their clients' pids; returns whether it is news.
 
-        None: of that one it was not answered.
+        None instead of clients: that query was not answered.
         """
         self._listed = frozenset(server.pid for server in servers)
         has_news = False
@@ -99,7 +101,7 @@ class Servers:
         return has_news
 
     def crashed(self) -> list[int]:
-        """Those that have ended since the last call, with clients that nothing else has ended."""
+        """Return the servers that have crashed since the last call."""
         gone = [
             pid
             for pid, server in self._known.items()
@@ -148,7 +150,7 @@ class Servers:
             self._come(int(said["client"]), int(said["user"]), waits=said["how"] != "already")
 
     def _begin(self, server: int) -> None:
-        """What has waited for it is given to it."""
+        """Assign the clients that waited for the server."""
         known = self._known.setdefault(server, _Known(None))
         known.is_ready = True
         served = {pid for pid, user in self._waiting.items() if known.user in (user, None)}
@@ -165,14 +167,14 @@ class Servers:
                 self._give(pid, server.clients | {client})
 
     def _give(self, server: int, clients: set[int]) -> None:
-        """These are all that it has."""
+        """Replace the server's set of clients."""
         known = self._known[server]
         if clients and not known.clients:
             log.info("mps has clients", server=server)
         known.clients = clients
 
     def _end(self, server: int) -> bool:
-        """Whether it had ever been up, as far as is known."""
+        """Note a server's end; returns whether it had ever been up, as far as is known."""
         if (known := self._known.get(server)) is None:
             return False
         known.has_ended, known.was_awaited = True, self._is_awaited(known)

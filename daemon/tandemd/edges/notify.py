@@ -1,4 +1,4 @@
-"""sd_notify: one datagram to the service manager, when there is one."""
+"""sd_notify: sends one datagram to the service manager, if there is one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = structlog.get_logger(__name__)
 
 
 def notify(state: str) -> None:
-    """Send `READY=1`, `WATCHDOG=1`, `STOPPING=1`..; nothing happens outside systemd."""
+    """Send `READY=1`, `WATCHDOG=1`, `STOPPING=1`..; does nothing outside systemd."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -25,6 +25,6 @@ def notify(state: str) -> None:
 
 
 def watchdog_period_s() -> float | None:
-    """How often the manager wants `WATCHDOG=1`: half of what it grants; None = not at all."""
+    """Return how often to send `WATCHDOG=1`: half of the granted period; None = never."""
     granted_us = int(os.environ.get("WATCHDOG_USEC", "0"))
     return granted_us / 2e6 if granted_us > 0 else None

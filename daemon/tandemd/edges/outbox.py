@@ -1,9 +1,9 @@
-"""What one process has yet to be sent, while it does not read.
+"""Packets for a process that does not read at the moment.
 
 A process may be stopped for as long as it likes: by a signal, a debugger, or whoever suspends its
-job. It is there all the same, and so is its memory. What is to be sent to it in order waits here,
-each packet once, for all that says "look again" needs saying once. State, such as whom it looks
-at, does not wait here: who has it offers it again, as it is then.
+job. It still exists, and so does its memory. Packets that must reach it in order wait here. A
+repeated packet without descriptors is queued only once, because it only says "look again". State,
+such as the peers it looks at, does not wait here: its owner offers it again later, as it is then.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import structlog
 
 Send = Callable[[bytes, tuple[int, ...]], bool]
 
-MOST = 64  # packets: as many as it is told about its memory before it has to answer, and more
+MOST = 64  # packets: more than a process is sent about its memory before it has to answer
 
 log = structlog.get_logger(__name__)
 
 
 class Outbox:
-    """Of one process. Belongs to the loop's thread."""
+    """The outbox of one process. Belongs to the loop's thread."""
 
     def __init__(self, send: Send) -> None:
-        """`send`: False if the process has to read first; `go_on` is to be called once it has."""
+        """`send` returns False if the process must read first; call `go_on` once it has."""
         self._send = send
         self._is_full = False
         self._waiting: deque[tuple[bytes, tuple[int, ...]]] = deque()
 
     def put(self, packet: bytes, fds: tuple[int, ...]) -> bool:
-        """Send it after all that waits; the descriptors stay the caller's. False: no room here."""
+        """Send after all that waits; the caller keeps its descriptors. False: there is no room."""
         if self.offer(packet, fds):
             return True
         if not fds and (packet, ()) in self._waiting:
@@ -43,34 +43,34 @@ class Outbox:
         return True
 
     def offer(self, packet: bytes, fds: tuple[int, ...]) -> bool:
-        """Send it now, or not at all: whether it was sent."""
+        """Send now or not at all; returns whether it was sent."""
         if self._is_full:
             return False
         self._is_full = not self._send(packet, fds)
         return not self._is_full
 
     def go_on(self) -> bool:
-        """The process has read: send what waits. Whether there is room for more."""
+        """Send what waits, after the process has read; returns whether there is room for more."""
         self._is_full = False
         while self._waiting and self.offer(*self._waiting[0]):
             _close(self._waiting.popleft()[1])
         return not self._is_full
 
     def close(self) -> None:
-        """The process is gone."""
+        """Drop what waits, because the process is gone."""
         while self._waiting:
             _close(self._waiting.popleft()[1])
 
 
 class Outboxes:
-    """All processes'. Belongs to the loop's thread."""
+    """The outboxes of all processes. Belongs to the loop's thread."""
 
     def __init__(self) -> None:
         self._outboxes: dict[int, Outbox] = {}
         self._hang_up: dict[int, Callable[[], None]] = {}
 
     def open(self, process_id: int, *, send: Send, hang_up: Callable[[], None]) -> None:
-        """The process is there; `send` as for an outbox."""
+        """Add a process; `send` is as for an outbox."""
         self._outboxes[process_id] = Outbox(send)
         self._hang_up[process_id] = hang_up
 
@@ -82,16 +82,16 @@ class Outboxes:
             self._hang_up[process_id]()
 
     def offer(self, process_id: int, packet: bytes, fds: tuple[int, ...]) -> bool:
-        """Put a packet there now, or not at all: whether it was."""
+        """Put a packet on a process's connection now or not at all; returns whether it was put."""
         outbox = self._outboxes.get(process_id)
         return outbox is None or outbox.offer(packet, fds)
 
     def go_on(self, process_id: int) -> bool:
-        """The process has read: send what waits. Whether there is room for more."""
+        """Send what waits, after the process has read; returns whether there is room for more."""
         return self._outboxes[process_id].go_on()
 
     def close(self, process_id: int) -> None:
-        """The process is gone."""
+        """Drop a process that has gone."""
         del self._hang_up[process_id]
         self._outboxes.pop(process_id).close()
 
@@ -99,7 +99,8 @@ class Outboxes:
 def _kept(fds: tuple[int, ...]) -> tuple[int, ...] | None:
     kept: list[int] = []
     try:
-        kept.extend(map(os.dup, fds))  # those before one that fails are in it, too
+        # Extend, so that descriptors duplicated before a failure are in `kept`.
+        kept.extend(map(os.dup, fds))
     except OSError:
         _close(kept)
         return None

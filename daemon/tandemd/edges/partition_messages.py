@@ -12,7 +12,7 @@ from tandemd.views import PartitionView
 
 
 def partition_message(views: Iterable[PartitionView]) -> pb.Partition:
-    """All GPUs."""
+    """Return the message for all GPUs."""
     return pb.Partition(
         gpus=[
             pb.GpuPartition(

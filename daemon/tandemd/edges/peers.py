@@ -1,4 +1,4 @@
-"""Who is at the other end of a unix socket, and whether that process still lives."""
+"""Identifies the process at the other end of a unix socket, and tells whether it still lives."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import socket
 import struct
 from dataclasses import dataclass
 
-# Kernels before 5.3, and filters of system calls that know none later.
+# Kernels before 5.3, and system call filters that do not know later calls.
 NO_PIDFDS = (errno.ENOSYS, errno.EPERM, errno.ENODEV)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Identity as the kernel knows it, taken when the connection was made."""
+    """Identity as the kernel recorded it when the connection was made."""
 
     pid: int
     uid: int
 
     @property
     def is_seen(self) -> bool:
-        """Whether it is in our PID namespace or one below: else it has no pid here."""
+        """Tell whether it is in our PID namespace or one below; otherwise it has no pid here."""
         return self.pid != 0
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """SO_PEERCRED of a connected unix socket."""
+    """Read SO_PEERCRED of a connected unix socket."""
     size = struct.calcsize("3i")
     pid, uid, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
@@ -37,42 +37,42 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 class Pidfd:
-    """A process, whoever has its pid later. Closed once nobody refers to it."""
+    """A process, even if its pid is reused later. Closed with the last reference."""
 
     def __init__(self, descriptor: int) -> None:
-        """Takes the descriptor over."""
+        """Take over the descriptor."""
         self._descriptor = descriptor
 
     def fileno(self) -> int:
-        """For selectors: readable once the process has ended."""
+        """Return the descriptor for selectors, which is readable once the process has ended."""
         return self._descriptor
 
     def is_there(self) -> bool:
-        """Whether the process lives. Any thread."""
+        """Tell whether the process lives. Any thread."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
         return not poll.poll(0)
 
     def send(self, number: int) -> None:
-        """Send it a signal. Any thread.
+        """Send the process a signal. Any thread.
 
         Raises:
             ProcessLookupError: it has ended.
-            PermissionError: we may not.
+            PermissionError: the daemon may not signal it.
         """
         signal.pidfd_send_signal(self._descriptor, number)
 
     def __del__(self) -> None:
-        """Without the last user."""
+        """Close the descriptor."""
         os.close(self._descriptor)
 
 
 def open_pidfd(pid: int) -> Pidfd | None:
-    """The process that has this pid now; None where pidfds do not exist.
+    """Open the process that has this pid now; None if the kernel has no pidfds.
 
     Raises:
         ProcessLookupError: the process has ended already.
-        OSError: there is no descriptor, or no memory, for one more.
+        OSError: no descriptor or memory is left for it.
     """
     try:
         return Pidfd(os.pidfd_open(pid))
@@ -83,9 +83,10 @@ def open_pidfd(pid: int) -> Pidfd | None:
 
 
 def has_other_clock(pid: int) -> bool:
-    """Whether the process's CLOCK_MONOTONIC is another than ours: of another time namespace.
+    """Tell whether the process's CLOCK_MONOTONIC differs from ours, in another time namespace.
 
-    One may have our clock all the same. False as well where the kernel knows none or does not tell.
+    A process in another namespace may still have our clock. Returns False, too, if the kernel has
+    no time namespaces or does not tell.
     """
     if _time_namespace(pid) == _time_namespace("self"):
         return False
@@ -101,7 +102,7 @@ def _time_namespace(process: int | str) -> str | None:
 
 
 def _monotonic_offset(process: int | str) -> str | None:
-    """Seconds and nanoseconds, as the kernel writes them."""
+    """Return the kernel's line with seconds and nanoseconds."""
     try:
         with open(f"/proc/{process}/timens_offsets", encoding="ascii") as lines:
             return next((line for line in lines if line.startswith("monotonic")), None)
@@ -110,10 +111,10 @@ def _monotonic_offset(process: int | str) -> str | None:
 
 
 def start_time(pid: int) -> float | None:
-    """Tells a pid from its reuse where there are no pidfds; None when the process is gone.
+    """Return what tells a pid from its reuse without pidfds; None if the process is gone.
 
     Raises:
-        OSError: it cannot be looked up now, for want of descriptors, say.
+        OSError: it cannot be read now, for example for lack of descriptors.
     """
     import psutil
 

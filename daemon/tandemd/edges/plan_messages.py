@@ -16,7 +16,7 @@ from tandemd.views import PlansView
 
 
 def plans_message(views: Iterable[PlansView]) -> pb.Plans:
-    """All GPUs."""
+    """Return the message for all GPUs."""
     return pb.Plans(gpus=map(_of_gpu, views))
 
 
@@ -59,7 +59,7 @@ def _job(
 ) -> pb.PlannedJob:
     worker, gpu = seen.scene.workers[name], seen.scene.gpu
     has_requests = worker.rate or worker.slo_ns
-    # Groups are all there is where the driver made them; else they are a way to count.
+    # Groups are real units only if the driver made them; otherwise they only serve to count.
     is_whole = part.groups == gpu.groups and seen.mode != "mps+green"
     return pb.PlannedJob(
         job=name,
@@ -76,7 +76,7 @@ def _job(
 
 
 def _compared(seen: Outlook) -> Iterator[str]:
-    """How far what is foretold is from what is."""
+    """Compare forecasts with measurements."""
     if seen.model_error is not None:
         yield (
             f"slowdowns by neighbours: {seen.model_count} measured on this gpu, each foretold "

@@ -1,6 +1,6 @@
-"""grpc.health.v1 as it is now: whether the daemon decides, and the driver answers.
+"""grpc.health.v1: whether the daemon is deciding and the driver answers.
 
-Who asks needs no token: a probe of a service manager has none.
+A check needs no token, because a service manager's probe has none.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if TYPE_CHECKING:  # grpcio has no such generics at run time
 
     Context = grpc.aio.ServicerContext[HealthCheckRequest, HealthCheckResponse]
 
-LOOK_S = 0.5  # how soon those who watch hear of a change
+LOOK_S = 0.5  # how soon watchers hear of a change
 
 
 class Readiness(health.aio.HealthServicer):  # type: ignore[misc] # grpc_health has no types
-    """Of the one service, `""`: the whole daemon. Belongs to the thread of the event loop."""
+    """The health of the one service, `""`: the whole daemon. Belongs to the event loop's thread."""
 
     def __init__(self, is_ready: Callable[[], bool]) -> None:
-        """`is_ready` is asked in the event loop: it must not wait for anything."""
+        """`is_ready` is called in the event loop, so it must not block."""
         super().__init__()
         self._is_ready = is_ready
 
     async def Check(self, request: HealthCheckRequest, context: Context) -> HealthCheckResponse:  # noqa: N802 - gRPC's name
-        """As it is now: what watchers are told is older, by LOOK_S at most."""
+        """Answer with the present state; what watchers were told may be up to LOOK_S old."""
         told: HealthCheckResponse = await super().Check(request, context)
         if told.status == HealthCheckResponse.SERVING and not self._is_ready():
             return HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
         return told
 
     async def run(self) -> None:
-        """Tell those who watch of changes, until it is cancelled."""
+        """Tell watchers of changes, until cancelled."""
         before: bool | None = None
         while True:
             if (now := self._is_ready()) is not before:

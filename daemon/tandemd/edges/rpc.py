@@ -1,7 +1,7 @@
 """gRPC servicers: message -> question to the desk, view -> message, error -> status.
 
-Decides nothing. Every call but health carries the token of the login socket; `rpc_calls` turns it
-away without one, and calls the servicers in threads.
+They decide nothing. Every call except health checks carries the token of the login socket;
+`rpc_calls` rejects calls without one, and runs the servicers in threads.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ from tandemd.edges.trace_messages import trace_chunks
 from tandemd.rights import Whom
 from tandemd.views import JobView
 
-BEHIND = "grpc/sock"  # beside the socket for everybody; where gRPC itself listens
+BEHIND = "grpc/sock"  # where gRPC itself listens, beside the public socket
 STOP_GRACE_S = 0.5
-MAX_REQUEST_BYTES = 1 << 20  # the longest have the signatures of kernels with long names
+MAX_REQUEST_BYTES = 1 << 20  # the longest requests have the signatures of kernels with long names
 MAX_UNREAD_BYTES = 65536  # of a call
-MAX_STREAMS = 64  # calls of a connection that have begun, of whatever kind
-GREETING_MS = 10_000  # to say anything at all; as long as on the attach socket
-IDLE_MS = 60_000  # of a connection without calls; clients connect again at their next one
+MAX_STREAMS = 64  # open calls of a connection, of any kind
+GREETING_MS = 10_000  # for the first bytes; as long as on the attach socket
+IDLE_MS = 60_000  # for a connection without calls; clients reconnect at their next call
 MAX_PAGE = 1000
 MAX_TOKEN = 19  # digits of a number in a page token
-PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # with the end of an iteration
+PATIENCE_S, MAX_PATIENCE_S = 30.0, 60.0  # waiting for the end of an iteration
 LOOK_S = 0.5  # how soon the end of a watch is noticed
 MAX_TRACE_S = 600.0  # of a recording: the daemon forgets ended jobs after that
-TRACE_LOOK_S = 0.05  # telemetry waits no longer: there is room for 65,536 records
-MAX_SIGNATURES = 1024  # of kernels, a call
+TRACE_LOOK_S = 0.05  # how long telemetry waits at most: there is room for 65,536 records
+MAX_SIGNATURES = 1024  # of kernels, per call
 
 log = structlog.get_logger(__name__)
 
 
 class _Servicer:
-    """What all of them share."""
+    """What all servicers share."""
 
     def __init__(self, desk: Desk, peer_for: PeerFor) -> None:
         self._desk = desk
@@ -77,7 +77,7 @@ class _Servicer:
 
     def _uid(self, context: grpc.ServicerContext) -> int:
         peer = peer_of(context.invocation_metadata(), self._peer_for)
-        if peer is None:  # the login connection closed while the call was on its way
+        if peer is None:  # the login connection closed during the call
             raise Aborted(grpc.StatusCode.UNAUTHENTICATED, NO_TOKEN, "NO_TOKEN")
         return peer.uid
 
@@ -88,7 +88,7 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     def ListJobs(  # noqa: N802 - gRPC's names
         self, request: pb.ListJobsRequest, context: grpc.ServicerContext
     ) -> pb.ListJobsResponse:
-        """Jobs, oldest first, a page at a time."""
+        """Return jobs, oldest first, one page at a time."""
         with _errors_to(context):
             start, size = _page(request)
             views = self._desk.jobs(self._uid(context), finished=request.show_finished)
@@ -97,7 +97,7 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
             return pb.ListJobsResponse(jobs=jobs, next_page_token=following)
 
     def GetJob(self, request: pb.GetJobRequest, context: grpc.ServicerContext) -> pb.Job:  # noqa: N802
-        """One job."""
+        """Return one job."""
         with _errors_to(context):
             return job_message(self._desk.job(self._uid(context), request.name))
 
@@ -125,7 +125,7 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     def ChangeGroup(  # noqa: N802
         self, request: pb.ChangeGroupRequest, context: grpc.ServicerContext
     ) -> pb.ChangeGroupResponse:
-        """Change all jobs of a group, or say which they are."""
+        """Change all jobs of a group, or list them."""
         with _errors_to(context):
             views = self._change(self._uid(context), request)
             return pb.ChangeGroupResponse(jobs=map(job_message, views))
@@ -160,14 +160,14 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
         return job_message(view)
 
     def ExplainJob(self, request: pb.JobName, context: grpc.ServicerContext) -> pb.Explanation:  # noqa: N802
-        """Why a job runs or waits."""
+        """Explain why a job runs or waits."""
         with _errors_to(context):
             return explanation_message(self._desk.explanation(self._uid(context), request.name))
 
     def RecordWindow(  # noqa: N802
         self, request: pb.RecordWindowRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.ProcessWindow]:
-        """What the job's processes do during one iteration."""
+        """Record what the job's processes do during one iteration."""
         with _errors_to(context):
             patience_s = _seconds(
                 request.patience, usual_s=PATIENCE_S, most_s=MAX_PATIENCE_S, what="patience"
@@ -186,10 +186,10 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     def WatchJobs(  # noqa: N802
         self, request: pb.WatchJobsRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.JobEvent]:
-        """Changes, from now on."""
+        """Stream changes from now on."""
         del request
         with _errors_to(context), self._desk.watch(self._uid(context)) as events:
-            context.send_initial_metadata(())  # the watch has begun: the caller may act now
+            context.send_initial_metadata(())  # tells the caller that the watch has begun
             while context.is_active():
                 try:
                     event = events.get(timeout=LOOK_S)
@@ -204,7 +204,7 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     def ListJobEvents(  # noqa: N802
         self, request: pb.ListJobEventsRequest, context: grpc.ServicerContext
     ) -> pb.ListJobEventsResponse:
-        """What happened so far."""
+        """Return what has happened so far."""
         del request
         with _errors_to(context):
             events = map(event_message, self._desk.events(self._uid(context)))
@@ -213,7 +213,7 @@ class Jobs(_Servicer, pb_grpc.JobServiceServicer):
     def ListHistory(  # noqa: N802
         self, request: pb.ListHistoryRequest, context: grpc.ServicerContext
     ) -> pb.ListHistoryResponse:
-        """Jobs that have ended, newest first, a page at a time."""
+        """Return ended jobs, newest first, one page at a time."""
         with _errors_to(context):
             before, size = _page(request)
             query = past_query(request, before_id=before, most=size + 1)
@@ -229,13 +229,13 @@ class Gpus(_Servicer, pb_grpc.GpuServiceServicer):
     def ListGpus(  # noqa: N802
         self, request: pb.ListGpusRequest, context: grpc.ServicerContext
     ) -> pb.ListGpusResponse:
-        """The GPUs of this machine."""
+        """Return the GPUs of this machine."""
         del request
         with _errors_to(context):
             return pb.ListGpusResponse(gpus=[gpu_message(view) for view in self._desk.gpus()])
 
     def DrainGpu(self, request: pb.DrainGpuRequest, context: grpc.ServicerContext) -> pb.Gpu:  # noqa: N802
-        """No job is started on a GPU any more, or again."""
+        """Stop starting jobs on a GPU, or undo that."""
         with _errors_to(context):
             uid = self._uid(context)
             return gpu_message(self._desk.drain(uid, request.name, is_on=not request.undo))
@@ -243,7 +243,7 @@ class Gpus(_Servicer, pb_grpc.GpuServiceServicer):
     def GetMemoryHistory(  # noqa: N802
         self, request: pb.GetMemoryHistoryRequest, context: grpc.ServicerContext
     ) -> pb.MemoryHistory:
-        """What jobs held of memory."""
+        """Return the memory curves of jobs."""
         del request
         with _errors_to(context):
             return history_message(self._desk.history(self._uid(context)))
@@ -255,7 +255,7 @@ class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
     def GetStatus(  # noqa: N802
         self, request: pb.GetStatusRequest, context: grpc.ServicerContext
     ) -> pb.DaemonStatus:
-        """The daemon itself."""
+        """Return the state of the daemon itself."""
         del request
         with _errors_to(context):
             view = self._desk.status(self._uid(context))
@@ -276,9 +276,10 @@ class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
     def GetMetrics(  # noqa: N802
         self, request: pb.GetMetricsRequest, context: grpc.ServicerContext
     ) -> pb.Metrics:
-        """What can be counted."""
+        """Return the metrics."""
         del request
-        from tandemd.edges.metrics import exposition  # most daemons are never asked
+        # Imported late, because most daemons are never asked.
+        from tandemd.edges.metrics import exposition
 
         with _errors_to(context):
             return pb.Metrics(text=exposition(self._desk.metrics(self._uid(context))))
@@ -290,7 +291,7 @@ class Partitions(_Servicer, pb_grpc.PartitionServiceServicer):
     def GetPartition(  # noqa: N802
         self, request: pb.GetPartitionRequest, context: grpc.ServicerContext
     ) -> pb.Partition:
-        """How each GPU is divided."""
+        """Return how each GPU is divided."""
         del request
         with _errors_to(context):
             return partition_message(self._desk.partitions(self._uid(context)))
@@ -298,7 +299,7 @@ class Partitions(_Servicer, pb_grpc.PartitionServiceServicer):
     def PlanPartition(  # noqa: N802
         self, request: pb.PlanPartitionRequest, context: grpc.ServicerContext
     ) -> pb.Plans:
-        """How jobs might share each GPU."""
+        """Return how jobs might share each GPU."""
         del request
         with _errors_to(context):
             return plans_message(self._desk.plans(self._uid(context)))
@@ -306,7 +307,7 @@ class Partitions(_Servicer, pb_grpc.PartitionServiceServicer):
     def ApplyPartition(  # noqa: N802
         self, request: pb.ApplyPartitionRequest, context: grpc.ServicerContext
     ) -> pb.ApplyPartitionResponse:
-        """Cut a GPU anew."""
+        """Change the MIG layout of a GPU."""
         with _errors_to(context):
             uid = self._uid(context)
             done = self._desk.cut(uid, request.mig, is_real=not request.dry_run)
@@ -329,7 +330,7 @@ class Traces(_Servicer, pb_grpc.TraceServiceServicer):
     def RecordTrace(  # noqa: N802
         self, request: pb.RecordTraceRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.TraceChunk]:
-        """What happens, from now on."""
+        """Stream what happens from now on."""
         with _errors_to(context):
             duration_s = _seconds(
                 request.duration, usual_s=MAX_TRACE_S, most_s=MAX_TRACE_S, what="duration"
@@ -338,7 +339,7 @@ class Traces(_Servicer, pb_grpc.TraceServiceServicer):
             context.add_callback(left.set)
             with self._desk.trace(self._uid(context)) as take:
                 end_s = time.monotonic() + duration_s
-                yield pb.TraceChunk()  # it has begun
+                yield pb.TraceChunk()  # tells the caller that the recording has begun
                 while (rest_s := end_s - time.monotonic()) > 0:
                     if left.wait(min(rest_s, TRACE_LOOK_S)):
                         return
@@ -349,13 +350,13 @@ class Policies(_Servicer, pb_grpc.PolicyServiceServicer):
     """tandem.v1.PolicyService."""
 
     def GetPolicy(self, request: pb.GetPolicyRequest, context: grpc.ServicerContext) -> pb.Policy:  # noqa: N802
-        """The policy that decides now."""
+        """Return the policy in force."""
         del request
         with _errors_to(context):
             return self._message(self._desk.policy())
 
     def SetPolicy(self, request: pb.SetPolicyRequest, context: grpc.ServicerContext) -> pb.Policy:  # noqa: N802
-        """Let another policy decide."""
+        """Switch to another policy."""
         with _errors_to(context):
             return self._message(self._desk.set_policy(self._uid(context), request.name))
 
@@ -370,10 +371,10 @@ class RpcServer:
     def __init__(
         self, path: Path, *, desk: Desk, peer_for: PeerFor, is_ready: Callable[[], bool]
     ) -> None:
-        """Bind the socket, mode 0666, replacing a stale one. `is_ready` waits for nothing."""
+        """Bind the socket, mode 0666, replacing a stale one. `is_ready` must not block."""
         self._behind = path.parent / BEHIND
         self._behind.parent.mkdir(exist_ok=True)
-        self._behind.parent.chmod(0o700)  # gRPC makes its socket by the umask
+        self._behind.parent.chmod(0o700)  # gRPC creates its socket with a mode by the umask
         self._behind.unlink(missing_ok=True)
         self._readiness = Readiness(is_ready)
         self._loop = asyncio.new_event_loop()
@@ -395,7 +396,8 @@ class RpcServer:
                 ("grpc.server_handshake_timeout_ms", GREETING_MS),
                 ("grpc.max_connection_idle_ms", IDLE_MS),
                 ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
-                ("grpc.http2.bdp_probe", 0),  # which would take megabytes of what nobody reads yet
+                # The probe would make it buffer megabytes that nobody reads yet.
+                ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", MAX_UNREAD_BYTES),
             ],
         )
@@ -409,15 +411,15 @@ class RpcServer:
         self._server.add_insecure_port(f"unix:{self._behind}")
 
     def refusal(self, uid: int) -> str:
-        """Why the uid may have no connection more; empty: it may. Any thread."""
+        """Return why the uid may open no further connection; empty: it may. Any thread."""
         return self._front.refusal(uid)
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         self._do(self._begin())
 
     def stop(self) -> None:
-        """End calls and close the socket."""
+        """End all calls and close the socket."""
         self._do(self._leave())
         self._end()
 
@@ -462,7 +464,7 @@ def _errors_to(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 def _seconds(said: Duration, *, usual_s: float, most_s: float, what: str) -> float:
-    """What was said, or the usual where nothing was."""
+    """Return the duration requested, or the default if none was."""
     seconds = said.ToNanoseconds() / 1e9 or usual_s
     if not 0 < seconds <= most_s:
         raise errors.UsageError(f"a {what} of {seconds:g} s is not between 0 and {most_s:g} s")

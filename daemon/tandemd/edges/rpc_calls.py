@@ -1,8 +1,8 @@
-"""How calls of the RPC socket are taken: whose they are, how many at once, and in which threads.
+"""Admission of RPC calls: whose they are, how many run at once, and in which threads.
 
-Everybody on the machine may connect, say half of a call, and wait. Such a call costs a few objects
-in the event loop, and no thread before its request is all there. A uid has a few turns: only so
-many of its requests are read, and so in memory, and only so many of the threads are its own.
+Anybody on the machine may connect, send half of a call, and wait. Such a call costs a few objects
+in the event loop, and no thread before its request is complete. Each uid has a few turns, which
+limit how many of its requests are read, and so held in memory, and how many threads it occupies.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tandemd.desk import MAX_TRACES, MAX_WATCHERS, MAX_WINDOWS
 from tandemd.edges.error_info import details_of
 from tandemd.edges.peers import Peer
 
-if TYPE_CHECKING:  # as it runs, grpc's are not generic
+if TYPE_CHECKING:  # at run time grpc's classes are not generic
     Context = grpc.aio.ServicerContext[Any, Any]
     Handler = grpc.RpcMethodHandler[Any, Any]
     Metadata = Iterable[tuple[str, str | bytes]]
 
 WORKERS = 16  # threads for calls with one answer
-TURNS_PER_UID = 4  # calls whose request is read, or that are being answered; others wait in line
-SPARE_STREAMS = 8  # threads for those that the desk refuses, which is soon done
-MAX_CALLS_PER_UID = 256  # under way or waiting, in all its connections
-REQUEST_S = 5.0  # in its turn, for the whole request to come
-MAX_TEXT = 1024  # bytes of a status: some say again what the request said
+TURNS_PER_UID = 4  # calls whose request is being read or answered; others wait in line
+SPARE_STREAMS = 8  # threads for streams that the desk refuses, which end soon
+MAX_CALLS_PER_UID = 256  # running or waiting, over all its connections
+REQUEST_S = 5.0  # for the whole request to arrive, once it is the call's turn
+MAX_TEXT = 1024  # bytes of a status text: some repeat parts of the request
 HEALTH = "/grpc.health.v1.Health/"
 NO_TOKEN = "no valid token; connect to the login socket and keep that connection open"
 
@@ -42,38 +42,39 @@ class Aborted(Exception):  # noqa: N818 - no error of ours: how a call ends
     """Ends a call with a status."""
 
     def __init__(self, code: grpc.StatusCode, text: str, reason: str = "") -> None:
-        """`reason`: as in tandem.errors; empty: that of the status."""
+        """`reason` is as in tandem.errors; empty: that of the status."""
         super().__init__(text)
-        # In bytes: it goes twice, once with three for one, and 8 KiB are all that a client takes.
+        # Limited in bytes: it is sent twice, once with up to three bytes for each, and clients
+        # accept only 8 KiB.
         self.text = text.encode(errors="replace")[:MAX_TEXT].decode(errors="ignore")
         self.code, self.reason = code, reason or reason_of_status(code.name)
 
     async def end(self, context: Context) -> NoReturn:
-        """Tell the caller; in the event loop."""
+        """Send the status to the caller; in the event loop."""
         details = details_of(self.code, self.text, self.reason)
         await context.abort(self.code, self.text, details)
 
 
 class Call:
-    """What a servicer knows of its call, in a thread: so much of grpc.ServicerContext."""
+    """What a servicer's thread sees of its call: the needed part of grpc.ServicerContext."""
 
     def __init__(self, context: Context) -> None:
-        """In the event loop."""
+        """Call in the event loop."""
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._gone = Future[None]()
         self._pending: Future[None] | None = None  # what its thread waits for
 
     def invocation_metadata(self) -> Metadata | None:
-        """What came with the call."""
+        """Return the metadata that came with the call."""
         return self._context.invocation_metadata()
 
     def is_active(self) -> bool:
-        """Whether anybody still listens."""
+        """Tell whether the caller is still there."""
         return not self._gone.done()
 
     def add_callback(self, callback: Callable[[], object]) -> bool:
-        """Have it called once nobody listens any more, at once where that is so; returns True."""
+        """Call `callback` once the caller has left, or at once if it has; returns True."""
         self._gone.add_done_callback(lambda _gone: callback())
         return True
 
@@ -90,13 +91,13 @@ class Call:
         self._wait(self._context.send_initial_metadata, metadata)
 
     def send(self, messages: Generator[object, None, None]) -> None:
-        """Send all of them, as fast as the caller takes them."""
+        """Send all messages, as fast as the caller takes them."""
         with closing(messages):
             for message in messages:
                 self._wait(self._context.write, message)
 
     def leave(self) -> None:
-        """Nobody listens any more."""
+        """Note that the caller has left."""
         self._gone.set_result(None)
         if self._pending is not None:
             self._pending.cancel()
@@ -104,17 +105,17 @@ class Call:
     def _wait(self, do: Callable[[Any], Any], what: object) -> None:
         if self.is_active():
             self._pending = asyncio.run_coroutine_threadsafe(do(what), self._loop)
-            if not self.is_active():  # `leave` may have looked before there was anything pending
+            if not self.is_active():  # `leave` may have run before anything was pending
                 self._pending.cancel()
             with suppress(CancelledError):
-                return self._pending.result()  # it takes its time: as long as somebody listens
+                return self._pending.result()  # may take long, but ends when the caller leaves
         raise Aborted(grpc.StatusCode.CANCELLED, "the caller has left")
 
 
 class Door(grpc.aio.ServerInterceptor):
-    """Turns away calls without a living token, and lets a uid have so many of the others at once.
+    """Rejects calls without a valid token, and limits how many calls a uid has at once.
 
-    Used in the thread of the event loop alone.
+    Only for the thread of the event loop.
     """
 
     def __init__(self, peer_for: PeerFor) -> None:
@@ -132,7 +133,7 @@ class Door(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        """Let the call pass, or answer it before its request comes."""
+        """Let the call pass, or answer it before its request arrives."""
         details = handler_call_details
         if details.method.startswith(HEALTH):
             return await continuation(details)
@@ -143,7 +144,7 @@ class Door(grpc.aio.ServerInterceptor):
         return None if handler is None else self._taking(handler, peer.uid)
 
     def _taking(self, servicer: Any, uid: int) -> Handler:  # noqa: ANN401 - fields that may be None
-        """The same of a stream of requests: so that nothing waits for one that never comes."""
+        """Wrap a servicer as one for a request stream, so that no thread waits for a request."""
 
         async def answer(requests: AsyncIterator[object], context: Context) -> object:
             async with self._place(uid, context) as call:
@@ -160,7 +161,7 @@ class Door(grpc.aio.ServerInterceptor):
                 async with self._turns[uid]:
                     request = await _request_of(requests)
                 messages = servicer.unary_stream(request, call)
-                work = self._streams.submit(_end_of, call.send, messages)  # the desk counts these
+                work = self._streams.submit(_end_of, call.send, messages)  # the desk limits these
                 _said(await asyncio.wrap_future(work))
 
         is_stream = servicer.response_streaming
@@ -186,7 +187,7 @@ class Door(grpc.aio.ServerInterceptor):
             self._leave(uid)
 
     def _stay(self, uid: int, work: Future[object], turn: ExitStack) -> None:
-        """Its turn is over when its thread is done, also where the call is left before that."""
+        """Hold the turn until the call's thread is done, even if the caller leaves earlier."""
         loop = asyncio.get_running_loop()
         self._calls[uid] += 1
         turn.callback(self._leave, uid)
@@ -205,7 +206,7 @@ class Door(grpc.aio.ServerInterceptor):
 
 
 def _end_of(do: Callable[..., object], *arguments: object) -> object:
-    """What it returns, or how it ends: an error holds on to its request until a cycle is found."""
+    """Return the result, or the Aborted: a raised one would keep its request until a GC cycle."""
     try:
         return do(*arguments)
     except Aborted as end:
@@ -233,7 +234,7 @@ async def _refuse(_requests: AsyncIterator[object], context: Context) -> None:
 
 
 def peer_of(metadata: Metadata | None, peer_for: PeerFor) -> Peer | None:
-    """Who holds the token that came with a call; None: there is none, or it is void."""
+    """Return who holds the token that came with a call; None: it is missing or void."""
     for key, value in metadata or ():
         if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
             return peer_for(value.removeprefix("Bearer "))

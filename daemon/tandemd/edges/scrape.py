@@ -1,7 +1,7 @@
-"""Serves the metrics to Prometheus over HTTP, where the configuration says so.
+"""Serves the metrics to Prometheus over HTTP, if configured.
 
-Without that nothing listens, and with it only on a unix socket or a loopback address: whoever
-reaches it sees every job's name and figures.
+Otherwise nothing listens, and if so only on a unix socket or a loopback address: whoever reaches it
+sees every job's name and figures.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tandemd.left_sockets import take_away_left
 
 PATH = "/metrics"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SOCKET_MODE = 0o660  # its owner and group; the administrator may choose the group
+SOCKET_MODE = 0o660  # owner and group; the administrator may choose the group
 
 
 class ScrapeServer:
-    """Answers GET /metrics with what `render` returns. `run` is a thread's."""
+    """Answers GET /metrics with what `render` returns. A thread of its own calls `run`."""
 
     def __init__(self, listen: str, *, render: Callable[[], str]) -> None:
         """Bind `unix:/path` or `address:port`.
 
         Raises:
-            OSError: the address cannot be had.
-            UsageError: it is neither, or not of this machine alone.
+            OSError: the address is not available.
+            UsageError: it is neither, or is reachable from other machines.
         """
         handler = _handler(render)
         self._path: Path | None = None
@@ -44,14 +44,14 @@ class ScrapeServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, with the port it got."""
+        """Return the address on which it listens, with the actual port."""
         name = self._server.socket.getsockname()
         if isinstance(name, str):
             return f"{UNIX}{name}"
         return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
     def run(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop` is called."""
         self._server.serve_forever()
 
     def stop(self) -> None:
@@ -78,10 +78,10 @@ def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """One scrape."""
 
-        timeout = 10.0  # seconds a client may take to ask
+        timeout = 10.0  # seconds a client may take for its request
 
         def do_GET(self) -> None:
-            """Send the metrics, or say why not."""
+            """Send the metrics, or an error that says why not."""
             if self.path.partition("?")[0] != PATH:
                 self.send_error(404, explain=f"the metrics are at {PATH}")
                 return
@@ -97,6 +97,6 @@ def _handler(render: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """A scrape is no news."""
+            """Log nothing: scrapes are routine."""
 
     return Handler

@@ -1,10 +1,11 @@
-"""Proves, before anybody relies on it, that sets of SMs of two processes are disjoint.
+"""Proves, before anything relies on it, that sets of SMs of two processes are disjoint.
 
-By `python -m tandem._set_probe`, a process of its own: a sick driver may hang or kill it. That can
-take half a minute, so nobody waits for it here: a thread asks, one GPU after the other. What the
-driver answers stands for as long as the daemon runs; a proof also after it was started anew, on the
-same GPU under the same driver, until the machine is. Where there is no answer (MPS is not ready, or
-serves another user; the GPU is full of others' work) it is asked again, later and later.
+The proof is run by `python -m tandem._set_probe`, a process of its own, because a sick driver may
+hang or kill it. It can take half a minute, so no caller waits: a thread probes one GPU after the
+other. The driver's answer stands while the daemon runs. A proof also survives a restart of the
+daemon, on the same GPU under the same driver, until the machine reboots. Without an answer (MPS is
+not ready, or serves another user; the GPU is full of others' work) the probe is repeated at growing
+intervals.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tandemd.edges.gpus import Gpu
 PROGRAM = "tandem._set_probe"
 TIMEOUT_S = 60.0
 END_S = 3.0
-PAUSE_S = 10.0  # before it is asked for the second time
+PAUSE_S = 10.0  # before the second attempt
 LONGEST_PAUSE_S = 600.0
 
 log = structlog.get_logger(__name__)
@@ -34,15 +35,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What came out: sets, or why there are none."""
+    """The result: sets, or why there are none."""
 
     split: Split | None = None
     problem: str = ""
-    is_final: bool = True  # else nobody answered
+    is_final: bool = True  # False: there was no answer
 
     @property
     def is_under_way(self) -> bool:
-        """Nothing has come out yet."""
+        """Tell whether there is no result yet."""
         return self.split is None and not self.problem
 
 
@@ -51,11 +52,11 @@ Ask = Callable[[Mapping[str, str]], Proof]
 
 
 class EndedError(Exception):
-    """`Asker.stop` came between."""
+    """`Asker.stop` interrupted the probe."""
 
 
 class Asker:
-    """Asks by the program. `stop` is for any thread, and ends what is under way."""
+    """Runs the probe. `stop` is for any thread, and ends a probe that is under way."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -63,7 +64,7 @@ class Asker:
         self._stopping = False
 
     def __call__(self, environment: Mapping[str, str]) -> Proof:
-        """Blocks for `TIMEOUT_S` at most. `environment`: with the GPU, and where MPS is."""
+        """Blocks for `TIMEOUT_S` at most. `environment` names the GPU, and where MPS is."""
         try:
             with self._begin(environment) as child:
                 try:
@@ -79,18 +80,18 @@ class Asker:
         return Proof(None, problem, is_final) if problem else Proof(split)
 
     def stop(self) -> None:
-        """End it, and wait for that: what is of it on a GPU keeps MPS from ending."""
+        """End the probe and wait for that: its processes on a GPU would keep MPS from ending."""
         with self._lock:
             self._stopping = True
             child = self._child
         if child is None:
             return
-        child.terminate()  # and it ends its own two
+        child.terminate()  # it then ends its own two children
         try:
             child.wait(END_S)
         except subprocess.TimeoutExpired:
             child.kill()
-            # One that is inside the driver may be out of reach.
+            # A process inside the driver may not be killable.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(END_S)
 
@@ -110,17 +111,17 @@ class Asker:
 
 @dataclass(slots=True)
 class _Case:
-    """One GPU; under the lock of all."""
+    """One GPU; protected by `SetProofs._changed`."""
 
     gpu: Gpu
-    is_wanted: bool = True  # else what has come out is kept, and no more is tried
+    is_wanted: bool = True  # False: the result is kept, and no more is tried
     proof: Proof = UNDER_WAY
-    due_s: float = 0.0  # of the monotonic clock
+    due_s: float = 0.0  # monotonic clock
     pause_s: float = PAUSE_S
 
 
 class SetProofs:
-    """Of the GPUs for which sets are wanted. All but `run` is for any thread."""
+    """The proofs for GPUs that want sets. All methods except `run` are for any thread."""
 
     def __init__(
         self,
@@ -132,13 +133,11 @@ class SetProofs:
         known: Callable[[Gpu], Split | None] = lambda _: None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`environment`: that of a program on this GPU, or why none is to be started now.
+        """`environment` returns that of a program on this GPU, or why none may be started now.
 
-        `tell` hears that something else is known now.
-
-        `known`: what a daemon before this has proved of it; any thread.
-
-        `at_once`: `want` waits for what comes out (virtual clock, where a run has to repeat).
+        `tell` is called when results have changed. `known` returns what an earlier daemon proved
+        for a GPU; any thread. `at_once`: `want` waits for the results (virtual clock, where a run
+        must be reproducible).
         """
         self._environment = environment
         self._tell = tell
@@ -151,7 +150,7 @@ class SetProofs:
         self._stopping = False
 
     def want(self, gpus: Iterable[Gpu], *, again: bool = False) -> None:
-        """Have these proved, and no others; `again`: where nobody answered without a pause."""
+        """Prove these GPUs and no others; `again`: retry at once where there was no answer."""
         with self._changed:
             for known in self._cases.values():
                 known.is_wanted = False
@@ -166,13 +165,13 @@ class SetProofs:
                 self._prove(case)
 
     def of(self, gpus: Iterable[Gpu]) -> dict[int, Proof]:
-        """What is known of those that are, or were, wanted, by index."""
+        """Return by index what is known of GPUs that are, or were, wanted."""
         with self._changed:
             cases = {gpu.index: self._cases.get(gpu.uuid_text) for gpu in gpus}
             return {index: case.proof for index, case in cases.items() if case is not None}
 
     def run(self) -> None:
-        """Ask until `stop`."""
+        """Probe until `stop` is called."""
         with contextlib.suppress(EndedError):
             while (case := self._wait()) is not None:
                 self._tell()
@@ -193,7 +192,7 @@ class SetProofs:
         return case
 
     def _wait(self) -> _Case | None:
-        """The next one whose time has come; None: it is to stop."""
+        """Return the next case that is due; None: `run` must end."""
         with self._changed:
             while not self._stopping:
                 case = self._next()

@@ -1,8 +1,8 @@
-"""Signals to the processes of a job: what its user could send, and to no process but those.
+"""Signals to a job's processes: only what its user could send, and only to those processes.
 
-The kernel asks what the daemon may, which can be more than the job's user may: so it is looked at
-whose each process is by now, as kill(2) does, for a program that is setuid may have come into it. A
-pid is no process: whoever has it when the signal is sent is known by its pidfd alone.
+The kernel checks what the daemon may do, which can be more than the job's user may. So this module
+checks who owns each process now, as kill(2) does, because a process may have executed a setuid
+program. And as a pid may be reused, the signal goes through the pidfd.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Target:
     """A process."""
 
     pid: int
-    pidfd: Pidfd | None  # None: this kernel has none
+    pidfd: Pidfd | None  # None: this kernel has no pidfds
 
 
 def why_not(target: Target, *, uid: int) -> str:
-    """Why the user cannot signal the process; empty: it can, or the process has ended."""
+    """Return why the user cannot signal the process; empty: they can, or it has ended."""
     return send(target, 0, uid=uid)
 
 
 def send(target: Target, number: int, *, uid: int) -> str:
-    """Send a signal, or look with 0 whether one could be sent.
+    """Send a signal, or check with 0 whether one could be sent.
 
     Returns why it was not sent; empty: it was, or the process has ended.
     """
@@ -36,12 +36,12 @@ def send(target: Target, number: int, *, uid: int) -> str:
         return f"pid {target.pid}: this kernel has no pidfds, Linux 5.3 and newer have"
     try:
         owners = _owners(target.pid)
-        # Behind that: while it lives the pid, and so what was just read, is its own.
+        # Checked after the read: if the process lives now, the pid, and so the owners, are its own.
         if target.pidfd.is_there() and uid and uid not in owners:
             return f"pid {target.pid} runs as uid {min(owners)} now, which uid {uid} may not signal"
         target.pidfd.send(number)
         if number not in (0, signal.SIGKILL):
-            target.pidfd.send(signal.SIGCONT)  # or one that is stopped would not notice
+            target.pidfd.send(signal.SIGCONT)  # or a stopped process would not notice
     except (ProcessLookupError, FileNotFoundError):
         return ""
     except PermissionError:
@@ -52,7 +52,7 @@ def send(target: Target, number: int, *, uid: int) -> str:
 
 
 def _owners(pid: int) -> set[int]:
-    """Its real and its saved uid; whoever is one of them may signal it."""
+    """Read the real and the saved uid; users with one of them may signal the process."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as lines:
         said = next(line for line in lines if line.startswith("Uid:"))
     _, real, _, saved, _ = said.split()

@@ -1,4 +1,4 @@
-"""Events of a recorded trace as messages."""
+"""Events of a recorded trace, as messages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tandem._wire import tandem_pb2 as pb
 from tandemd.edges.messages import duration, timestamp
 from tandemd.observers.trace_events import TraceEvent
 
-MOST_EVENTS = 4096  # of a chunk: some hundred kilobytes
+MOST_EVENTS = 4096  # per chunk: some hundred kilobytes
 
 
 def trace_chunks(
     events: Sequence[TraceEvent], wall_ns: Callable[[int], int]
 ) -> Iterator[pb.TraceChunk]:
-    """As many chunks as it takes; `wall_ns`: Unix time of a moment."""
+    """Yield as many chunks as needed; `wall_ns` converts a moment to Unix time."""
     for start in range(0, len(events), MOST_EVENTS):
         part = events[start : start + MOST_EVENTS]
         yield pb.TraceChunk(events=[_message(event, wall_ns) for event in part])

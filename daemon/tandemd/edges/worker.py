@@ -1,4 +1,4 @@
-"""A thread for what takes too long for the loop's: errands, one after the other."""
+"""A thread for errands that would take too long on the loop's thread, one after the other."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ log = structlog.get_logger(__name__)
 
 
 class Worker:
-    """Begins its thread with the first errand, or before. `do` and `begin` are for any thread.
+    """Starts its thread with the first errand, or before. `do` and `begin` are for any thread.
 
-    Not an executor of `concurrent.futures`: the interpreter would wait for its thread at the end,
-    and a file of some gigabytes that nobody will take is not worth that.
+    It is no executor of `concurrent.futures`: the interpreter would join the executor's thread at
+    exit, and so wait, for instance, for a file of some gigabytes that nobody will take.
     """
 
     def __init__(self, name: str, *, at_once: bool) -> None:
-        """`at_once`: whoever has an errand does it (virtual clock, where a run has to repeat)."""
+        """`at_once`: the caller runs its errand itself (virtual clock: runs are reproducible)."""
         self._name = name
         self._at_once = at_once
         self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -27,10 +27,10 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Have the thread: nothing is in the way of an errand after that.
+        """Start the thread, so that no later errand can fail for lack of one.
 
         Raises:
-            RuntimeError: there can be no more threads; there may be later.
+            RuntimeError: no thread can be started now; this may change.
         """
         with self._beginning:
             if self._thread is None and not self._at_once:
@@ -39,10 +39,10 @@ class Worker:
                 self._thread = thread
 
     def do(self, errand: Callable[[], None]) -> None:
-        """Run it behind those before it; an error of it is logged, and the next one is run.
+        """Queue an errand; if it fails, the error is logged, and the next one is run.
 
         Raises:
-            RuntimeError: it is the first, and there can be no thread for it: it is not run.
+            RuntimeError: it is the first and no thread can be started for it; it is not run.
         """
         if self._at_once:
             self._try(errand)
@@ -52,7 +52,7 @@ class Worker:
         self._errands.put(errand)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until all errands so far are done, for so long at most."""
+        """Wait until all errands so far are done, but no longer than `timeout_s`."""
         if self._thread is not None:
             done = threading.Event()
             self._errands.put(done.set)
@@ -65,5 +65,5 @@ class Worker:
     def _try(self, errand: Callable[[], None]) -> None:
         try:
             errand()
-        except Exception:  # the next one may be somebody else's
+        except Exception:  # the next errand may be somebody else's
             log.exception("an errand failed, continuing with the next", thread=self._name)
