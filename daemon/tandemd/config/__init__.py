@@ -1,1 +1,1 @@
-"""The configuration: its files, what they may say, and what a uid may ask for by them."""
+"""The daemon's configuration: its files, what they may say, and what they let a uid have."""

@@ -1,6 +1,6 @@
-"""Settings of the daemon from TOML: one file, then drop-ins in the order of their names.
+"""The daemon's settings from TOML: one file, then drop-ins in the order of their names.
 
-An unknown key is an error with its path. Only what this version obeys is accepted.
+An unknown key is an error that names its path. Only settings that this version obeys are accepted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEFAULT_FILE = Path("/etc/tandem/config.toml")
 
 
 class Config(Table):
-    """The whole file."""
+    """The whole configuration."""
 
     version: Literal[1] = 1
     daemon: DaemonTable = DaemonTable()
@@ -60,18 +60,18 @@ class Config(Table):
     watchdog: WatchdogTable = WatchdogTable()
 
     def mode_of(self, index: int, uuid_text: str) -> Mode:
-        """What is said of a GPU: by its UUID, else its index, else of all."""
+        """Return the mode set for a GPU: by its UUID, else by its index, else for all."""
         section = self.section_of("mode", index, uuid_text)
         return self.gpu[section].mode if section else "auto"
 
     def reserve_of(self, index: int, uuid_text: str) -> Reserve:
-        """What of the GPU's memory is kept free of jobs, as it is said; 0 bytes if nothing is."""
+        """Return the memory of the GPU to keep free of jobs, as configured; 0 bytes if none."""
         section = self.section_of("reserve_memory", index, uuid_text)
         size_bytes = reserve_bytes(self.gpu[section].reserve_memory) if section else 0
         return Reserve(size_bytes=size_bytes, key=f"gpu.{section}.reserve_memory")
 
     def section_of(self, key: str, index: int, uuid_text: str) -> str:
-        """The name by which that key is said of a GPU; empty: it is not."""
+        """Return the name of the section that sets this key for a GPU; empty: none does."""
         names = (uuid_text, str(index), "*")
         said = (name for name in names if name in self.gpu)
         return next((name for name in said if key in self.gpu[name].model_fields_set), "")
@@ -81,7 +81,7 @@ class Config(Table):
         mps_gpus: frozenset[int] = frozenset(),
         sm_counts: Mapping[int, int] = MappingProxyType({}),
     ) -> Options:
-        """What the core is set to; what is so of the GPUs is not said here."""
+        """Return the core's options; facts about the GPUs come from elsewhere."""
         table = self.scheduler
         weights = dict(Options().weights)
         classes = {_job_class(name): entry for name, entry in self.classes.items()}
@@ -123,7 +123,7 @@ class Config(Table):
         )
 
     def overridden(self, scheduler: dict[str, Any]) -> Config:
-        """The same with other values in `[scheduler]`.
+        """Return a copy with other values in `[scheduler]`.
 
         Raises:
             UsageError: a value is out of range.
@@ -135,7 +135,7 @@ class Config(Table):
         return self.model_copy(update={"scheduler": table})
 
     def limits_for(self, own_uid: int, identities: Identities) -> Limits:
-        """Ceilings; root and the daemon's own uid have none."""
+        """Return the users' ceilings; root and the daemon's own uid have none."""
         table = self.limits
         return Limits(
             identities=identities,
@@ -148,9 +148,9 @@ class Config(Table):
 
 
 def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
-    """Which sections are about GPUs that are not there, and which are; empty: none, or unknown.
+    """Report sections for GPUs that do not exist, and list those that do; empty: none, or unknown.
 
-    Of a GPU that is cut by MIG the index is known, and not the UUID.
+    The UUID of a GPU in MIG mode is not known, only its index.
     """
     there = sorted({gpu.instance.gpu if gpu.instance else gpu.index for gpu in gpus})
     known = {"*", *map(str, there), *(gpu.uuid_text for gpu in gpus)}
@@ -167,7 +167,7 @@ def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
 
 
 def reserves_on(config: Config, gpus: Sequence[Gpu]) -> dict[int, Reserve]:
-    """Of each GPU of which something is kept free; of one that is too small for it nothing is."""
+    """Return the reserves by GPU, without those as large as the whole GPU."""
     said = {gpu.index: config.reserve_of(gpu.index, gpu.uuid_text) for gpu in gpus}
     return {
         gpu.index: said[gpu.index]
@@ -177,7 +177,7 @@ def reserves_on(config: Config, gpus: Sequence[Gpu]) -> dict[int, Reserve]:
 
 
 def too_much_kept_free(config: Config, gpus: Sequence[Gpu]) -> str:
-    """Which GPUs would have nothing left for jobs, a line each; empty: none, or not known."""
+    """Report GPUs that would have no memory left for jobs, a line each; empty: none, or unknown."""
     return "\n".join(
         f"{reserve.key}: {format_bytes(reserve.size_bytes)} is all that gpu {gpu.name} has "
         f"({format_bytes(gpu.memory_total_bytes)}), and nothing is left for jobs; write less, or "
@@ -194,11 +194,11 @@ def _own_section(gpu: Gpu) -> str:
 
 
 def unknown_names(config: Config) -> str:
-    """Which users and groups that are named the user database does not know now; empty: none."""
+    """Report named users and groups that the user database does not know now; empty: none."""
     sections = [f"limits.user.{name}" for name in config.limits.user if not _is_user(name)]
     sections += [f"limits.group.{name}" for name in config.limits.group if not _is_group(name)]
     admins = config.daemon.admin_group
-    # The usual one need not be there: then root alone is admin.
+    # The default group need not exist: then only root is an admin.
     if admins != DaemonTable.model_fields["admin_group"].default and not _is_group(admins):
         sections.append(f"daemon.admin_group = {admins!r}")
     if not sections:
@@ -209,7 +209,7 @@ def unknown_names(config: Config) -> str:
 def _is_user(name: str) -> bool:
     try:
         pwd.getpwuid(int(name)) if name.isascii() and name.isdigit() else pwd.getpwnam(name)
-    except (KeyError, OverflowError, ValueError):  # the last: characters that no name has
+    except (KeyError, OverflowError, ValueError):  # ValueError: characters that no name has
         return False
     return True
 
@@ -226,14 +226,14 @@ def load(path: Path | None) -> Config:
     """Read a file and its drop-ins (`config.d/*.toml` beside it); None = the usual place, if any.
 
     Raises:
-        UsageError: a file cannot be read or parsed, or says something unknown or out of range.
+        UsageError: a file cannot be read or parsed, or has something unknown or out of range.
     """
     config, _ = load_with_origins(path)
     return config
 
 
 def load_with_origins(path: Path | None) -> tuple[Config, dict[str, Path]]:
-    """The same, and which file says each of the keys that are said.
+    """Do what `load` does, and also return which file sets each key.
 
     Raises:
         UsageError: as `load`.
@@ -251,7 +251,7 @@ def load_with_origins(path: Path | None) -> tuple[Config, dict[str, Path]]:
 
 
 def files_of(path: Path | None) -> list[Path]:
-    """Those that `load` reads, in order: the usual one only if it is there.
+    """Return the files that `load` reads, in order; the default one only if it exists.
 
     Raises:
         UsageError: a directory cannot be read.
@@ -261,7 +261,7 @@ def files_of(path: Path | None) -> list[Path]:
 
 
 def keyed(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Each value by its key as errors name it, such as `scheduler.policy`."""
+    """Yield each value with its key in the form of error messages, such as `scheduler.policy`."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from keyed(value, f"{prefix}{key}.")
@@ -274,7 +274,7 @@ def _is_there(path: Path) -> bool:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError as error:  # it may be there: what it says must not be passed over
+    except OSError as error:  # the file may exist, so its contents must not be ignored
         raise UsageError(f"{path}: {error.strerror}") from error
     return True
 
@@ -290,10 +290,10 @@ def _drop_ins(directory: Path) -> list[Path]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a file says.
+    """Return the contents of a file.
 
     Raises:
-        UsageError: it cannot be read, or is no TOML.
+        UsageError: it cannot be read, or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, a line a fault: the file, the key, and what to write."""
+"""Describes the faults of a configuration, one per line: the file, the key, and what to write."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pydantic import BaseModel, ValidationError
 def faults_of(
     error: ValidationError, table: type[BaseModel], origin: Mapping[str, Path], otherwise: Path
 ) -> str:
-    """All of them. `table` is of the whole of it; `otherwise`: where a key is that nobody says."""
+    """Report all faults. `table` is the root's model; `otherwise` names keys in no file."""
     lines = []
     faults = error.errors()
     misnamed = [fault["loc"][:-1] for fault in faults if fault["loc"][-1:] == ("[key]",)]
     for fault in faults:
         if fault["loc"] in misnamed:
-            continue  # once is enough
+            continue  # one report is enough
         keys = [str(part) for part in fault["loc"] if part != "[key]"]
         where = ".".join(keys)
         if fault["type"] == "extra_forbidden":
@@ -34,7 +34,7 @@ def faults_of(
 
 
 def _said(message: str, value: object) -> str:
-    """Our own messages have the value in them, those of pydantic have not."""
+    """Add the value to the messages of pydantic; our own contain it already."""
     if message.startswith("Value error, ") or not isinstance(value, str | int | float):
         return message.removeprefix("Value error, ")
     return f"{message}, not {value!r}"
@@ -46,19 +46,19 @@ def _meant(key: str, table: type[BaseModel] | None) -> str:
 
 
 def _example(key: str, table: type[BaseModel] | None) -> str:
-    """Of a text that is to be in quotes: the example of its field, or else what is built in."""
+    """Suggest quotes for a text, with the example of its field, or else its default."""
     field = table.model_fields.get(key) if table else None
     default = None if field is None else next(iter(field.examples or ()), field.default)
     return f'; write it in quotes, such as {key} = "{default}"' if isinstance(default, str) else ""
 
 
 def _table_at(table: type[BaseModel], keys: list[str]) -> type[BaseModel] | None:
-    """The table that is under these keys; None: none is."""
+    """Return the table under these keys; None: there is none."""
     kind: Any = table
     for key in keys:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = _annotations(kind).get(key)
-        else:  # tables by names of their own, or by numbers, of which the key is one
+        else:  # a mapping by names or numbers, of which the key is one
             kind = next(iter(get_args(kind)[-1:]), None)
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 

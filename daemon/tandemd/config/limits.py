@@ -14,19 +14,20 @@ from tandemd.identities import Identities
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What is said of somebody; None: nothing."""
+    """One section's limits; None: not set."""
 
-    key: str = "limits.default"  # where it is said
+    key: str = "limits.default"  # of the section
     job_class: JobClass | None = None
     memory: Ceiling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Ceilings by user and group; the most generous of those that name somebody holds.
+    """Ceilings by user and group; of those that apply to a user the most generous counts.
 
-    Decided by what the user database said when the uid was met, so at once; one who was not has the
-    lowest class, the memory of all or of his number, and is no admin.
+    Decisions use what the user database said when the uid was met, so they never block. A uid that
+    was never met has the lowest class and the memory limit of the default or of its number, and is
+    no admin.
     """
 
     identities: Identities
@@ -37,24 +38,24 @@ class Limits:
     admin_group: str = "tandem-admin"
 
     def meet(self, uid: int) -> None:
-        """Have the user database say who that is, if it did not lately. May block."""
+        """Have the user database look the uid up, unless it did lately. May block."""
         if uid not in self.trusted_uids:
-            with suppress(OSError):  # then it is as it was
+            with suppress(OSError):  # then the last answer stays
                 self.identities.of(uid)
 
     def user_of(self, uid: int) -> str:
-        """The name, or the number of one who was not met."""
+        """Return the user's name, or the uid as text if it was never met."""
         who = self.identities.known(uid)
         return str(uid) if who is None else who.user
 
     def ceiling(self, uid: int) -> JobClass:
-        """The most urgent class the uid may have."""
+        """Return the most urgent class that the uid may have."""
         if uid in self.trusted_uids:
             return JobClass.LATENCY
         return JobClass.BATCH if self.identities.known(uid) is None else self._class_of(uid)[0]
 
     def why_class(self, uid: int) -> str:
-        """The key of the configuration that says it, or why it is so; empty: he may have any."""
+        """Return the configuration key of the ceiling, or another reason; empty: no ceiling."""
         if uid in self.trusted_uids:
             return ""
         if self.identities.known(uid) is None:
@@ -67,14 +68,14 @@ class Limits:
         return min(said, key=itemgetter(0), default=default)
 
     def memory_ceiling(self, uid: int) -> Ceiling:
-        """What all jobs of the uid may hold together."""
+        """Return what all jobs of the uid may hold together."""
         if uid in self.trusted_uids:
             return NONE
         named = [one.memory for one in self._named(uid) if one.memory is not None]
         return Ceiling.most_generous(named or [self.default.memory or NONE])
 
     def _named(self, uid: int) -> list[Limit]:
-        """What is said of him, by any name."""
+        """Return the limits for the user, by name, uid or group."""
         who = self.identities.known(uid)
         names = {str(uid)} if who is None else {who.user, str(uid)}
         groups = frozenset[str]() if who is None else who.groups
@@ -82,11 +83,11 @@ class Limits:
         return named + [limit for group, limit in self.groups.items() if group in groups]
 
     def clamp(self, uid: int, asked: JobClass) -> JobClass:
-        """The class the uid gets when it asks for one."""
+        """Return the class that the uid gets when it asks for one."""
         return max(asked, self.ceiling(uid))
 
     def is_admin(self, uid: int) -> bool:
-        """May change policy and other people's jobs."""
+        """Tell whether the uid may change the policy and other users' jobs."""
         if uid in self.trusted_uids:
             return True
         who = self.identities.known(uid)

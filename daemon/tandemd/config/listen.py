@@ -1,4 +1,4 @@
-"""Where something may listen that has no access control of its own: this machine only."""
+"""Addresses for servers without access control of their own: this machine only."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from ipaddress import ip_address
 
 from tandem.errors import UsageError
 
-UNIX = "unix:"  # and a path
+UNIX = "unix:"  # followed by a path
 
 
 def loopback(listen: str) -> tuple[str, int]:
-    """Address and port of `127.0.0.1:9446` or `[::1]:9446`.
+    """Parse `127.0.0.1:9446` or `[::1]:9446` into address and port.
 
     Raises:
-        UsageError: it is no such pair, or the address is not a loopback one.
+        UsageError: it is no such pair, or not a loopback address.
     """
     said, _, port = listen.rpartition(":")
     is_bracketed = said.startswith("[") and said.endswith("]")

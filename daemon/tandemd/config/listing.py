@@ -1,4 +1,4 @@
-"""What is configured, key by key, said or not, and where each value comes from."""
+"""Lists all settings, set or default, and where each value comes from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandemd.config.schema import ClassTable
 
 
 def listing(path: Path | None) -> str:
-    """The configuration that `config.load` reads, as a JSON array of an object a key.
+    """Return the configuration that `config.load` reads as a JSON array, one object per key.
 
     Raises:
         UsageError: as `config.load`.
@@ -18,17 +18,18 @@ def listing(path: Path | None) -> str:
     config, origins = load_with_origins(path)
     origin_of = {key: str(file) for key, file in origins.items()}
     items = [
-        {"key": key, "value": value, "origin": origin_of.get(key)}  # null: what is built in
+        {"key": key, "value": value, "origin": origin_of.get(key)}  # null: the default
         for key, value in keyed(_whole(config))
     ]
     return json.dumps(items, indent=2)
 
 
 def _whole(config: Config) -> dict[str, object]:
-    """All tables; of GPUs, users and groups only those that are said."""
+    """Return all tables; of GPUs, users and groups only those in the configuration."""
     tables = config.model_dump(by_alias=True, exclude_none=True)
     said = tables["class"]
-    for job_class, weight in config.options().weights:  # a class has one, also where none is said
+    # Every class has a weight, also if it is not configured.
+    for job_class, weight in config.options().weights:
         name = job_class.name.lower()
         said[name] = ClassTable().model_dump() | said.get(name, {}) | {"weight": weight}
     return tables

@@ -1,4 +1,4 @@
-"""What another configuration changes, and what of it a daemon that runs cannot go over to."""
+"""What changes with a new configuration, and what of it needs a restart of the daemon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AT_START = (
 
 
 def keys_changed(before: Config, after: Config) -> list[str]:
-    """Those of which the two say something else."""
+    """Return the keys on which the two differ."""
     one, other = (
         dict(keyed(config.model_dump(by_alias=True, exclude_none=True)))
         for config in (before, after)
@@ -24,5 +24,5 @@ def keys_changed(before: Config, after: Config) -> list[str]:
 
 
 def keys_for_restart(begun: Config, said: Config) -> list[str]:
-    """Those that `said` has otherwise than the one with which the daemon was started."""
+    """Return the keys whose values differ from those with which the daemon was started."""
     return [key for key in AT_START if attrgetter(key)(begun) != attrgetter(key)(said)]

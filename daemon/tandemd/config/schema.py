@@ -1,6 +1,7 @@
 """The tables of the configuration: their keys, what each may be, and what it does.
 
-The words are the reference as well: `docs/config.md` is made of them, so links are as from there.
+The descriptions are also the reference: `docs/config.md` is made from them, so links are relative
+to docs/.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ class SchedulerTable(Table):
         return name
 
 
-# What a GPU is called: `*`, its index, or its whole UUID as NVML writes it.
+# The name of a GPU: `*`, its index, or its whole UUID as NVML writes it.
 _GPU_NAME = re.compile(
     r"\*|0|[1-9][0-9]{0,3}|(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
@@ -198,10 +199,10 @@ GpuName = Annotated[str, AfterValidator(_gpu_name)]
 
 
 def reserve_bytes(text: str) -> int:
-    """What `reserve_memory` says.
+    """Parse `reserve_memory`.
 
     Raises:
-        UsageError: it is no size of memory of a GPU.
+        UsageError: it is not a size of GPU memory.
     """
     return parse_device_bytes(text, what="reserve_memory")
 
@@ -209,8 +210,8 @@ def reserve_bytes(text: str) -> int:
 class GpuTable(Table):
     """`[gpu."*"]`, `[gpu.<index>]`, `[gpu.<UUID>]`.
 
-    Of each key what is said by the UUID of a GPU counts before what is said by its index, and that
-    before `"*"`.
+    For each key, what is set for a GPU's UUID takes precedence over what is set for its index, and
+    that over `"*"`.
     """
 
     mode: Mode = Field(
@@ -283,10 +284,10 @@ class ClassTable(Table):
 
 
 def idle_release_ns(text: str) -> int:
-    """What `idle_release` says; 0: never.
+    """Parse `idle_release`; 0: never.
 
     Raises:
-        UsageError: it is no duration.
+        UsageError: it is not a duration.
     """
     return 0 if text in ("never", "none") else parse_duration(text, what="idle_release")
 
@@ -325,12 +326,12 @@ class MemoryTable(Table):
 
     @property
     def directory(self) -> Path | None:
-        """Where files for moved memory are made; None: nowhere."""
+        """Return where files for moved memory are made; None: nowhere."""
         return None if self.swap_dir == "host" else Path(self.swap_dir)
 
     @property
     def file_limit_bytes(self) -> int:
-        """Of all those files together."""
+        """Return the limit of all those files together."""
         return 0 if self.directory is None else parse_bytes(self.swap_dir_limit)
 
 
@@ -359,9 +360,9 @@ CeilingText = Annotated[
 class LimitTable(Table):
     """`[limits.user.<name or uid>]`, `[limits.group.<name>]`.
 
-    The most generous that names somebody counts, and the default only for whom none names: a
-    section may give less than that. It may say one of the two, class or memory, without the other.
-    [When the user database is asked](operations.md#configure-it).
+    Of the sections that name a user, the most generous counts; the default counts only for users
+    whom none names, so a section may give less than the default. A section may set only one of
+    class and memory. [When the user database is asked](operations.md#configure-it).
     """
 
     max_class: ClassName | None = Field(
@@ -376,14 +377,14 @@ class LimitTable(Table):
     )
 
     def limit(self, key: str) -> Limit:
-        """What it says; `key`: of the table."""
+        """Return the limits that the table sets; `key` is that of the table."""
         job_class = None if self.max_class is None else JobClass[self.max_class.upper()]
         memory = None if self.max_memory is None else _ceiling(self.max_memory, key)
         return Limit(key=key, job_class=job_class, memory=memory)
 
 
 class DefaultLimitTable(LimitTable):
-    """`[limits.default]`: of everyone but root and the daemon's uid."""
+    """`[limits.default]`: for everyone but root and the daemon's uid."""
 
     max_class: ClassName = Field(
         default="normal",

@@ -1,4 +1,4 @@
-"""What all tables of TOML files have in common, be they of the daemon or of the simulator."""
+"""What all tables of TOML files have in common, both the daemon's and the simulator's."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tandem.errors import UsageError
 
 
 class Table(BaseModel):
-    """Only what is known may be said, and only in its own type."""
+    """Rejects unknown keys and values of another type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a text has to be, for people (`docs/config.md`); Markdown."""
+    """Describes for people what a text must be (`docs/config.md`); Markdown."""
 
     text: str
 
 
 def understood_by(parse: Callable[[str], object]) -> AfterValidator:
-    """A text stays one, but has to be such that it can be read."""
+    """Return a validator that keeps a text but requires that `parse` accepts it."""
 
     def check(text: str) -> str:
         try:

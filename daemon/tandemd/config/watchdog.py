@@ -1,7 +1,7 @@
 """`[watchdog]` and a table for each of its rules, made from the rules' own thresholds.
 
-A threshold in nanoseconds is a key in seconds; all others keep their names. The unit at the end of
-a name is also its range: ratios are 0..1, everything else is more than 0.
+A threshold in nanoseconds becomes a key in seconds; all others keep their names. The unit at the
+end of a name also sets its range: ratios are 0..1, everything else is more than 0.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from tandemd.core.watchdog.rule import RULES, Rule
 from tandemd.core.watchdog.watchdog import Watch
 
-MAX_LOOKS = 600  # that are kept of a job
+MAX_LOOKS = 600  # looks kept of each job
 RULE_PAGE = "[What it finds](operations.md#what-the-watchdog-finds)"
 ENABLED = "whether jobs are watched by this rule"
-# What each threshold means, for people; a rule's key without words here is an error at the start.
+# The meaning of each threshold, for people; a key of a rule without an entry here is an error at
+# startup.
 WORDS = {
     "stall": {
         "floor_s": "without progress for so long at least",
@@ -59,7 +60,7 @@ class RuleTable(BaseModel):
 
 
 class WatchdogBase(BaseModel):
-    """What is not of one rule."""
+    """The settings that belong to no single rule."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -69,7 +70,7 @@ class WatchdogBase(BaseModel):
     )
 
     def watch(self) -> Watch:
-        """What the core is set to."""
+        """Return the settings for the core."""
         rules = {
             name: _rule(rule, table)
             for name, rule in RULES.items()
@@ -90,7 +91,7 @@ class WatchdogBase(BaseModel):
 
 
 def keys_of(rule: type[Rule]) -> Iterator[tuple[str, RuleField[Any]]]:
-    """The keys of a rule's table besides `enabled`, and the thresholds they set."""
+    """Yield the keys of a rule's table besides `enabled`, and the thresholds that they set."""
     for field in fields(rule):  # type: ignore[arg-type] # each is a dataclass; a Protocol is not
         yield field.name.removesuffix("_ns") + "_s" * field.name.endswith("_ns"), field
 

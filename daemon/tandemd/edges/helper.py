@@ -1,4 +1,4 @@
-"""The daemon's side of tandemd-helper, which does what needs root for a daemon that has not.
+"""The daemon's side of tandemd-helper, which does what needs root for a daemon without it.
 
 The helper is optional and may be installed or started at any time, so each use checks for it.
 """

@@ -1,1 +1,1 @@
-"""tandemd-helper: root's part of Tandem, a few verbs for a daemon that is not root's."""
+"""tandemd-helper: the part of Tandem that runs as root: a few verbs, for a daemon without root."""

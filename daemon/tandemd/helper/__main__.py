@@ -1,7 +1,8 @@
-"""tandemd-helper: does for a daemon that is not root's what takes root, until nobody needs it.
+"""tandemd-helper: does what needs root for a daemon without it, and exits when not needed.
 
-systemd listens on its socket and starts it for the first question. It ends when it was asked
-nothing for a minute; MPS that it has started keeps it, and outlives it where that has clients.
+systemd listens on its socket and starts it for the first question. It exits when it was asked
+nothing for a minute. An MPS that it has started keeps it running, and outlives it as long as that
+MPS has clients.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from tandemd import __version__, hold_signals, taken_signal
 
 if __name__ == "__main__":
-    hold_signals()  # before all that takes a second to import
+    hold_signals()  # before the imports, which take a second
 
 import argparse
 import os
@@ -35,10 +36,10 @@ from tandemd.left_sockets import take_away_left
 from tandemd.log_lines import set_up_logging
 
 FIRST = 3  # SD_LISTEN_FDS_START
-ENDING = (signal.SIGINT, signal.SIGTERM)  # SIGHUP is nothing to it
+ENDING = (signal.SIGINT, signal.SIGTERM)  # SIGHUP means nothing to it
 LOOK_S = 1.0
 IDLE_S = 60.0
-FINISH_S = 60.0  # for a process that is being saved, say
+FINISH_S = 60.0  # for instance for a process that is being saved
 
 EPILOG = """\
 examples:
@@ -51,7 +52,7 @@ log = structlog.get_logger("tandemd-helper")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run it; exit codes are those of `tandem.errors`."""
+    """Run the helper; exit codes are those of `tandem.errors`."""
     options = parse(arguments)
     if options.print_unit:
         sys.stdout.write(unit.render(options.print_unit, unit.own_program()))
@@ -91,7 +92,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def uid_of(user: str) -> int:
-    """Whose daemon is served.
+    """Return the uid of the daemon to serve.
 
     Raises:
         UsageError: there is no such user.
@@ -105,7 +106,7 @@ def uid_of(user: str) -> int:
 
 
 def given_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
-    """What systemd listens on for us; None: it gave nothing. See sd_listen_fds(3).
+    """Return the socket that systemd passed us; None: it passed none. See sd_listen_fds(3).
 
     Raises:
         UsageError: it is not the one socket of our unit.
@@ -113,11 +114,12 @@ def given_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return None
     count = environ.get("LISTEN_FDS", "")
-    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # nothing for what we start
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):  # not for programs that we start
         environ.pop(name, None)
     if count != "1":
         raise UsageError(f"systemd gives {count or 'no'} sockets, and it takes one")
-    listener = socket.socket(fileno=os.dup(FIRST))  # as what we start must not have it
+    # A duplicate, which programs that we start do not inherit.
+    listener = socket.socket(fileno=os.dup(FIRST))
     os.close(FIRST)
     if listener.family != socket.AF_UNIX or listener.type != socket.SOCK_SEQPACKET:
         raise UsageError("systemd gives another socket than ListenSequentialPacket= of a path")
@@ -125,10 +127,10 @@ def given_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
 
 
 def own_listener(path: Path | None, uid: int) -> socket.socket:
-    """One at this path, for this user alone.
+    """Listen at this path, for this user alone.
 
     Raises:
-        UsageError: no path is said, or it cannot be had.
+        UsageError: no path is given, or it is not available.
     """
     if path is None:
         raise UsageError("nobody listens for it: start tandemd-helper.socket, or say --socket PATH")
@@ -147,7 +149,7 @@ def own_listener(path: Path | None, uid: int) -> socket.socket:
 
 
 def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
-    """Answer until a signal, or until it is idle for so long.
+    """Answer until a signal arrives, or until idle for `idle_s`.
 
     Raises:
         BugError: the thread that takes questions has died.
@@ -173,7 +175,7 @@ def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
 
 
 def _end(mps: RootMps) -> None:
-    """What has clients is left to the next helper."""
+    """End MPS; one that has clients is left to the next helper."""
     try:
         mps.end()
     except StateError as error:

@@ -1,4 +1,4 @@
-"""Which process a descriptor from the daemon means, and whether it is one that Tandem may save."""
+"""Identifies the process behind a descriptor from the daemon, and whether Tandem may save it."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from tandem.errors import AccessError, StateError, UsageError
 from tandemd.edges.peers import Pidfd
 
 SHIM = "libtandem.so"
-_DELETED = " (deleted)"  # as the kernel says of a library that an upgrade has replaced
+_DELETED = " (deleted)"  # the kernel's suffix for a library that an upgrade has replaced
 _PID = "Pid:"
 
 
 class Process:
-    """A process that has the preload library in it, held by a pidfd of ours."""
+    """A process that has loaded the preload library, held by a pidfd of ours."""
 
     def __init__(self, descriptor: int) -> None:
-        """What a descriptor means; it stays the caller's.
+        """Resolve a descriptor, which stays the caller's.
 
         Raises:
             UsageError: it is no pidfd.
             StateError: the process has ended.
-            AccessError: it is not under Tandem.
+            AccessError: the process does not run under Tandem.
         """
         self.pid = _pid_of(descriptor)
         self._pidfd = Pidfd(os.dup(descriptor))
         if not _has_shim(self.pid):
-            self._check_there()  # one that is about to end has no libraries any more
+            self._check_there()  # an exiting process has no libraries any more
             raise AccessError(f"pid {self.pid} is not under Tandem: it has no {SHIM}")
-        self._check_there()  # that was its own, and no later one's of this pid
+        # The maps just read were its own, not those of a later process with its pid.
+        self._check_there()
 
     def is_there(self) -> bool:
-        """Whether it lives. Any thread."""
+        """Tell whether it lives. Any thread."""
         return self._pidfd.is_there()
 
     def _check_there(self) -> None:
@@ -41,7 +42,7 @@ class Process:
 
 
 def _pid_of(descriptor: int) -> int:
-    """Only a pidfd has a pid there; -1 of one that has ended, 0 of one that we cannot see."""
+    """Read the pid from fdinfo, where only pidfds have one; -1 if ended, 0 if invisible to us."""
     lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
     said = [line.removeprefix(_PID).strip() for line in lines if line.startswith(_PID)]
     if not said:

@@ -1,7 +1,7 @@
-"""MPS that is root's, so that it serves all users: in a directory beside the helper's socket.
+"""Root's MPS, which serves all users: in a directory beside the helper's socket.
 
-It is the helper's child, and outlives it: the next one finds it there and knows that it is ours. No
-helper ends by itself while it runs.
+It is a child of the helper and outlives it: the next helper finds it there and knows that it is
+ours. No helper exits by itself while it runs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tandemd.edges.mps import ANSWER_S, MOST_SAID_BYTES, MpsControl
 from tandemd.edges.mps_idle import end_servers, idle_servers
 from tandemd.edges.mps_own import OwnMps
 
-ROOT = 0  # whose has the interface by which users take turns
+ROOT = 0  # whose MPS has the interface by which users take turns
 
 
 class RootMps:
-    """One at most. For any thread; each method waits until the others are done."""
+    """Root's MPS, one at most. For any thread; methods exclude one another."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        """`directory`: where it is, whatever the environment says."""
+        """`directory` is its place, whatever the environment says."""
         environment = {name: value for name, value in environment.items() if name != PIPES}
         self._environment = environment
         self._own = OwnMps(directory, environment)
@@ -31,12 +31,12 @@ class RootMps:
         self._lock = threading.Lock()
 
     def start(self, gpus: Sequence[str]) -> Path:
-        """Have one for these GPUs, or all, if none is named; where its pipe is.
+        """Start one for these GPUs, or for all if none is named; returns its pipe directory.
 
-        One that runs is used, whichever GPUs it is for.
+        A running one is used, whichever GPUs it is for.
 
         Raises:
-            StateError: there is none, and the log says why.
+            StateError: there is none; the log says why.
         """
         with self._lock:
             self._let_go_of_ended()
@@ -53,31 +53,31 @@ class RootMps:
             return control.directory
 
     def trim(self) -> None:
-        """End servers of it that nobody uses."""
+        """End its idle servers."""
         with self._lock:
             if self._own.pid is not None:
                 control = self._control()
                 end_servers(control, idle_servers(control))
 
     def end(self) -> None:
-        """If it runs.
+        """End it if it runs.
 
         Raises:
-            StateError: it runs on, for it has clients, say.
+            StateError: it runs on, for instance because it has clients.
         """
         with self._lock:
             if why := self._own.end(self._control()):
                 raise StateError(f"mps runs on: {why}")
 
     def look(self) -> bool:
-        """Whether it runs; what it has said is cut off before it fills the memory."""
+        """Tell whether it runs; truncates its output before that fills the memory."""
         with self._lock:
             self._let_go_of_ended()
             self._own.cut_said(MOST_SAID_BYTES)
             return self._own.pid is not None
 
     def _let_go_of_ended(self) -> None:
-        if self._started is not None and not self._started.is_own:  # which waits for its process
+        if self._started is not None and not self._started.is_own:  # `is_own` reaps the process
             self._started = None
 
     def _control(self) -> Control:

@@ -1,7 +1,7 @@
-"""Takes questions from the socket: who may ask, one question a connection, an answer or a refusal.
+"""Answers questions on the socket: checks the peer, and takes one question per connection.
 
-Each connection has a thread of its own, for some verbs take minutes and none is to wait for
-another. Whoever asks is known by what the kernel says of the connection.
+Each connection has a thread of its own, because some verbs take minutes and none should wait for
+another. A peer is identified by what the kernel says of the connection.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from tandemd.edges.peers import Peer, peer_of
 from tandemd.helper import wire
 from tandemd.helper.wire import Answer, Question, Questions
 
-HEAR_S = 5.0  # for a question after its connection, and for its answer to be taken
-MOST_CONNECTIONS = 32  # at a time; the daemon has four processes saved, and brings back sixteen
-ENOUGH = 8  # descriptors of one message that are taken in, to be closed
+HEAR_S = 5.0  # for a question after its connection, and for its answer to be read
+MOST_CONNECTIONS = 32  # at a time; the daemon saves four processes at once, and brings back sixteen
+ENOUGH = 8  # descriptors of one message that are received, to be closed
 
-# Does what is asked, with the descriptors that came along, which are closed afterwards; any thread.
+# Carries out a question, with its descriptors, which are closed afterwards; any thread.
 Do = Callable[[Questions, Sequence[int]], Answer]
 
 log = structlog.get_logger("tandemd-helper")
 
 
 class Service:
-    """`run` in a thread of its own; everything else is for any thread."""
+    """The server. `run` has a thread of its own; everything else is for any thread."""
 
     def __init__(self, listener: socket.socket, *, uids: frozenset[int], do: Do) -> None:
-        """`uids`: who may ask."""
-        listener.settimeout(0)  # whoever gave up meanwhile is not waited for
+        """`uids` are those that may ask."""
+        listener.settimeout(0)  # so that accept does not wait if a client has given up
         self._listener = listener
         self._uids = uids
         self._do = do
@@ -55,15 +55,15 @@ class Service:
                     return
                 try:
                     connection, _ = self._listener.accept()
-                except BlockingIOError:  # it has gone again
+                except BlockingIOError:  # the client has gone again
                     continue
                 self._open += 1
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def close(self, *, idle_s: float = 0.0) -> bool:
-        """Take no more, if none was there for so long; whoever comes stays in line for the next.
+        """Stop accepting if idle for `idle_s`; newcomers then queue for the next helper.
 
-        False: somebody is there, or was.
+        Returns False if a client is, or was, there.
         """
         with self._changed:
             is_idle = not self._open and time.monotonic() - self._quiet_since_s >= idle_s
@@ -72,14 +72,15 @@ class Service:
             return self._is_closing
 
     def finish(self, timeout_s: float) -> None:
-        """Take no more, and wait for answers that are on their way, for so long at most."""
+        """Stop accepting, and wait for answers under way, at most `timeout_s`."""
         with self._changed:
             self._is_closing = True
             self._changed.wait_for(lambda: not self._open, timeout_s)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with connection, contextlib.suppress(OSError):  # who does not wait hears nothing
+            # A client that does not wait gets no answer.
+            with connection, contextlib.suppress(OSError):
                 connection.settimeout(HEAR_S)
                 connection.send(wire.encode(self._answer(connection)))
                 _see_off(connection)
@@ -101,7 +102,7 @@ class Service:
         except TandemError as error:
             log.warning("refused", verb=said, uid=peer.uid, pid=peer.pid, reason=str(error))
             return wire.refusal(error)
-        except Exception:  # whoever waits for it has to hear something
+        except Exception:  # the waiting client must get an answer
             log.exception("failed", verb=said, uid=peer.uid, pid=peer.pid)
             return wire.refusal(BugError("tandemd-helper failed at it; its log says why"))
         finally:
@@ -119,10 +120,10 @@ class Service:
 
 
 def _received(connection: socket.socket, descriptors: list[int]) -> bytes:
-    """The only message; what came with it is appended.
+    """Receive the only message, and append its descriptors to `descriptors`.
 
     Raises:
-        UsageError: it is too long, has too much with it, or another one came as well.
+        UsageError: it is too long, has more than one descriptor, or another message came as well.
     """
     try:
         kept = socket.MSG_CMSG_CLOEXEC
@@ -142,14 +143,14 @@ def _received(connection: socket.socket, descriptors: list[int]) -> bytes:
 
 
 def _see_off(connection: socket.socket) -> None:
-    """Until the other end has closed: with words of it unread the kernel would drop our answer."""
+    """Wait for the peer to close: closing with data unread would drop our answer."""
     end_s = time.monotonic() + HEAR_S
     while connection.recv(1) and time.monotonic() < end_s:
         pass
 
 
 def _details(question: Question, answer: Answer) -> dict[str, str]:
-    """What is logged of it; it was checked, so there is nothing in it that is no word."""
+    """Return what to log; the question was validated, so it contains no other text."""
     fields = {name: getattr(question, name) for name in question.__struct_fields__}
     said = {
         name: ",".join(value) if isinstance(value, tuple) else str(value)

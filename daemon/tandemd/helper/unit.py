@@ -1,7 +1,6 @@
-"""The systemd units of the helper, with the path of the program in them.
+"""The helper's systemd units, with the path of its program filled in.
 
-`packaging/tandemd-helper.*` are these for /usr/bin/tandemd-helper; a test holds them against each
-other.
+`packaging/tandemd-helper.*` are the units for /usr/bin/tandemd-helper; a test compares the two.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from tandemd.unit import filled, program_of
 
-# Keys are sorted within a section, as systemd's own units have them.
+# Keys are sorted within a section, as in systemd's own units.
 SERVICE = """\
 # Made by `tandemd-helper --print-unit service`.
 [Unit]
@@ -86,10 +85,10 @@ TEMPLATES = {"service": SERVICE, "socket": SOCKET}
 
 
 def render(kind: str, program: Path) -> str:
-    """The unit of this kind, for `program`."""
+    """Return the unit of this kind, for `program`."""
     return filled(TEMPLATES[kind], program)
 
 
 def own_program() -> Path:
-    """The `tandemd-helper` of this installation."""
+    """Return the `tandemd-helper` of this installation."""
     return program_of("tandemd-helper")

@@ -27,18 +27,18 @@ from tandemd.helper.wire import (
 
 
 class Verbs:
-    """`do` is for any thread."""
+    """Dispatches questions. `do` is for any thread."""
 
     def __init__(self, driver: CheckpointDriver, mps: RootMps) -> None:
-        """`driver`: whose checkpoint calls are made."""
+        """`driver` makes the checkpoint calls."""
         self._driver = driver
         self._mps = mps
         self._cutting = threading.Lock()
         self._lock = threading.Lock()
-        self._busy: set[int] = set()  # pids for which a call is under way
+        self._busy: set[int] = set()  # pids with a call under way
 
     def do(self, question: Questions, descriptors: Sequence[int]) -> Answer:
-        """Do it, which may take minutes.
+        """Carry out a question, which may take minutes.
 
         Raises:
             TandemError: it was not done; the text says why.
@@ -65,13 +65,13 @@ class Verbs:
                 assert_never(question)
 
     def _cut(self, question: CutGpu) -> Answer:
-        """All or nothing; NVML says which GPUs and profiles there are, and whether one is used."""
+        """Cut all or nothing; NVML checks GPU and profiles, and whether the GPU is in use."""
         layout = Layout(gpu=question.gpu, profiles=question.profiles)
         with self._cutting:
             return Answer(cut=MigLayouts().apply(layout))
 
     def _start_mps(self, question: StartMps) -> Answer:
-        """What becomes the value of a variable is a UUID that NVML knows."""
+        """Start MPS; only UUIDs that NVML knows get into its environment."""
         if question.gpus:
             layouts = MigLayouts()
             for gpu in question.gpus:
@@ -79,7 +79,7 @@ class Verbs:
         return Answer(pipes=str(self._mps.start(question.gpus)))
 
     def _checkpoint(self, question: Checkpoint, process: Process) -> Answer:
-        """One call at a time for a process: an earlier daemon's may still be under way."""
+        """Make one call at a time for a process: an earlier daemon's may still be under way."""
         with self._reserved(process.pid):
             try:
                 state = self._driver.call(question.call, process.pid, is_there=process.is_there)

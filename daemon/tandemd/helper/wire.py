@@ -1,7 +1,7 @@
-"""What may be asked of the helper, and what it answers: one message of JSON each way.
+"""The questions to the helper, and its answers: one JSON message each way.
 
 A question that is not exactly one of these is refused. Nothing in it is a path, a word of a command
-or the value of a variable; what it names is looked for on the machine before anything is done.
+or the value of a variable; what it names is looked up on the machine before anything is done.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tandem.errors import TandemError
 from tandemd.core.space.layouts import MOST_INSTANCES, Cut
 from tandemd.edges.checkpoint_driver import Call
 
-MOST_DEVICES = 64  # of a machine
-MOST_PROBLEM = 3000  # characters; a message has to hold the rest as well
-# Not $, before which a line may end.
+MOST_DEVICES = 64  # in a machine
+MOST_PROBLEM = 3000  # characters; the rest must fit into the message as well
+# \Z, not $, which also matches before a trailing newline.
 Uuid = Annotated[
     str, msgspec.Meta(pattern=r"\AGPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", max_length=40)
 ]
@@ -29,56 +29,57 @@ Profile = Annotated[
 class Question(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="verb"
 ):
-    """What all have: a verb."""
+    """Common part of all questions: a verb."""
 
     @property
     def verb(self) -> str:
-        """Its name on the wire."""
+        """Return its name on the wire."""
         return str(self.__struct_config__.tag)
 
 
 class Hello(Question, frozen=True, tag="hello"):
-    """Whether it is there, and of which version."""
+    """Asks whether the helper is there, and for its version."""
 
 
 class CutGpu(Question, frozen=True, kw_only=True, tag="cut-gpu"):
-    """Cut a GPU by MIG, in which nobody computes."""
+    """Cut a GPU that nobody uses by MIG."""
 
     gpu: Uuid
-    profiles: Annotated[tuple[Profile, ...], msgspec.Meta(max_length=MOST_INSTANCES)]  # none: off
+    # None: turn MIG off.
+    profiles: Annotated[tuple[Profile, ...], msgspec.Meta(max_length=MOST_INSTANCES)]
 
 
 class StartMps(Question, frozen=True, kw_only=True, tag="start-mps"):
-    """Have MPS for these GPUs, or for all; one that runs will do."""
+    """Start MPS for these GPUs, or for all; a running one will do."""
 
     gpus: Annotated[tuple[Uuid, ...], msgspec.Meta(max_length=MOST_DEVICES)]
 
 
 class TrimMps(Question, frozen=True, tag="trim-mps"):
-    """End its servers that have no clients."""
+    """End the servers of MPS that have no clients."""
 
 
 class EndMps(Question, frozen=True, tag="end-mps"):
-    """End it, unless it has clients."""
+    """End MPS, unless it has clients."""
 
 
 class Checkpoint(Question, frozen=True, kw_only=True, tag="checkpoint"):
-    """Make a checkpoint call of the driver for the process whose pidfd comes along."""
+    """Make a checkpoint call of the driver for the process whose pidfd is attached."""
 
     call: Call
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of it. A daemon passes over fields that it does not know."""
+    """The result. A daemon ignores fields that it does not know."""
 
     problem: str = ""  # why it was not done; empty: it was
     kind: str = ""  # of the problem: the name of an error of `tandem.errors`
     reason: str = ""
     version: str = ""  # of the helper
-    process: int = 0  # the pid of the one that it was done for
+    process: int = 0  # the pid for which it was done
     cut: Cut | None = None
-    pipes: str = ""  # where MPS has its pipe
-    state: int = 0  # of the process, where that was asked: CUprocessState
+    pipes: str = ""  # pipe directory of MPS
+    state: int = 0  # of the process, if it was asked for: CUprocessState
 
 
 Questions = Hello | CutGpu | Checkpoint | StartMps | TrimMps | EndMps
@@ -88,10 +89,10 @@ _ERRORS = {row.error.__name__: row.error for row in errors.ERRORS}
 
 
 def read_question(message: bytes) -> Questions:
-    """What a message asks.
+    """Decode a question.
 
     Raises:
-        UsageError: it is no question; the text says what of it is wrong.
+        UsageError: it is no valid question; the text says what is wrong with it.
     """
     try:
         return _QUESTION.decode(message)
@@ -100,10 +101,10 @@ def read_question(message: bytes) -> Questions:
 
 
 def read_answer(message: bytes) -> Answer:
-    """What a message answers.
+    """Decode an answer.
 
     Raises:
-        TandemError: what was asked was refused or failed, by the class that the helper says.
+        TandemError: the question was refused or failed, with the class that the helper names.
     """
     try:
         answer = _ANSWER.decode(message)
@@ -116,11 +117,11 @@ def read_answer(message: bytes) -> Answer:
 
 
 def refusal(error: TandemError) -> Answer:
-    """The answer that is this error."""
+    """Return the answer that stands for this error."""
     problem = str(error)[:MOST_PROBLEM]
     return Answer(problem=problem, kind=type(error).__name__, reason=error.reason)
 
 
 def encode(message: Question | Answer) -> bytes:
-    """As it is sent."""
+    """Encode a message for sending."""
     return msgspec.json.encode(message)

@@ -1,1 +1,1 @@
-"""What is found out about jobs from what they and the driver say, for the core and for people."""
+"""What is learnt about jobs from what they and the driver report, for the core and for people."""

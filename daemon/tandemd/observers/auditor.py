@@ -1,7 +1,7 @@
-"""Asks NVML now and then what attached processes hold, and hands that to the core.
+"""Polls NVML for what attached processes hold, and passes that to the core.
 
-More often while somebody is new: what a context takes is not known before, and where memory is
-shared out to the last piece, jobs wait for what is not there.
+It polls more often while a process is new: what its context takes is not known before, and where
+memory is shared out to the last piece, jobs would wait for memory that is not there.
 """
 
 from __future__ import annotations
@@ -17,42 +17,43 @@ from tandemd.loop import Loop
 from tandemd.sessions import Sessions
 
 PERIOD_S = 5.0
-EARLY_S = 0.1  # while somebody is new
-EARLY_LOOKS = 10  # a process attaches just before it makes its context; two of it are needed
-STUCK_S = 10.0  # an answer of NVML that takes so long does not come
+EARLY_S = 0.1  # while a process is new
+# A process attaches just before it creates its context; two looks at that are needed.
+EARLY_LOOKS = 10
+STUCK_S = 10.0  # a query of NVML that takes longer is taken for hung
 
 log = structlog.get_logger(__name__)
 
 
 class Auditor:
-    """Reads on a thread of its own: NVML may take milliseconds, which the core has not."""
+    """Polls on a thread of its own: NVML may take milliseconds, which the core cannot spare."""
 
     def __init__(self, *, loop: Loop, sessions: Sessions, inventory: Inventory) -> None:
         self._loop = loop
         self._sessions = sessions
         self._inventory = inventory
         self._stopping = threading.Event()
-        self._came = threading.Event()  # somebody, or it is to stop
+        self._came = threading.Event()  # a newcomer, or the request to stop
         self._early_left = 0
         self._asked_s: float | None = None  # since when it waits for an answer
         self._failure = ""
 
     @property
     def is_answered(self) -> bool:
-        """Whether NVML answered when it was asked last, or still may. Any thread."""
+        """Tell whether NVML answered the last query, or still may. Any thread."""
         asked_s = self._asked_s
         is_stuck = asked_s is not None and time.monotonic() - asked_s > STUCK_S
         return not is_stuck and not self._failure
 
     def run(self) -> None:
-        """Look until `stop`."""
+        """Look until `stop` is called."""
         while not self._stopping.is_set():
             self.look()
             rest_s = self.rest_s()
             (self._came if rest_s == PERIOD_S else self._stopping).wait(rest_s)
 
     def rest_s(self) -> float:
-        """How long until the next look."""
+        """Return the time until the next look."""
         if self._came.is_set():
             self._came.clear()
             self._early_left = EARLY_LOOKS
@@ -62,7 +63,7 @@ class Auditor:
         return EARLY_S
 
     def newcomer(self) -> None:
-        """A process has attached. Any thread."""
+        """Note that a process has attached. Any thread."""
         self._came.set()
 
     def stop(self) -> None:
@@ -71,8 +72,9 @@ class Auditor:
         self._came.set()
 
     def look(self) -> None:
-        """Look once; the core takes it in on its own thread."""
-        # A process takes before it asks the driver, and frees before it says so.
+        """Look once; the core takes the result in on its own thread."""
+        # Claims are read before and after, because a process claims memory before it asks the
+        # driver, and reports a release after it.
         before = self._loop.poller.memory_claims()
         found = self._holdings()
         after = self._loop.poller.memory_claims()
@@ -80,8 +82,8 @@ class Auditor:
 
         def tell() -> None:
             attached = {key: info.pid for key, info in self._sessions.info.items()}
-            # Where the driver names none of them, it does not say what any holds: in a container,
-            # for one. Where it names some, and all that it knows, the others hold nothing.
+            # If the driver names none of them, it does not report per-process use, as in a
+            # container. If it names some, and knows all that it names, the others hold nothing.
             names_none = held.keys().isdisjoint(attached.values())
             says_nothing = bool(attached) and names_none
             pids = frozenset(attached.values())

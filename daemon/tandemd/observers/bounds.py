@@ -1,7 +1,7 @@
-"""What bounds the work of jobs, told from an iteration of each that is recorded now and then.
+"""Finds what bounds the work of jobs, from an iteration of each that is recorded now and then.
 
 A recording counts only if the process had its GPU to itself meanwhile: beside others a kernel takes
-longer, and would look like one that is bound by something else.
+longer, and would look as if bound by something else.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tandemd.core.events import WorkClassified
 from tandemd.core.model import Bound, Mix, Process
 from tandemd.edges.gpus import Gpu
 
-ANEW_NS = 10_000_000_000  # between two recordings of a process that tell something
-RETRY_NS = 1_000_000_000  # after one that does not, or of which too much was not timed yet
-MOST_SHARED = 0.1  # of its GPU time in a recording, beside others: at a turn's edges
+ANEW_NS = 10_000_000_000  # between two useful recordings of a process
+RETRY_NS = 1_000_000_000  # after a useless one, or one in which too much was not timed yet
+MOST_SHARED = 0.1  # of its GPU time in a recording, shared with others: at a turn's edges
 _PATIENCE_NS = 6_000_000_000
 _MOST_LAUNCHES = 65536
-_SAMPLE_NS = 5_000_000_000  # as long as a window may take without an iteration
+_SAMPLE_NS = 5_000_000_000  # the longest that a window may take without an iteration
 
 _CLASSES = {
     Bound.UNKNOWN: _native.OperationClass.UNKNOWN,
@@ -39,7 +39,7 @@ class _Recording:
 
 @dataclass(slots=True)
 class Bounds:
-    """Records what somebody wants to know of. `look` is for the loop's thread."""
+    """Records processes on demand. `look` is for the loop's thread."""
 
     poller: _native.Poller
     gpus: dict[int, Gpu] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Bounds:
     _next_ns: dict[int, int] = field(default_factory=dict)  # not before that
 
     def look(self, wanted: Iterable[tuple[Process, bool]], now_ns: int) -> Iterator[WorkClassified]:
-        """Begin recordings that are missing or old, and say what those that ended tell.
+        """Begin recordings that are missing or old, and yield what those that ended tell.
 
-        `wanted`: of whom, and whether it has its GPU to itself now.
+        `wanted` has the processes, each with whether it has its GPU to itself now.
         """
         processes = {process.process_id: (process, is_alone) for process, is_alone in wanted}
         for kept in (self._recordings, self._next_ns):
@@ -67,7 +67,7 @@ class Bounds:
         process_id = process.process_id
         if now_ns < self._next_ns.get(process_id, 0):
             return
-        with suppress(KeyError, RuntimeError):  # it has left; it is sampled for somebody else
+        with suppress(KeyError, RuntimeError):  # it has left, or is being sampled for somebody else
             number = self.poller.begin_sample(
                 process_id=process_id,
                 launches=_MOST_LAUNCHES,
@@ -77,7 +77,7 @@ class Bounds:
             self._recordings[process_id] = _Recording(asked_ns=now_ns, number=number)
 
     def _end(self, recording: _Recording, process: Process, now_ns: int) -> Mix | None:
-        """What it tells, once it is whole; None also if it is of no use."""
+        """Return what a finished recording tells; None: not finished, or of no use."""
         process_id, sample = process.process_id, None
         with suppress(KeyError):
             sample = self.poller.take_sample(process_id=process_id, number=recording.number)
@@ -95,12 +95,12 @@ class Bounds:
         if mix.claims:
             self._next_ns[process_id] = now_ns + ANEW_NS
         elif process.mix is not None and process.mix.claims:
-            return None  # what is known stands until there is something better
+            return None  # keep what is known until there is something better
         return mix
 
 
 def mix_of(window: _native.Window, sample: _native.Sample, gpu: Gpu | None) -> Mix:
-    """What bounds the work of a window; without a GPU's figures not more than copies is known."""
+    """Return what bounds a window's work; without the GPU's figures only copies are recognised."""
     shares, operations, untimed = _native.bounds_of(
         window,
         sample,

@@ -1,4 +1,4 @@
-"""Memory curves of processes, told from an iteration of each that is recorded now and then."""
+"""Memory curves of processes, from an iteration of each that is recorded now and then."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tandemd.core.events import CurveRecorded
 from tandemd.core.model import Process
 
 ANEW_NS = 10_000_000_000  # between two curves of a process
-RETRY_NS = 50_000_000  # after an iteration that told none
+RETRY_NS = 50_000_000  # after an iteration that gave no curve
 MOST_STEPS = 64
-MOST_UNTIMED = 0.1  # of the launches: of more nobody knows how far the work is
+MOST_UNTIMED = 0.1  # of the launches; with more, progress through the iteration is not known
 
 
 @dataclass(slots=True)
 class _Watch:
-    """What was asked for one process."""
+    """The state of the requests for one process."""
 
-    seen_ns: int = 0  # the end of the newest window that was looked at
+    seen_ns: int = 0  # end of the newest window looked at
     is_asked: bool = False
-    next_ns: int = 0  # not asked before
+    next_ns: int = 0  # no new request before this
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Curves:
     _watches: dict[int, _Watch] = field(default_factory=dict)
 
     def look(self, processes: Iterable[Process], now_ns: int) -> Iterator[CurveRecorded]:
-        """Ask for iterations of processes that have them, and say what those that ended tell."""
+        """Ask for iterations of processes that have any, and yield the curves of ended ones."""
         wanted = {process.process_id for process in processes if process.usage.iterations}
         for process_id in self._watches.keys() - wanted:
             del self._watches[process_id]
@@ -52,7 +52,7 @@ class Curves:
         window = self.poller.window(process_id=process_id)
         if window is None or window.end_ns <= watch.seen_ns:
             return None
-        # Before: one that fails is not looked at again and again.
+        # Set first, so that a window that fails is not looked at again and again.
         watch.seen_ns, watch.is_asked, watch.next_ns = window.end_ns, False, now_ns + RETRY_NS
         curve = curve_of(window)
         if curve is not None:
@@ -61,7 +61,7 @@ class Curves:
 
 
 def curve_of(window: _native.Window) -> Curve | None:
-    """The curve of a window that is one whole iteration; None: it does not tell."""
+    """Return the curve of a window that is one whole iteration; None: it has none."""
     if window.iterations != 1 or window.lost or window.is_cut:
         return None
     steps, length_ns, launches, untimed = _native.memory_curve(window.records, most=MOST_STEPS)

@@ -1,9 +1,9 @@
-"""Tells the poller what each process counts for where several are busy at once (space/demands.py).
+"""Tells the poller the SMs to charge each process for while several are busy (space/demands.py).
 
-What counts changes with sets, with what is recorded of a job, and with who is there: seldom, and
-the poller is told of what is new. A process that came, was recorded or came onto a set is looked at
-in the next look; each other one in every tenth, so that a hundred of them keep nobody waiting.
-Until it was told of a process, what that shares with others is split evenly.
+That number changes with sets, with what is recorded of a job, and with which processes exist:
+seldom, and the poller is told only of changes. A process that came, was recorded or came onto a set
+is checked at the next look; any other one at every tenth, so that a hundred processes delay nobody.
+Until the poller is told of a process, time that it shares with others is split evenly.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tandemd.core.scheduler import Scheduler
 from tandemd.core.space.demands import demand_of
 from tandemd.core.space.scaling import Curve
 
-TURNS = 10  # looks
+TURNS = 10  # looks in a cycle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """What the poller knows of one process, and by what; 0 SMs: nothing."""
+    """What the poller was told of one process, and the basis for it; 0 SMs: nothing."""
 
     sms: int = 0
     most_sms: int = 0
@@ -30,20 +30,20 @@ class _Told:
     in_set: SmSet | None = None
 
     def is_old(self, process: Process) -> bool:
-        """Something is new of the process."""
+        """Tell whether the basis has changed since."""
         return self.scaling is not process.scaling or self.in_set != process.usage.in_set
 
 
 @dataclass(slots=True)
 class Demands:
-    """Of all processes. Belongs to the loop's thread."""
+    """The demands of all processes. Belongs to the loop's thread."""
 
     poller: _native.Poller
     _told: dict[int, _Told] = field(default_factory=dict)  # by process
     _turn: int = 0
 
     def look(self, core: Scheduler) -> None:
-        """Tell the poller of those that count for something else than at the last look."""
+        """Tell the poller of processes whose demand has changed since the last look."""
         if not core.options.mps_gpus:
             self._withdraw()
             return
@@ -56,7 +56,7 @@ class Demands:
                 self._tell(process_id, told or _Told(), _found(core, process))
 
     def _withdraw(self) -> None:
-        """No kernels of several processes run side by side any more."""
+        """Withdraw all demands: kernels of several processes no longer run side by side."""
         for process_id, told in self._told.items():
             self._tell(process_id, told, _Told())
         self._told = {}

@@ -1,8 +1,9 @@
-"""When the GPUs are asked for their energy, and what becomes of the answers.
+"""Reads the GPUs' energy counters, and passes the readings on.
 
-Once a second, so that what is shared out (core/energy.py) is shared out among those of a second.
-When a job has ended they are asked at once, for it waits for its last part. A thread asks, as NVML
-takes its time; on the virtual clock the loop does itself, so that a run repeats.
+It reads once a second, so that energy is shared out (core/energy.py) among the jobs of that second.
+When a job has ended it reads at once, because the job waits for its last part. A thread reads,
+because NVML takes its time; on the virtual clock the loop itself does, so that a run is
+reproducible.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ PERIOD_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What drivers have counted."""
+    """One reading of the drivers' counters."""
 
-    energy_mj: Mapping[int, int]  # by GPU; of who does not say it there is none
+    energy_mj: Mapping[int, int]  # by GPU; those without a counter are missing
     at_ns: int
 
 
 @dataclass(slots=True, kw_only=True)
 class Energies:
-    """Has them read. For the loop's thread, but `read`, which the worker's calls."""
+    """Schedules the readings. For the loop's thread, except `read`, which the worker's calls."""
 
     poller: _native.Poller
     clock: Clock
     worker: Worker
     core: Scheduler
     pasts: Pasts
-    read: Callable[[], Mapping[int, int]] | None = None  # None: nobody can be asked
-    _answers: deque[_Counted | None] = field(default_factory=deque)  # the worker's; None: failed
+    read: Callable[[], Mapping[int, int]] | None = None  # None: there is nothing to read
+    _answers: deque[_Counted | None] = field(default_factory=deque)  # from the worker; None: failed
     _asked_ns: int | None = None
     _forgot_ns: int = 0
     _is_asked: bool = False
@@ -47,15 +48,15 @@ class Energies:
 
     @property
     def has_news(self) -> bool:
-        """Whether something was read that was not taken."""
+        """Tell whether there is a reading not yet taken in."""
         return bool(self._answers)
 
     def keep_past(self, job: PastJob) -> None:
-        """A job has ended; what is still to come to it is asked for with the next look."""
+        """Keep a job that has ended; if energy is still due to it, the next look reads at once."""
         self._is_hurried |= self.pasts.keep(job)
 
     def look(self, now_ns: int) -> None:
-        """Ask where that is due, and share out what was answered by now."""
+        """Request a reading when due, and share out those that have come."""
         if self.read is not None and self._is_due(now_ns):
             self._ask(self.read, now_ns)
         while self._answers:
@@ -69,7 +70,7 @@ class Energies:
         self.pasts.complete()
 
     def _forget(self, now_ns: int) -> None:
-        """Jobs that nobody knows any more, also while no answer comes."""
+        """Forget jobs that the core no longer knows, even while no answer comes."""
         if now_ns - self._forgot_ns < PERIOD_NS:
             return
         self._forgot_ns = now_ns
@@ -79,7 +80,7 @@ class Energies:
 
     def _is_due(self, now_ns: int) -> bool:
         if self._is_asked:
-            return False  # an answer that does not come is waited for once
+            return False  # at most one reading is pending, even if it never comes
         is_over = self._asked_ns is None or now_ns - self._asked_ns >= PERIOD_NS
         return is_over or self._is_hurried
 
@@ -90,7 +91,7 @@ class Energies:
             counted = None
             try:
                 counted = _Counted(read(), self.clock.now_ns())
-            finally:  # whatever happens, they can be asked again
+            finally:  # in any case, so that the next reading can be requested
                 self._answers.append(counted)
                 self.poller.wake()
 

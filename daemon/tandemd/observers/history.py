@@ -1,11 +1,12 @@
 """What jobs held of each GPU's memory and SMs over the last minutes, and what they computed.
 
-A job has a curve for each GPU it uses. A point says what holds from then on; one is added when the
-memory changed, at least once a second while the job computes, and when it begins to. A curve keeps
-its newest points, so that its size is bounded and a quiet job remembers hours.
+A job has a curve for each GPU that it uses. A point holds from its time on. One is added when the
+memory changed, when the job begins to compute, and at least once a second while it computes. A
+curve keeps only its newest points, so its size is bounded, and a quiet job's curve covers hours.
 
-SMs are counted by what was submitted: its predicted GPU time, times the SMs that kernels held on
-average when an iteration was recorded (core/space/scaling.py). Of whom none was recorded, none are.
+SM use is estimated from what was submitted: its predicted GPU time, times the SMs that kernels held
+on average when an iteration was recorded (core/space/scaling.py). Without a recorded iteration it
+counts as none.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tandemd.core.model import Job, Process
 from tandemd.core.sums import MOST, total
 
 STEP_NS = 100_000_000  # between two looks
-WORK_NS = 1_000_000_000  # at most, between two points of a job that computes
-MOST_POINTS = 2000  # of a curve; it may have twice as many
+WORK_NS = 1_000_000_000  # the most between two points of a job that computes
+MOST_POINTS = 2000  # of a curve, which may temporarily have twice as many
 _FIELDS = 7
 
 
@@ -30,15 +31,15 @@ class Point:
 
     at_ns: int
     resident_bytes: int
-    swapped_bytes: int  # of its memory, on the host
-    filed_bytes: int  # of these, in files
-    waiting_bytes: int  # its allocations wait for
+    swapped_bytes: int  # its memory on the host
+    filed_bytes: int  # the part of these in files
+    waiting_bytes: int  # what its allocations wait for
     gpu_ns: int  # GPU time since it began
-    sm_ns: int = 0  # SMs that its kernels held, by how long, since it was first looked at
+    sm_ns: int = 0  # SMs that its kernels held, times the duration, since the first look
 
     @property
     def memory(self) -> tuple[int, int, int, int]:
-        """Without the times."""
+        """Return the sizes, without the times."""
         return self.resident_bytes, self.swapped_bytes, self.filed_bytes, self.waiting_bytes
 
 
@@ -48,12 +49,12 @@ class Curve:
     def __init__(self) -> None:
         self._values = array("q")
         self._newest: Point | None = None
-        self._unsaid: Point | None = None  # looked at since, and not kept
+        self._unsaid: Point | None = None  # seen since the newest point, and not kept
 
     def add(self, point: Point, *, unchanged_ns: int = 0) -> None:
         """Take in a look; times never go back.
 
-        Up to `unchanged_ns` all was as at the look before.
+        Up to `unchanged_ns` everything was as at the look before.
         """
         newest, unsaid = self._newest, self._unsaid
         if newest is None:
@@ -66,7 +67,8 @@ class Curve:
         if not has_moved and not (is_late and point.gpu_ns != newest.gpu_ns):
             self._unsaid = point
             return
-        # What was done up to the change, and that nothing was since.
+        # Keep the skipped look: it shows what was done up to the change, and that nothing was
+        # since.
         if unsaid and (has_moved or has_rested or unsaid.gpu_ns == newest.gpu_ns):
             self._append(unsaid)
         if has_rested:
@@ -75,7 +77,7 @@ class Curve:
 
     @property
     def newest(self) -> Point | None:
-        """What holds now; None before the first look."""
+        """Return the present state; None before the first look."""
         return self._unsaid or self._newest
 
     def _append(self, point: Point) -> None:
@@ -85,7 +87,7 @@ class Curve:
             del self._values[: MOST_POINTS * _FIELDS]
 
     def points(self) -> Iterator[Point]:
-        """Oldest first."""
+        """Yield the points, oldest first."""
         for at in range(0, len(self._values), _FIELDS):
             time_ns, resident, swapped, filed, waiting, gpu_ns, sm_ns = self._values[
                 at : at + _FIELDS
@@ -109,19 +111,19 @@ class Histories:
     def __init__(self) -> None:
         self.curves: dict[tuple[int, int], Curve] = {}  # by job and GPU
         self._looked_ns: int | None = None
-        self._changed: set[int] = set()  # jobs, since then
-        self._members: dict[int, tuple[int, ...]] = {}  # then: the processes of each job
+        self._changed: set[int] = set()  # jobs changed since then
+        self._members: dict[int, tuple[int, ...]] = {}  # each job's processes then
         self._work_ns: dict[int, int] = {}  # by process: what it had submitted then
         self._sm_ns: dict[tuple[int, int], float] = {}  # by job and GPU
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether `look` would learn something."""
+        """Tell whether it is time for `look`."""
         return self._looked_ns is None or now_ns - self._looked_ns >= STEP_NS
 
     def look(self, jobs: Mapping[int, Job], known: Iterable[int], now_ns: int) -> None:
         """Take in what the living jobs hold; jobs that are no longer `known` are forgotten.
 
-        Only those of which something has changed are looked at: most jobs are quiet.
+        Only jobs with changes are looked at, because most are quiet.
         """
         kept, before_ns = set(known), self._looked_ns or 0
         self._looked_ns = now_ns
@@ -133,12 +135,13 @@ class Histories:
         members = {job_id: tuple(job.processes) for job_id, job in jobs.items()}
         left = (job_id for job_id, ids in self._members.items() if members.get(job_id) != ids)
         due = self._changed.union(left, members.keys() - self._members.keys())
-        self._members, self._changed = members, set()  # before: one that fails is not due again
+        # Set first, so that a job that fails is not due again.
+        self._members, self._changed = members, set()
         for job_id in due:
             self._take(job_id, jobs.get(job_id), before_ns, now_ns)
 
     def note(self, job_id: int) -> None:
-        """Something of the job has changed since the last look."""
+        """Note that something of the job has changed since the last look."""
         self._changed.add(job_id)
 
     def _take(self, job_id: int, job: Job | None, before_ns: int, now_ns: int) -> None:
@@ -154,7 +157,7 @@ class Histories:
                 self._end(curve, now_ns)
 
     def _held_sm_ns(self, key: tuple[int, int], processes: Iterable[Process]) -> int:
-        """With what they have submitted since the last look."""
+        """Return the SM time with what was submitted since the last look added."""
         for process in processes:
             work_ns = process.usage.work_ns
             more_ns = work_ns - self._work_ns.get(process.process_id, work_ns)

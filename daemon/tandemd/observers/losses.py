@@ -1,4 +1,4 @@
-"""What of the telemetry a recorded trace does not tell, so that a gap is not taken for idleness."""
+"""Counts telemetry that a recorded trace lacks, so that a gap is not taken for idleness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tandemd.observers.trace_events import MOST_OF_PROCESS, Author, TraceEvent, 
 
 
 class Losses:
-    """Of one recording, from look to look. For one thread at a time."""
+    """The losses of one recording, from look to look. For one thread at a time."""
 
     def __init__(self, dropped: Mapping[int, int], now_ns: int) -> None:
         """`dropped`: records of each process that its ring, or the poller, had no room for."""
@@ -26,12 +26,12 @@ class Losses:
         *,
         now_ns: int,
     ) -> list[TraceEvent]:
-        """What was lost since the last look; `taken` is what came since then."""
+        """Return what was lost since the last look; `taken` is what came since then."""
         lost = Counter[int]()
         for process_id, packed in taken.records:
             lost[process_id] += len(packed) // RECORD.size
         lost = Counter({one: count - MOST_OF_PROCESS for one, count in lost.items()})
-        lost = +lost  # of those that came it leaves out what is beyond
+        lost = +lost  # counts received records beyond the limit, which the trace leaves out
         lost.update(taken.lost)
         for process_id, count in dropped.items():
             lost[process_id] += count - self._dropped.get(process_id, 0)

@@ -1,4 +1,4 @@
-"""GPU time of each job and GPU over the last second, from totals looked at now and then."""
+"""GPU time of each job and GPU over the last second, from totals sampled now and then."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ STEP_NS = 100_000_000
 
 
 class Recent:
-    """Totals in, shares out. Keys are anything hashable."""
+    """Turns totals into shares. Keys are anything hashable."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[int, dict[object, int]]] = deque()
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether `look` would learn something."""
+        """Tell whether it is time for `look`."""
         return not self._looks or now_ns - self._looks[-1][0] >= STEP_NS
 
     def look(self, totals_ns: Mapping[object, int], now_ns: int) -> None:
@@ -26,7 +26,7 @@ class Recent:
             self._looks.popleft()
 
     def share(self, key: object) -> float:
-        """GPU time over real time since about a second ago; 0 for what is unknown."""
+        """Return GPU time over real time since about a second ago; 0 for an unknown key."""
         if len(self._looks) < 2:
             return 0.0
         (start_ns, before), (end_ns, after) = self._looks[0], self._looks[-1]

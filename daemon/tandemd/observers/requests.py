@@ -1,4 +1,4 @@
-"""Asks the poller what the requests of jobs take of which somebody wants to know it."""
+"""Asks the poller how long requests took, for jobs where that matters."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tandemd.core.model import Job
 from tandemd.core.tuner.latency import RequestKind
 from tandemd.core.tuner.pauses import has_requests
 
-IDLE_NS = 1_000_000  # who asks nothing of the GPU for so long has ended a burst (idle_grace_ns)
+IDLE_NS = 1_000_000  # a process that submits nothing for so long has ended a burst (idle_grace_ns)
 
 
 def look(
     poller: _native.Poller, jobs: Iterable[Job], now_ns: int, *, misses_are_news: bool
 ) -> Iterator[RequestsServed]:
-    """The requests that ended meanwhile, of jobs of the latency class, or with an objective.
+    """Yield the requests that ended meanwhile, of latency jobs and jobs with an objective.
 
-    And of processes that mark theirs: their programs want to know it.
-    `misses_are_news`: somebody wants to know at once when one took longer than its objective.
+    Processes that mark their requests are included: their programs want to know. `misses_are_news`:
+    report at once when a request took longer than its objective.
     """
     for job in jobs:
         wants_all = has_requests(job)

@@ -1,9 +1,10 @@
-"""How jobs scale with SMs, told from iterations that are recorded now and then.
+"""How jobs scale with SMs, from iterations that are recorded now and then.
 
-An iteration that was recorded on another number of SMs than one before is a probe of what was
-predicted from that, whoever changed the number: how little SMs mean to the job's kernels (gamma) is
-then fitted, so that the newer record explains the older one; not longer than the job does the same:
-another length on as many SMs as before makes all that was recorded before a thing of the past.
+An iteration recorded on a different number of SMs than an earlier one is a probe of what was
+predicted from that, whoever changed the number. Gamma, which says how little SMs mean to the job's
+kernels, is then fitted so that the newer record explains the older one. This holds only while the
+job does the same work: a different length on the same number of SMs invalidates all earlier
+records.
 """
 
 from __future__ import annotations
@@ -21,39 +22,40 @@ from tandemd.edges.worker import Worker
 from tandemd.observers import requests
 from tandemd.observers.window_scaling import UntoldError, is_same_work, recorded_of, tell_scaling
 
-ANEW_NS = 10_000_000_000  # between two records of a process that tell something
-RETRY_NS = 1_000_000_000  # after one that does not
+ANEW_NS = 10_000_000_000  # between two useful records of a process
+RETRY_NS = 1_000_000_000  # after a useless one
 MOST_SHARED = 0.1  # of its GPU time in a record, beside others that may use its SMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A process of which a record is wanted, and how it has its GPU now."""
+    """A process to be recorded, and how it has its GPU now."""
 
     process: Process
     sms: int  # that it may use; 0 = not known
     sm_count: int  # of its GPU
-    has_own_sms: Callable[[], bool]  # nobody else uses these, also while others run
-    serves: bool = False  # bursts, which come by chance: pauses between them say nothing of it
+    has_own_sms: Callable[[], bool]  # nobody else uses them, even while others run
+    # Requests in bursts, which come by chance, so pauses between them tell nothing about it.
+    serves: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class _Watch:
-    """What was asked for one process."""
+    """The state of the requests for one process."""
 
     sms: int
-    serves: bool = False  # else what was recorded has pauses
+    serves: bool = False  # False: what was recorded includes pauses
     asked_ns: int = 0
-    asked_after: int = 0  # iterations: without more of them there is nothing to record
+    asked_after: int = 0  # iterations at that time; without a new one there is nothing to record
     is_asked: bool = False
-    is_telling: bool = False  # a record waits for the worker, or is with it
+    is_telling: bool = False  # a record is with the worker, or waits for it
     next_ns: int = 0
-    taken: dict[int, int] = field(default_factory=dict)  # SMs: an iteration's length, recorded
+    taken: dict[int, int] = field(default_factory=dict)  # SMs: recorded length of an iteration
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What became of one record."""
+    """The outcome of one record."""
 
     process_id: int
     sms: int
@@ -63,7 +65,7 @@ class _Told:
 
 @dataclass(slots=True)
 class Scalings:
-    """Keeps curves fresh. `look` is for the loop's thread; they are told on the worker's."""
+    """Keeps curves fresh. `look` is for the loop's thread; curves are computed on the worker's."""
 
     poller: _native.Poller
     worker: Worker
@@ -71,7 +73,7 @@ class Scalings:
     _told: deque[_Told] = field(default_factory=deque)
 
     def look(self, wanted: Iterable[Wanted], now_ns: int) -> Iterator[ScalingTold]:
-        """Ask for records that are missing or old, and say what those that ended tell."""
+        """Ask for records that are missing or old, and yield what those that ended tell."""
         found = {one.process.process_id: one for one in wanted if one.process.usage.iterations}
         for process_id in self._watches.keys() - found.keys():
             del self._watches[process_id]
@@ -91,13 +93,13 @@ class Scalings:
         if one.serves != watch.serves:
             watch.serves = one.serves
             watch.taken.clear()
-        if one.sms != watch.sms:  # what was asked for may be of both
+        if one.sms != watch.sms:  # a record under way may mix both numbers of SMs
             watch.sms, watch.is_asked, watch.next_ns = one.sms, False, now_ns
             watch.asked_after = 0
         if watch.is_asked:
             self._take(one, watch, now_ns)
         elif watch.is_telling:
-            return  # each holds a record
+            return  # no second record while the worker holds one
         elif now_ns >= watch.next_ns and one.sms and usage.iterations != watch.asked_after:
             self._ask(one.process, watch, now_ns)
 
@@ -112,7 +114,7 @@ class Scalings:
         window = self.poller.window(process_id=process_id)
         if window is None or window.begin_ns < watch.asked_ns:
             if window is not None and window.end_ns > watch.asked_ns:
-                watch.is_asked = False  # somebody else's, which had begun before
+                watch.is_asked = False  # for another caller, begun before our request
             return
         watch.is_asked, watch.is_telling = False, True
         is_alone = window.shared_ns <= MOST_SHARED * window.busy_ns
@@ -133,7 +135,7 @@ class Scalings:
                 curve = tell_scaling(recorded, one.sms, one.sm_count, gamma=assumed, probes=taken)
             except UntoldError as why:
                 doubt = str(why)
-            finally:  # whatever happens, the next one may come
+            finally:  # in any case, so that the next record can come
                 self._told.append(_Told(process_id, one.sms, curve, "" if curve else doubt))
                 self.poller.wake()
 
@@ -142,7 +144,7 @@ class Scalings:
 
 def _note(told: _Told, watch: _Watch, now_ns: int) -> None:
     watch.is_telling = False
-    if told.sms == watch.sms:  # else a record of those it has now is wanted at once
+    if told.sms == watch.sms:  # otherwise a record with its present SMs is wanted at once
         watch.next_ns = now_ns + (RETRY_NS if told.curve is None else ANEW_NS)
     if told.curve is not None:
         sms, length_ns = told.curve.recorded_sms, told.curve.recorded_ns

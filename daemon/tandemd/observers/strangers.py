@@ -1,7 +1,7 @@
-"""Processes that compute on our GPUs and are no job's: nothing holds them back, and nothing counts.
+"""Processes that compute on our GPUs and belong to no job: they are neither held nor counted.
 
-Whoever unsets LD_PRELOAD is one, what cannot be preloaded, and a job of another daemon. What the
-daemon starts itself to try something is none, nor is MPS.
+Examples are a program that unsets LD_PRELOAD or cannot be preloaded, and a job of another daemon.
+MPS, and what the daemon itself starts for a test, are not among them.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ import structlog
 from tandem import _mps
 from tandemd.edges.peers import start_time
 
-PATIENCE_S = 5.0  # with who is on its way to us: all jobs are when a daemon starts
+PATIENCE_S = 5.0  # with processes that are about to attach, as all jobs are when a daemon starts
 
 log = structlog.get_logger()
 
 
 class Strangers:
-    """Belongs to the loop's thread."""
+    """Tracks strangers. Belongs to the loop's thread."""
 
     def __init__(self) -> None:
         self._since_s: dict[tuple[int, int], float] = {}  # by GPU and pid
         self._told: frozenset[tuple[int, int]] = frozenset()
-        self._asked: frozenset[int] = frozenset()  # GPUs of which it is known who is there
-        # By pid and start of the process: to find out takes milliseconds.
+        self._asked: frozenset[int] = frozenset()  # GPUs whose processes are known
+        # By pid and start time of the process, because to find out takes milliseconds.
         self._foreign: dict[tuple[int, float | None], bool] = {}
 
     def on(self, gpu: int) -> int | None:
-        """How many; None: it is not known."""
+        """Return how many are on a GPU; None: not known."""
         return sum(key[0] == gpu for key in self._told) if gpu in self._asked else None
 
     def look(
         self, running: Mapping[int, frozenset[int]] | None, ours: Collection[int], now_s: float
     ) -> None:
-        """Take in who computes on which GPU, and whom of them we know.
+        """Take in which processes compute on which GPU, and which of them are jobs'.
 
         Args:
             running: pids on each GPU; None: the driver does not say.
             ours: pids of jobs.
-            now_s: of any clock that does not go back.
+            now_s: of any monotonic clock.
         """
         if running is None:
-            self._asked = frozenset()  # who was there before is so still, as far as is known
+            self._asked = frozenset()  # those there before are presumed to be there still
             return
         self._asked, known_s = frozenset(running), self._since_s
         found = {(gpu, pid) for gpu, pids in running.items() for pid in pids if pid not in ours}
@@ -66,14 +66,14 @@ class Strangers:
         self._told = told
 
     def _is_foreign(self, pid: int) -> bool:
-        process = pid, start_time(pid)  # the pid may be another's by now
+        process = pid, start_time(pid)  # the pid may have been reused
         if process not in self._foreign:
             self._foreign[process] = is_foreign(pid)
         return self._foreign[process]
 
 
 def is_foreign(pid: int) -> bool:
-    """Whether it lives, and neither this daemon has started it nor is it a part of MPS."""
+    """Tell whether it lives, was not started by this daemon, and is no part of MPS."""
     try:
         parents = [process.pid for process in psutil.Process(pid).parents()]
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""What iterations consist of and hang on, told from windows that are recorded now and then."""
+"""What iterations consist of and depend on, from windows that are recorded now and then."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Structures:
                 self._poller.want_window(process_id=usage.process_id)
 
     def lines(self, process_ids: Iterable[int], now_ns: int) -> list[str]:
-        """What the newest windows of these processes say; for any thread."""
+        """Describe the newest windows of these processes; for any thread."""
         windows = (self._poller.window(process_id=process_id) for process_id in process_ids)
         return [line for window in windows if window for line in describe(window, now_ns)]
 
 
 def describe(window: _native.Window, now_ns: int) -> list[str]:
-    """What the window's iterations consist of, how long they are and for what reason."""
+    """Describe what the window's iterations consist of, how long they take, and why."""
     if not window.iterations:
         return []
     found, count = _native.RecordedOperations(window.records).analyse(), window.iterations
@@ -55,9 +55,9 @@ def describe(window: _native.Window, now_ns: int) -> list[str]:
 
 
 def _hangs_on(found: _native.Analysis, count: int) -> str:
-    """How long an iteration took, and what for."""
+    """Describe how long an iteration took, and on what."""
     parts, took_ns = found.critical_parts, found.critical_ns
-    # While its own work ran, being held cost nothing: who runs ahead waits for a full window.
+    # Time held while its own work ran cost nothing: a job that runs ahead waits for a full window.
     held_ns = min(parts.held_ns, max(0, took_ns - found.gpu_critical_ns))
     rest_ns = max(1, took_ns - held_ns)
     of_host = min(1.0, parts.host_ns / rest_ns)

@@ -1,4 +1,4 @@
-"""Telemetry for several who record at once: what is drained goes to each of them."""
+"""Telemetry for several recordings at once: what is drained goes to each of them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from tandem.trace.records import RECORD
 from tandemd.observers.trace_events import KINDS
 
-MOST_BYTES = 8 << 20  # that somebody has not taken yet; of more the oldest are lost
+MOST_BYTES = 8 << 20  # not yet taken by a recording; beyond that its oldest records are lost
 
 Drained = list[tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What is new to one of them, by process."""
+    """What is new for one recording, by process."""
 
     records: Drained
-    lost: Mapping[int, int]  # how many records were too many for it to wait
+    lost: Mapping[int, int]  # numbers of records lost to the limit
 
 
 class _Tap:
-    """What one of them has not taken yet."""
+    """What one recording has not taken yet."""
 
     def __init__(self) -> None:
         self._runs: deque[tuple[int, bytes]] = deque()
@@ -49,20 +49,20 @@ class _Tap:
 
 
 class Taps:
-    """Of one poller, which hands each record out once. For any thread."""
+    """The taps of one poller, which hands each record out only once. For any thread."""
 
     def __init__(self, drain: Callable[[int], Drained]) -> None:
-        """`drain`: takes what is new from the poller, of kinds that are a bit each."""
+        """`drain` takes new records from the poller; its argument has one bit per kind."""
         self._drain_kinds = drain
         self._lock = threading.Lock()
         self._taps: list[_Tap] = []
 
     @contextmanager
     def open(self) -> Iterator[Callable[[], Taken]]:
-        """Records from now on: each call takes what is new, by process."""
+        """Record from now on: each call takes what is new, by process."""
         tap = _Tap()
         with self._lock:
-            self._drain()  # what was before is for the others alone
+            self._drain()  # earlier records are for the other taps alone
             self._taps.append(tap)
         try:
             yield lambda: self._take(tap)

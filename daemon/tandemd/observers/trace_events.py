@@ -1,4 +1,4 @@
-"""What telemetry and turns tell to whoever records a trace. Times are the daemon's clock's."""
+"""Converts telemetry and turns to trace events. Times are the daemon's clock's."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tandem.trace.records import RECORD
 from tandemd.core.model import WaitReason
 from tandemd.observers.turn_log import TurnPassed
 
-MOST_OF_PROCESS = 2048  # of what is drained at once: an event takes this thread some microseconds
+MOST_OF_PROCESS = 2048  # per drain; one event costs this thread some microseconds
 _MARK, _WAIT = 11, 14  # shm::RecordKind
-KINDS = 1 << _MARK | 1 << _WAIT  # of records that tell something here, a bit each
+KINDS = 1 << _MARK | 1 << _WAIT  # the record kinds used here, one bit each
 
 
 class TraceKind(IntEnum):
-    """What an event is of; values are those of the proto."""
+    """The kind of an event; values are those of the proto."""
 
     TURN = 1
     WAIT = 2
@@ -41,7 +41,7 @@ _REASONS = {int(reason): reason for reason in WaitReason if reason is not WaitRe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """The process that records are of, as the caller hears of it."""
+    """The process that wrote records, in terms known to the caller."""
 
     job: str
     pid: int
@@ -50,13 +50,13 @@ class Author:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """A moment; of a wait its end, of what was lost the look that found it."""
+    """A moment; for a wait its end, for lost records the look that found them."""
 
     kind: TraceKind
     at_ns: int
-    jobs: tuple[str, ...]  # of a turn: who has it from then on
+    jobs: tuple[str, ...]  # for a turn: the jobs that have it from then on
     gpus: tuple[int, ...]
-    part: int = 0  # of the GPUs, that the turn is of; 0 = all
+    part: int = 0  # of the GPUs, for which the turn is; 0 = all
     pid: int = 0
     thread: int = 0
     id: int = 0
@@ -66,7 +66,7 @@ class TraceEvent:
 
 
 def of_turn(turn: TurnPassed, name_of: Callable[[int], str]) -> TraceEvent:
-    """Who has the turn, by the names that `name_of` gives jobs."""
+    """Convert a turn, with the names that `name_of` gives jobs."""
     gpus, part = turn.ring
     return TraceEvent(
         kind=TraceKind.TURN,
@@ -80,10 +80,10 @@ def of_turn(turn: TurnPassed, name_of: Callable[[int], str]) -> TraceEvent:
 def of_records(
     drained: Iterable[tuple[int, bytes]], authors: dict[int, Author], *, until_ns: int
 ) -> Iterator[TraceEvent]:
-    """Waits and marks of the processes that are told of, each one's in order.
+    """Yield waits and marks of the known processes, in order for each.
 
-    Jobs write the records, and may write anything: what was not at its time is left out, and so is
-    what is more than `MOST_OF_PROCESS`, which `Losses` counts.
+    Jobs write the records, and may write anything: records with impossible times are left out, and
+    so are those beyond `MOST_OF_PROCESS`, which `Losses` counts.
     """
     left = dict.fromkeys(authors, MOST_OF_PROCESS)
     for process_id, packed in drained:

@@ -1,4 +1,4 @@
-"""Who has the turn where, told at each change of it for as long as somebody records."""
+"""Records which jobs have the turn, at each change while somebody records."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from tandemd.core.scheduler import Scheduler
 from tandemd.core.turns.rings import Ring
 
-MOST = 100_000  # changes that nobody has taken yet: what is older is forgotten
+MOST = 100_000  # changes not yet taken; older ones are dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnPassed:
-    """From then on these jobs have the turn; none: nobody has work there."""
+    """From then on these jobs have the turn; empty: no job has work there."""
 
     at_ns: int
     ring: Ring
@@ -20,16 +20,16 @@ class TurnPassed:
 
 
 class TurnLog:
-    """The changes since the last `take`. For the thread of the core alone."""
+    """The changes since the last `take`. For the core's thread only."""
 
     def __init__(self) -> None:
         self._last: dict[Ring, tuple[int, ...]] = {}
         self._passed: list[TurnPassed] = []
 
     def look(self, scheduler: Scheduler, now_ns: int) -> None:
-        """After each decision: a turn that passed on between two of them is not seen otherwise."""
+        """Look after each decision, so that no turn passes unseen between two of them."""
         found = {ring: _who(scheduler, ring) for ring in scheduler.rings.turns}
-        for ring in self._last.keys() - found.keys():  # other jobs make other rings
+        for ring in self._last.keys() - found.keys():  # when jobs change, so do the rings
             found[ring] = ()
         for ring, job_ids in found.items():
             if self._last.get(ring, ()) != job_ids:
@@ -38,7 +38,7 @@ class TurnLog:
         del self._passed[:-MOST]
 
     def take(self) -> list[TurnPassed]:
-        """In order of time."""
+        """Return the changes in order of time."""
         taken, self._passed = self._passed, []
         return taken
 

@@ -1,4 +1,4 @@
-"""What the poller saw of a process, as the core takes it in."""
+"""Converts the poller's snapshot of a process to the core's form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tandemd.core.model import MemoryWait, Phases, SmSet, SwapOutcome, Usage, Wa
 
 
 def usage_of(snapshot: _native.Snapshot) -> Usage:
-    """One look at a process."""
+    """Convert one snapshot of a process."""
     reason = snapshot.wait_reason
     return Usage(
         process_id=snapshot.process_id,

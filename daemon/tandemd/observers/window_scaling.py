@@ -1,4 +1,4 @@
-"""How a job scales with SMs, told from a window of its records."""
+"""How a job scales with SMs, from a window of its records."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from types import MappingProxyType
 from tandem import _native
 from tandemd.core.space.scaling import Curve, curve_of, points_of
 
-MOST_GRIDLESS = 0.5  # of the time of its kernels: of graphs it is not known what they consist of
+MOST_GRIDLESS = 0.5  # of its kernels' time; the kernels inside graphs are not known
 MOST_UNTIMED = 0.1  # of its operations on the GPU
-MOST_WRONG = 0.25  # of the record's length: what is told of it may differ by so much
-MOST_CHANGED = 0.25  # of an iteration's length: beyond, the job does something else than before
-MOST_UNUSUAL = 1.5  # of the usual length: a longer iteration waited for something
+MOST_WRONG = 0.25  # of the record's length: the tolerated error of the reconstruction
+MOST_CHANGED = 0.25  # of an iteration's length; beyond that the job's work is a different one
+MOST_UNUSUAL = 1.5  # times the usual length; a longer iteration waited for something
 _BISECTIONS = 12  # gamma to 1 / 4096
-_TELLING = 0.02  # by so much the length has to depend on gamma
+_TELLING = 0.02  # the least relative effect that gamma must have on the length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A stretch of what a process did; `_native.Window` says what most fields are.
+    """A part of what a process did; `_native.Window` documents most fields.
 
-    `usual_ns`: how long its iterations usually are; 0 = not known. `pause_ns`: of who serves
-    requests, how long nothing is asked for between two of them, at least; 0 = it serves none.
+    `usual_ns` is the usual length of its iterations; 0 = not known. `pause_ns`, for a process that
+    serves requests, is the shortest pause between two of them; 0 = it serves none.
     """
 
     begin_ns: int
@@ -37,7 +37,7 @@ class Recorded:
 
 
 def recorded_of(window: _native.Window, *, usual_ns: int, pause_ns: int) -> Recorded:
-    """The same, of the poller's."""
+    """Convert a window of the poller."""
     return Recorded(
         begin_ns=window.begin_ns,
         end_ns=window.end_ns,
@@ -74,7 +74,7 @@ class _Record:
         return found
 
     def slower(self, sms: int, gamma: float) -> float:
-        """How many times as long an iteration is on `sms`."""
+        """Return how many times as long an iteration takes on `sms`."""
         own_ns, other_ns = self.scaling([self.sms, sms], gamma).length_ns
         return other_ns / max(1, own_ns)
 
@@ -87,20 +87,20 @@ def tell_scaling(
     gamma: float = 0.0,
     probes: Mapping[int, int] = MappingProxyType({}),
 ) -> Curve:
-    """The curve of a window that was recorded on `sms` of a GPU's `sm_count` SMs.
+    """Return the curve from a window that was recorded on `sms` of a GPU's `sm_count` SMs.
 
     Takes time in proportion to its operations and the points of a curve; for any thread.
 
     Args:
         window: one or more whole iterations.
-        sms: that its kernels could use.
+        sms: number that its kernels could use.
         sm_count: where the curve ends.
-        gamma: how little SMs mean to its kernels, 0..1, where nothing was probed.
-        probes: the length of an iteration, nanoseconds, by numbers of SMs: what was recorded
-            before. If that of `sms` is another one, the others do not count either.
+        gamma: how little SMs mean to its kernels, 0..1, used if nothing was probed.
+        probes: earlier recorded lengths of an iteration, nanoseconds, by number of SMs. If that for
+            `sms` differs from the new one, the others do not count either.
 
     Raises:
-        UntoldError: it does not tell, and why.
+        UntoldError: the window tells no curve; the message says why.
     """
     if not window.iterations or window.lost or window.is_cut:
         raise UntoldError("no iteration of it was recorded whole")
@@ -128,12 +128,12 @@ def tell_scaling(
 
 
 def is_same_work(length_ns: int, before_ns: int | None) -> bool:
-    """Whether iterations on the same SMs may be of the same work; `before_ns` None: unknown."""
+    """Tell whether iterations on the same SMs may do the same work; `before_ns` None: unknown."""
     return before_ns is None or abs(length_ns - before_ns) <= MOST_CHANGED * before_ns
 
 
 def _probed(record: _Record, probes: Mapping[int, int], recorded_ns: int) -> float | None:
-    """The gamma that the farthest probe tells, the most telling; None: none does."""
+    """Return the gamma from the farthest probe, the most telling one; None: there is none."""
     others = {other: ns for other, ns in probes.items() if other != record.sms}
     if not others or not recorded_ns or not is_same_work(recorded_ns, probes.get(record.sms)):
         return None
@@ -142,7 +142,7 @@ def _probed(record: _Record, probes: Mapping[int, int], recorded_ns: int) -> flo
 
 
 def _check(own: _native.Scaling) -> None:
-    """Whether what is told of the record's own number of SMs is the record."""
+    """Check that the reconstruction for the record's own number of SMs matches the record."""
     if not own.kernel_ns:
         raise UntoldError("it has no kernels")
     if own.gridless_ns > MOST_GRIDLESS * own.kernel_ns:
@@ -161,9 +161,9 @@ def _check(own: _native.Scaling) -> None:
 
 
 def _fitted(slower: Callable[[float], float], seen: float) -> float | None:
-    """The gamma with which so many times as long comes out, or the nearest there is.
+    """Return the gamma that explains the measured slowdown, or the nearest one.
 
-    None: all give about the same, so that what was seen does not tell.
+    None: all give about the same slowdown, so the measurement does not tell.
     """
     low, high = 0.0, 1.0
     if abs(slower(low) / slower(high) - 1) < _TELLING:

@@ -1,4 +1,4 @@
-"""Windows of what processes do, recorded when somebody asks: an iteration of each, kept whole."""
+"""Windows of what processes do, recorded on request: an iteration of each, kept whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandem.errors import UsageError
 
 LOOK_S = 0.02
 _MOST_LAUNCHES = 65536
-_SAMPLE_NS = 5_000_000_000  # as long as a window may take without an iteration
+_SAMPLE_NS = 5_000_000_000  # the longest that a window may take without an iteration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +33,18 @@ def record(
     is_wanted: Callable[[], bool],
     signatures: Mapping[str, _native.Signature] = MappingProxyType({}),
 ) -> Iterator[Recorded]:
-    """Take a new window of every process and yield each when it is complete.
+    """Record a new window of every process and yield each when it is complete.
 
-    `signatures` are those of kernels whose names do not say them. Of a process that is recorded
-    for somebody else, once that is over.
-    Blocks; for any thread. Those that are not complete when patience ends, and those of processes
-    that leave meanwhile, are left out. Patience is real time, whatever clock the windows are on.
+    `signatures` are those of kernels whose names do not contain them. A process that is being
+    recorded for somebody else has its turn after that. Blocks; for any thread. Windows that are not
+    complete within `patience_s`, and those of processes that leave meanwhile, are left out.
+    Patience is real time, whatever clock the windows are on.
 
     Raises:
         UsageError: a signature does not fit its kernel.
     """
-    pending: dict[int, int | None] = dict.fromkeys(process_ids)  # the sample, once it is asked for
+    # The sample's number, once requested.
+    pending: dict[int, int | None] = dict.fromkeys(process_ids)
     end_s = time.monotonic() + patience_s
     while True:
         for process_id, number in list(pending.items()):
@@ -71,14 +72,14 @@ def _ask(poller: _native.Poller, process_id: int) -> int | None:
             with_window=True,
             timeout_ns=_SAMPLE_NS,
         )
-    except RuntimeError:  # it is recorded for somebody else, and soon no more
+    except RuntimeError:  # being recorded for somebody else; tried again later
         return None
 
 
 def _recorded(
     process_id: int, sample: _native.Sample, signatures: Mapping[str, _native.Signature]
 ) -> Recorded:
-    assert sample.window is not None  # it was asked for
+    assert sample.window is not None  # it was requested
     _check(sample.functions, signatures)
     return Recorded(
         process_id=process_id,

@@ -1,4 +1,4 @@
-"""`python -m tandemd.sim`: what settings of the scheduler would come to for some jobs."""
+"""`python -m tandemd.sim`: what scheduler settings would achieve for a set of jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ docs/simulator.md says what a file has in it, and what is modelled.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play a file and print what comes out; exit codes are those of `tandem.errors`."""
+    """Play a file and print the results; exit codes are those of `tandem.errors`."""
     options = parse(arguments)
     try:
         until_ns = _until(options.until)

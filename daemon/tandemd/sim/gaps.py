@@ -1,16 +1,16 @@
-"""What is learnt from the gaps between a process's work: two histograms of the native parts.
+"""What is learnt from the gaps in a process's work: two histograms, as in the native parts.
 
-`Lingers` is that of the shim (csrc/core/linger.cpp), `Durations` that of the daemon's poller
-(csrc/core/dag/durations.cpp), to the bin: what they answer changes who computes.
+`Lingers` matches the shim's (csrc/core/linger.cpp), `Durations` that of the daemon's poller
+(csrc/core/dag/durations.cpp), down to the bin, because their answers change who computes.
 """
 
 from __future__ import annotations
 
-SHORTEST_NS = 50_000  # GapFinder::kShortestNs: nobody could use a shorter one
+SHORTEST_NS = 50_000  # GapFinder::kShortestNs: nobody could use a shorter gap
 
 
 class Lingers:
-    """How long presence should outlive activity, so that it covers the gaps worth covering."""
+    """Finds how long presence should outlive activity to cover the gaps that are worth it."""
 
     _WORTH_NS = 3_000_000
     _ENOUGH, _HALVE_AT = 32, 512
@@ -21,7 +21,7 @@ class Lingers:
         self._total = 0
 
     def add(self, gap_ns: int) -> None:
-        """The process was idle for so long, then submitted again."""
+        """Count a gap: the process was idle for so long, then submitted again."""
         self._counts[self._bucket_of(gap_ns)] += 1
         self._total += 1
         if self._total >= self._HALVE_AT:
@@ -29,7 +29,7 @@ class Lingers:
             self._total = sum(self._counts)
 
     def linger_ns(self, base_ns: int, limit_ns: int) -> int:
-        """What gains most over the gaps seen lately; the base if that is not known."""
+        """Return the linger that gains most over the recent gaps; the base if that is not known."""
         if limit_ns <= base_ns or self._total < self._ENOUGH:
             return base_ns
         best_ns, best_gain, caught, spent_ns = base_ns, 0, 0, 0
@@ -41,7 +41,7 @@ class Lingers:
             spent_ns += count * linger_ns
             gain = caught * self._WORTH_NS - spent_ns - (self._total - caught) * linger_ns
             if linger_ns <= base_ns:
-                best_gain = gain  # what the base gains: others have to be better
+                best_gain = gain  # others have to gain more than the base
             elif gain > best_gain:
                 best_ns, best_gain = linger_ns, gain
         return best_ns
@@ -63,7 +63,7 @@ class Lingers:
 
 
 class Durations:
-    """How much longer something goes on that has lasted for a while."""
+    """Predicts how much longer something lasts, given how long it has lasted."""
 
     _ENOUGH, _FEWEST, _HALVE_AT = 32, 8, 256
     _PER_OCTAVE, _FIRST_OCTAVE, _BINS, _WEIGHT = 8, 15, 200, 256
@@ -73,14 +73,14 @@ class Durations:
         self._weights = [0] * self._BINS
 
     def add(self, duration_ns: int) -> None:
-        """One more; after many all that is known counts half as much."""
+        """Add one; after a fixed number of additions all weights are halved."""
         self._weights[self._bin_of(duration_ns)] += self._WEIGHT
         self.added += 1
         if self.added % self._HALVE_AT == 0:
             self._weights = [weight // 2 for weight in self._weights]
 
     def remaining_ns(self, part: float, so_far_ns: int) -> int:
-        """Of those that lasted longer, what all but the longest 1 - `part` did; 0 = not known."""
+        """Return the rest that a `part` of those lasting longer do not exceed; 0 = not known."""
         after = [self._weight_after(number, so_far_ns) for number in range(self._BINS)]
         if self.added < self._ENOUGH or sum(after) < self._FEWEST * self._WEIGHT:
             return 0
@@ -96,7 +96,7 @@ class Durations:
         return max(1, until_ns - so_far_ns)
 
     def _weight_after(self, number: int, so_far_ns: int) -> float:
-        """Durations are taken to be spread evenly over their bin."""
+        """Return the bin's weight beyond `so_far_ns`, taking durations as spread evenly over it."""
         begin_ns, end_ns = self._lower_ns(number), self._lower_ns(number + 1)
         if so_far_ns <= begin_ns:
             return self._weights[number]
@@ -119,26 +119,27 @@ class Durations:
 
 
 class Gaps:
-    """Those of one process."""
+    """The gaps of one process."""
 
     def __init__(self) -> None:
         self.lingers, self._durations = Lingers(), Durations()
-        self._ended_ns: int | None = None  # the last of its work
-        self._known: tuple[int, int] = (0, 0)  # how many gaps, and the linger, of the figures
+        self._ended_ns: int | None = None  # end of its last work
+        # The number of gaps, and the linger, that `_figures` are for.
+        self._known: tuple[int, int] = (0, 0)
         self._figures = (0, 0)
 
     def work_ended(self, now_ns: int) -> None:
-        """All that it had submitted has."""
+        """Note that all its submitted work has ended."""
         self._ended_ns = now_ns
 
     def work_began(self, now_ns: int) -> None:
-        """It submits again."""
+        """Note that it submits again."""
         if self._ended_ns is not None and now_ns - self._ended_ns >= SHORTEST_NS:
             self._durations.add(now_ns - self._ended_ns)
         self._ended_ns = None
 
     def figures_ns(self, linger_ns: int) -> tuple[int, int]:
-        """For so long a half, and nine in ten, go on once presence ends; 0 = not known."""
+        """Return the median and 90th percentile rest of a gap once presence ends; 0 = not known."""
         if self._known != (self._durations.added, linger_ns):
             self._known = self._durations.added, linger_ns
             half_ns = self._durations.remaining_ns(0.5, linger_ns)

@@ -1,9 +1,9 @@
 """The modelled GPU, in mode `time`: which of the submitted work runs when, and its memory.
 
-As the software GPU does it (docs/software-gpu.md, Who runs), of which this is the part that decides
-about time: one context has the engine; its slice ends when nothing of it is ready, or after
-`slice_ns` while another has something; the next one, in order of their numbers, gets the engine
-after `switch_ns`. Pieces of one context run in order, and a piece that is cut keeps its rest.
+It follows the software GPU (docs/software-gpu.md, Who runs), of which this is the part that decides
+about time. One context has the engine. Its slice ends when it has nothing ready, or after
+`slice_ns` while another context has something; the next context, by number, gets the engine after
+`switch_ns`. Pieces of one context run in order, and a piece that is preempted keeps its rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Time in which the engine was one context's without a break."""
+    """A period in which one context had the engine without a break."""
 
     context: int
     begin_ns: int
@@ -22,27 +22,27 @@ class Stretch:
 
 
 class Engine:
-    """Who computes. Nobody is told of the end of a piece before its time."""
+    """Decides which context computes. The end of a piece is not revealed before its time."""
 
     def __init__(self, *, slice_ns: int, switch_ns: int) -> None:
         self.now_ns = 0
         self.switches = 0
-        self.worked_ns = 0  # of all contexts together
-        self.stretches: list[Stretch] | None = None  # a list: what ran is kept there
+        self.worked_ns = 0  # all contexts together
+        self.stretches: list[Stretch] | None = None  # a list to record what ran
         self._slice_ns, self._switch_ns = slice_ns, switch_ns
-        self._worked_ns: dict[int, int] = {}  # of each
-        self._pieces: dict[int, deque[int]] = {}  # what is left of each, by context
+        self._worked_ns: dict[int, int] = {}  # by context
+        self._pieces: dict[int, deque[int]] = {}  # the rest of each piece, by context
         self._active: int | None = None
-        self._ready_ns = self._slice_start_ns = 0  # when a change of contexts is, or was, over
+        self._ready_ns = self._slice_start_ns = 0  # when a context switch is, or was, complete
 
     def submit(self, context: int, work_ns: int) -> None:
-        """Behind all that the context has submitted before."""
+        """Queue work behind all that the context has submitted before."""
         self._pieces.setdefault(context, deque()).append(work_ns)
         self._pass_on()
 
     @property
     def next_ns(self) -> int | None:
-        """When something ends or changes by itself; None: nothing does."""
+        """Return when something ends or changes by itself; None: nothing does."""
         pieces = self._active_pieces
         if not pieces:
             return None
@@ -52,7 +52,7 @@ class Engine:
         return min(end_ns, max(self.now_ns, self._slice_start_ns + self._slice_ns))
 
     def advance(self, to_ns: int) -> int | None:
-        """Compute until then, no later than `next_ns`; the context of which a piece ended."""
+        """Compute until then, at most `next_ns`; returns the context whose piece ended."""
         begin_ns, self.now_ns = max(self.now_ns, self._ready_ns), to_ns
         pieces, ended = self._active_pieces, None
         if self._active is not None and pieces and to_ns > begin_ns:
@@ -71,7 +71,7 @@ class Engine:
         return None if self._active is None else self._pieces.get(self._active)
 
     def worked_of_ns(self, context: int) -> int:
-        """That it has computed."""
+        """Return how long it has computed."""
         return self._worked_ns.get(context, 0)
 
     def _run(self, context: int, begin_ns: int, end_ns: int) -> None:
@@ -96,7 +96,7 @@ class Engine:
         last = self._active
         behind = [context for context in others if last is not None and context > last]
         self._active = min(behind or others)
-        if last is not None:  # the first ever finds no other's context
+        if last is not None:  # the first context of all replaces none
             self._ready_ns = self.now_ns + self._switch_ns
             self.switches += 1
         self._slice_start_ns = max(self.now_ns, self._ready_ns)
@@ -104,18 +104,18 @@ class Engine:
 
 @dataclass(slots=True)
 class Memory:
-    """That of the GPU; 0 in all = there is enough for everybody."""
+    """The GPU's memory; a size of 0 = there is enough for everybody."""
 
     size_bytes: int
     used_bytes: int = 0
 
     def take(self, size_bytes: int) -> bool:
-        """Whether there was so much."""
+        """Take memory, if there is so much; returns whether there was."""
         if self.size_bytes and self.used_bytes + size_bytes > self.size_bytes:
             return False
         self.used_bytes += size_bytes
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """It is free for others."""
+        """Free memory for others."""
         self.used_bytes -= size_bytes

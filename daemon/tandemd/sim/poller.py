@@ -1,9 +1,10 @@
-"""What the daemon sees of the processes: a look at all of them at once, and whom GPU time is of.
+"""What the daemon sees of the processes: samples all at once, and charges GPU time.
 
-As the native poller does it (csrc/core/daemon/charge.h): the interval between two looks is charged
-to those that were busy at the first of them. While one group was, the whole is its own; while
-several were, it is split evenly, as an estimate: only mode `time` is modelled, where nobody counts
-for some of the SMs (core/space/demands.py). Inside a group its busy processes split that.
+It follows the native poller (csrc/core/daemon/charge.h): the interval between two looks is charged
+to the processes that were busy at the first. If one group was, all of it is the group's own; if
+several were, it is split evenly, as an estimate, because only mode `time` is modelled, where no
+process counts for only some of the SMs (core/space/demands.py). Inside a group its busy processes
+split the time.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Watched:
     group: int  # whose GPU time it is
     exclusive_ns: int = 0
     shared_ns: int = 0
-    was_busy: bool = False  # in the last look
-    signs: tuple[object, ...] = field(init=False)  # then
+    was_busy: bool = False  # at the last look
+    signs: tuple[object, ...] = field(init=False)  # at the last look
     told: Usage = field(init=False)  # what the core knows
 
     def __post_init__(self) -> None:
@@ -35,38 +36,38 @@ class Watched:
 
     @property
     def usage(self) -> Usage:
-        """What is so now."""
+        """Return its present usage."""
         return self.process.usage(exclusive_ns=self.exclusive_ns, shared_ns=self.shared_ns)
 
 
 class Poller:
-    """Looks when it is told to."""
+    """Samples on request."""
 
     def __init__(self) -> None:
-        self.is_active = False  # somebody was busy or waited: time passes for someone
+        self.is_active = False  # a process was busy or waited at the last look
         self._watched: dict[int, Watched] = {}
         self._looked_ns = 0
 
     def add(self, process: Process) -> None:
-        """Watch it from now on; until the core says whose its time is, that is its own."""
+        """Watch a process; until the core names its group, its time is its own."""
         number = process.process_id
         self._watched[number] = Watched(process=process, group=-number)
 
     def regroup(self, process_id: int, group: int) -> None:
-        """From now on its time is that of the group."""
+        """Charge its time to this group from now on."""
         self._watched[process_id].group = group
 
     def remove(self, process_id: int) -> Usage:
-        """A last look."""
+        """Stop watching a process; returns its last usage."""
         return self._watched.pop(process_id).usage
 
     def charged_ns(self, process_id: int) -> int:
-        """GPU time that was charged to it so far."""
+        """Return the GPU time charged to it so far."""
         watched = self._watched[process_id]
         return watched.exclusive_ns + watched.shared_ns
 
     def look(self, now_ns: int) -> bool:
-        """Charge the time since the last look; whether there is news that cannot wait."""
+        """Charge the time since the last look; returns whether there is news that cannot wait."""
         if self.is_active:
             self._charge(now_ns - self._looked_ns)
         self._looked_ns = now_ns
@@ -79,7 +80,7 @@ class Poller:
         return is_notable
 
     def changed(self) -> tuple[Usage, ...]:
-        """Of those that are not as they were when they were told last."""
+        """Return the usages that differ from those reported last."""
         return tuple(self._take_changed())
 
     def _take_changed(self) -> Iterator[Usage]:
@@ -105,5 +106,5 @@ class Poller:
 
 
 def _parts(total: int, count: int) -> list[int]:
-    """Nearly equal; the remainder goes to the first ones."""
+    """Split into nearly equal parts; the remainder goes to the first ones."""
     return [total // count + (number < total % count) for number in range(count)]

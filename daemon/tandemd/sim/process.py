@@ -1,8 +1,8 @@
 """One process of a job: its program, and what the shim does between that and the GPU.
 
-The rules are those of the shim (docs/shared-memory.md): work is submitted in segments; a closed
-gate, a busy peer of a more urgent class or a full window keeps the next one back, and nothing that
-was submitted. The order in which these are looked at is its own, too (csrc/core/gate.h).
+The rules are the shim's (docs/shared-memory.md). Work is submitted in segments. A closed gate, a
+busy peer of a more urgent class or a full window holds back the next segment, but nothing that was
+submitted. They are checked in the shim's order, too (csrc/core/gate.h).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Commands:
 
 @dataclass(slots=True, kw_only=True)
 class Requests:
-    """Of one process; the first two are for the report, the rest is what the daemon sees."""
+    """Requests of one process; the first two fields are for the report, others for the daemon."""
 
-    took_ns: list[int] = field(default_factory=list)  # from its coming to its answer
+    took_ns: list[int] = field(default_factory=list)  # from arrival to answer
     came: int = 0
     kind: RequestKind = RequestKind.MARKED
-    told_ns: list[int] = field(default_factory=list)  # from the first of it in the process
+    told_ns: list[int] = field(default_factory=list)  # from when the process began with it
 
     def take_told(self) -> tuple[int, ...]:
-        """Those that nobody has heard of."""
+        """Take the durations that were not reported yet."""
         told, self.told_ns = tuple(self.told_ns), []
         return told
 
@@ -71,21 +71,21 @@ class Held:
     has_iterated: bool = False
 
     def change(self, size_bytes: int) -> None:
-        """More or less than before."""
+        """Add to it, or take away."""
         self.bytes_now += size_bytes
         self.peak_bytes = max(self.peak_bytes, self.bytes_now)
         if self.has_iterated:
             self.iteration_peak_bytes = max(self.iteration_peak_bytes, self.bytes_now)
 
     def end_iteration(self) -> None:
-        """It marked that."""
+        """Note the end of an iteration that the process marked."""
         self.has_iterated = True
         self.iteration_end_bytes = self.bytes_now
         self.iteration_peak_bytes = max(self.iteration_peak_bytes, self.bytes_now)
 
 
 class Process:
-    """Goes on whenever it is asked to, as far as it can. Owns all that it has on the GPU."""
+    """Runs its program as far as it can whenever called. Owns all that it has on the GPU."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Process:
         self.steps = 0
         self.submitted_ns = 0
         self.has_ended = False
-        self.problem = ""  # why it ended before its time
+        self.problem = ""  # why it ended early
         self.waited_ns = [0] * len(WaitReason)
         self._program, self._engine, self._memory, self._peers = program, engine, memory, peers
         self._came_ns = engine.now_ns
@@ -111,10 +111,11 @@ class Process:
         self._to_submit_ns, self._kernel_ns = 0, 1
         self._in_flight = 0  # segments
         self._gaps = Gaps()
-        self._idle_since_ns: int | None = None  # None: it is not, or has asked for nothing yet
+        self._idle_since_ns: int | None = None  # None: not idle, or nothing submitted yet
         self._linger_ns = 0  # as its gaps call for
         self._in_request = False
-        self._begun_ns = self._asked_ns = 0  # a request; the first thing of an iteration
+        # When a request began; when an iteration first submitted work.
+        self._begun_ns = self._asked_ns = 0
         self._wait, self._wait_since_ns, self._waits = WaitReason.NONE, 0, 0
         self._marked = self._stopped = self._pieces = 0
 
@@ -122,35 +123,35 @@ class Process:
 
     @property
     def is_busy(self) -> bool:
-        """Something of it is on the GPU."""
+        """Tell whether it has work on the GPU."""
         return self._in_flight > 0
 
     @property
     def is_waiting(self) -> bool:
-        """Its thread is kept back, by whatever."""
+        """Tell whether its thread is held back, by anything."""
         return self._wait is not WaitReason.NONE
 
     def held_ns(self, now_ns: int) -> int:
-        """How long its gate or a busy peer kept it back so far."""
+        """Return how long its gate or busy peers have held it back so far."""
         reasons = (WaitReason.GATE, WaitReason.PRESENCE)
         held_ns = sum(self.waited_ns[reason] for reason in reasons)
         return held_ns + (now_ns - self._wait_since_ns if self._wait in reasons else 0)
 
     @property
     def next_ns(self) -> int | None:
-        """When it goes on by itself; None: others have to do something before."""
+        """Return when it goes on by itself; None: others must act first."""
         if self._wait is WaitReason.PRESENCE:
             return self._peers_until_ns()
         return self._wakes_ns
 
     def shows_busy(self, now_ns: int) -> bool:
-        """Whether its presence keeps others back."""
+        """Tell whether its presence holds others back."""
         until_ns = self.presence_until_ns
         return until_ns is None or now_ns < until_ns
 
     @property
     def presence_until_ns(self) -> int | None:
-        """The end of its presence; None: it will be busy first."""
+        """Return the end of its presence; None: it will be busy first."""
         kept = self._wait in (WaitReason.GATE, WaitReason.MEMORY)
         if self.told.job_class is not JobClass.LATENCY:
             return 0
@@ -159,7 +160,7 @@ class Process:
         return 0 if self._idle_since_ns is None else self._idle_since_ns + self._linger_ns
 
     def usage(self, *, exclusive_ns: int, shared_ns: int) -> Usage:
-        """What a look at its pages shows, with what it was charged."""
+        """Return what a look at its pages shows, together with what it was charged."""
         gap_p50_ns, gap_p90_ns = self._gaps.figures_ns(self._linger_ns)
         return Usage(
             process_id=self.process_id,
@@ -170,7 +171,7 @@ class Process:
             wait_total_ns=tuple(self.waited_ns),
             exclusive_ns=exclusive_ns,
             shared_ns=shared_ns,
-            even_ns=shared_ns,  # contexts that take turns have all SMs, each for as long
+            even_ns=shared_ns,  # contexts that take turns have all SMs, each for its time
             device_bytes=self.held.bytes_now,
             peak_bytes=self.held.peak_bytes,
             iteration_peak_bytes=self.held.iteration_peak_bytes,
@@ -188,24 +189,24 @@ class Process:
 
     @property
     def signs(self) -> tuple[object, ...]:
-        """Of what the poller makes a notable change (csrc/core/daemon/snapshot.cpp)."""
+        """Return what is notable to the poller when it changes (csrc/core/daemon/snapshot.cpp)."""
         return self.is_busy, self.is_waiting, self._marked, self._waits, self._stopped
 
     # What happens to it.
 
     def refuse(self, why: str) -> None:
-        """It does not start."""
+        """Refuse to start it."""
         self._end(f"refused: {why}")
 
     def segment_ended(self, now_ns: int) -> None:
-        """The GPU has done one more."""
+        """Note that the GPU has finished one segment."""
         self._in_flight -= 1
         if not self._in_flight:
             self._gaps.work_ended(now_ns)
             self._rest(now_ns)
 
     def go_on(self, now_ns: int) -> bool:
-        """As far as it can for now; whether it did anything."""
+        """Run as far as possible for now; returns whether it did anything."""
         before = (self._step, self._pieces, self._wait)
         while not self.has_ended and self._do(now_ns):
             self._step = next(self._program, None)
@@ -225,7 +226,7 @@ class Process:
                 self._to_submit_ns, self._kernel_ns = step.work_ns, step.kernel_ns
                 self._asked_ns = self._asked_ns or now_ns
             case Allocate():
-                pass  # may have to wait
+                pass  # handled in `_do`, because it may have to wait
             case Free():
                 self._change_memory(-step.size_bytes)
             case Mark() | Begin() | Answer():
@@ -234,7 +235,7 @@ class Process:
                 assert_never(step)
 
     def _tell(self, step: Mark | Begin | Answer, now_ns: int) -> None:
-        """What the program says of itself, or did not have to."""
+        """Handle a step that reports progress, whether or not a mark tells the daemon."""
         match step:
             case Mark(is_told=True):
                 self._mark(now_ns)
@@ -247,7 +248,7 @@ class Process:
                 self._answer(step, now_ns)
 
     def _do(self, now_ns: int) -> bool:
-        """Whether the step it is at is done."""
+        """Do the present step; returns whether it is done."""
         match self._step:
             case Sleep() | SleepUntil():
                 if self._wakes_ns is not None and now_ns < self._wakes_ns:
@@ -262,11 +263,11 @@ class Process:
                 return True
 
     def _submit(self, now_ns: int) -> bool:
-        """Whether all of it is on the GPU, or was."""
+        """Submit what is allowed; returns whether all of it is, or was, on the GPU."""
         while self._to_submit_ns:
             if not self._passes(self._obstacle(now_ns), now_ns):
                 return False
-            # Without a window nothing is said between segments that anybody would wait for.
+            # Without a window nobody waits for anything between segments, so one piece is enough.
             most_ns = self._segment_ns if self.told.window_segments else self._to_submit_ns
             piece_ns = min(most_ns, self._to_submit_ns)
             self._to_submit_ns -= piece_ns
@@ -281,11 +282,11 @@ class Process:
 
     @property
     def _segment_ns(self) -> int:
-        """Whole kernels: none is parted."""
+        """Return the segment's length in whole kernels, because none is divided."""
         return -(-self.told.segment_ns // self._kernel_ns) * self._kernel_ns
 
     def _passes(self, obstacle: WaitReason, now_ns: int) -> bool:
-        """Whether nothing is in the way; else it waits from now on, or still does."""
+        """Tell whether nothing is in the way; if something is, its wait begins or continues."""
         if obstacle is not self._wait:
             if self._wait is not WaitReason.NONE:
                 self.waited_ns[self._wait] += now_ns - self._wait_since_ns
@@ -311,7 +312,7 @@ class Process:
 
     @property
     def _is_at_limit(self) -> bool:
-        """It asks for nothing more since a mark at which it was to stop."""
+        """Tell whether it stopped at a mark, as its step limit demands."""
         return 0 < self.told.step_limit <= self._stopped
 
     def _looked_at(self) -> Iterator[Process]:
@@ -319,7 +320,7 @@ class Process:
         return (peer for peer in peers if peer is not None)
 
     def _peers_until_ns(self) -> int | None:
-        """When the last presence ends that keeps it back, if all of them do by themselves."""
+        """Return when the last presence that holds it back ends; None if one does not by itself."""
         latest_ns = 0
         for peer in self._looked_at():
             until_ns = peer.presence_until_ns
@@ -329,7 +330,7 @@ class Process:
         return latest_ns
 
     def _allocate(self, size_bytes: int) -> bool:
-        """Whether the program goes on: one that gets no memory ends."""
+        """Allocate memory; returns whether the program goes on: one that gets none ends."""
         fits = self.held.bytes_now + size_bytes <= self.told.memory_limit_bytes
         if not fits or not self._memory.take(size_bytes):
             self._end("out of memory")
@@ -358,13 +359,13 @@ class Process:
         self._rest(now_ns)
 
     def _ask(self, now_ns: int) -> None:
-        """Its presence begins, or goes on."""
+        """Begin or continue its presence."""
         if self._idle_since_ns is not None and now_ns > self._idle_since_ns:
             self._gaps.lingers.add(now_ns - self._idle_since_ns)
         self._idle_since_ns = None
 
     def _rest(self, now_ns: int) -> None:
-        """Between two requests the presence of the latency class lingers."""
+        """Let its presence linger; only in the latency class, and between requests."""
         if self._in_request or self.told.job_class is not JobClass.LATENCY:
             return
         base_ns, limit_ns = self.told.linger_ns, self.told.linger_limit_ns

@@ -1,4 +1,4 @@
-"""What the programs of jobs do, step by step; how long a step takes is for others to find out."""
+"""What the programs of jobs do, step by step; the durations come out elsewhere."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from tandemd.sim.workload import JobTable, ServingTable, TrainingTable, WorkTabl
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Ask nothing of the GPU for so long."""
+    """Submit nothing for this long."""
 
     for_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class SleepUntil:
-    """The same, to a time since the job came."""
+    """Submit nothing until this time since the job came."""
 
     since_arrival_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """Take memory of the GPU."""
+    """Allocate GPU memory."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Give it back."""
+    """Free GPU memory."""
 
     size_bytes: int
 
@@ -42,24 +42,24 @@ class Compute:
     """Submit work and wait for its end."""
 
     work_ns: int
-    kernel_ns: int  # of which it is made
+    kernel_ns: int  # of each kernel in it
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An iteration has ended; `is_told`: by `tandem.step()`, which the daemon sees."""
+    """An iteration has ended; `is_told`: marked by `tandem.step()`, which the daemon sees."""
 
     is_told: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A request is begun (`tandem.slo`)."""
+    """The program begins with a request (`tandem.slo`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """It is answered; it came at that time since the job came."""
+    """The request is answered; it came at `came_ns` since the job came."""
 
     came_ns: int
 
@@ -68,9 +68,10 @@ Step = Sleep | SleepUntil | Allocate | Free | Compute | Mark | Begin | Answer
 
 
 def program_of(job: JobTable) -> Iterator[Step]:
-    """The steps of a job. Alike for each call."""
+    """Yield the steps of a job, the same at each call."""
     work = job.work
-    chance = Random(f"{work.seed}/{job.name}")  # a text: two jobs with one seed are not alike
+    # Seeded with a text, so that two jobs with one seed differ.
+    chance = Random(f"{work.seed}/{job.name}")
     if job.persistent_bytes:
         yield Allocate(job.persistent_bytes)
     if isinstance(work, TrainingTable):
@@ -80,7 +81,7 @@ def program_of(job: JobTable) -> Iterator[Step]:
 
 
 def _train(work: TrainingTable, ephemeral_bytes: int, chance: Random) -> Iterator[Step]:
-    """What the host does alone, such as loading data, comes before the GPU's part."""
+    """Train: host-only work, such as loading data, comes before the GPU's part."""
     host_ns = work.host_ns
     for _ in range(work.iterations):
         factor = _factor(work.variation, chance)
@@ -90,7 +91,7 @@ def _train(work: TrainingTable, ephemeral_bytes: int, chance: Random) -> Iterato
 
 
 def _serve(work: ServingTable, ephemeral_bytes: int, chance: Random) -> Iterator[Step]:
-    """One after the other, in order of their coming."""
+    """Serve requests one after the other, in order of arrival."""
     for came_ns in _arrivals(work, chance):
         factor = _factor(work.variation, chance)
         yield SleepUntil(came_ns)
@@ -104,7 +105,8 @@ def _arrivals(work: ServingTable, chance: Random) -> Iterator[int]:
     if work.rate is None:
         yield from work.arrivals_ns
         return
-    coming = Random(chance.random())  # whether or not requests vary, they come at the same times
+    # Its own generator: arrivals do not depend on whether requests vary.
+    coming = Random(chance.random())
     due_ns = 0.0
     while (due_ns := due_ns + coming.expovariate(work.rate) * 1e9) < work.duration_ns:
         yield int(due_ns)

@@ -1,8 +1,9 @@
-"""What came out: of each job, beside the same job alone on the same machine, and of all of them.
+"""Reports results: each job beside the same job alone on the same machine, and all together.
 
 ANTT, the mean of the slowdowns, and STP, the sum of their inverses, are those of PREMA (Choi and
-Rhu, HPCA 2020): jobs that do not disturb each other have an ANTT of 1 and an STP of their number.
-Fairness is Jain's index of the slowdowns: 1 if all are alike, 1/n if one job bears everything.
+Rhu, HPCA 2020): jobs that do not disturb each other have an ANTT of 1 and an STP equal to their
+number. Fairness is Jain's index of the slowdowns: 1 if all are equal, 1/n if one job bears
+everything.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """Of one job. Ratios and shares are 0 or more; None: there is nothing to tell it from."""
+    """The report of one job. Ratios and shares are 0 or more; None: there is no basis for it."""
 
     name: str
     problem: str
@@ -29,7 +30,7 @@ class JobReport:
     completion_ns: int | None  # from its arrival to its end
     held_ns: int
     slowdown: float | None
-    gpu_share: float | None  # of what the GPU computed for anybody while it was there
+    gpu_share: float | None  # of all computation on the GPU while the job was there
     gpu_ns: int
     charged_ns: int
     requests: int
@@ -40,7 +41,7 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Of one run."""
+    """The report of one run."""
 
     policy: str
     makespan_ns: int
@@ -55,7 +56,7 @@ class Report:
 
 
 def report_of(workload: Workload, *, until_ns: int | None = None) -> Report:
-    """Play it, and each of its jobs alone; `until_ns`: no further than that."""
+    """Play a workload, and each of its jobs alone, at most up to `until_ns`."""
     outcome = simulate(workload, until_ns=until_ns)
     alone = {
         job.name: simulate(workload.only(job), until_ns=until_ns).jobs[0]
@@ -104,9 +105,9 @@ def _of_job(job: JobOutcome, alone: JobOutcome) -> JobReport:
 
 
 def slowdown_of(job: JobOutcome, alone: JobOutcome) -> float | None:
-    """By how much more the job took than alone: to its end, or on average its requests.
+    """Return by what factor the job took longer than alone: to its end, or per request on average.
 
-    When a server ends depends on when its last request comes, and hardly on anything else.
+    A server's end depends on when its last request comes, and hardly on anything else.
     """
     if job.problem or alone.problem:
         return None
@@ -118,20 +119,20 @@ def slowdown_of(job: JobOutcome, alone: JobOutcome) -> float | None:
 
 
 def percentile(values: Sequence[int], part: float) -> int | None:
-    """The least value that so large a part of them does not exceed; None of none."""
+    """Return the least value that this part of the values does not exceed; None without any."""
     if not values:
         return None
     return sorted(values)[max(0, ceil(part * len(values)) - 1)]
 
 
 def jain(values: Sequence[float]) -> float | None:
-    """Jain's index, (sum x)^2 / (n sum x^2); None of none."""
+    """Return Jain's index, (sum x)^2 / (n sum x^2); None if there are no values."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else None
 
 
 def text_of(reports: Sequence[Report]) -> str:
-    """Tables for people: one of all policies, and one of the jobs under each."""
+    """Render tables for people: one of all policies, and one of the jobs under each."""
     parts = [_table([_OVERALL, *map(_overall_row, reports)])]
     parts += [f"{one.policy}:\n" + _table([_JOB, *map(_job_row, one.jobs)]) for one in reports]
     told = [(one.policy, job) for one in reports for job in one.jobs if ":" in job.problem]
@@ -142,12 +143,12 @@ def text_of(reports: Sequence[Report]) -> str:
 
 
 def json_of(reports: Sequence[Report]) -> str:
-    """All figures; nanoseconds where a key says so, and shares of 1."""
+    """Render all figures; keys name nanoseconds, and shares are of 1."""
     return json.dumps([asdict(_rounded(report)) for report in reports], indent=2) + "\n"
 
 
 def _rounded(report: Report) -> Report:
-    """To what means something; the last digits of a division are noise in a comparison of files."""
+    """Round to meaningful digits; the last ones of a division are noise when files are compared."""
     jobs = tuple(
         replace(
             job,
@@ -199,7 +200,7 @@ def _job_row(job: JobReport) -> list[str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Names to the left, figures to the right."""
+    """Align names to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

@@ -1,8 +1,8 @@
 """Plays a workload: the GPU, the programs and the daemon's rounds, on one virtual clock.
 
-At any one time first the GPU's own events happen, then programs go on in order of their numbers,
-and last the daemon comes round, as on the virtual clock of the software GPU. Nothing in here
-decides who computes: that is what `Scheduler.handle` answers.
+At each time the GPU's own events come first, then programs go on in order of their numbers, and
+last the daemon makes a round, as on the virtual clock of the software GPU. Nothing here decides who
+computes: that is what `Scheduler.handle` answers.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from tandemd.sim.process import Process
 from tandemd.sim.programs import program_of
 from tandemd.sim.workload import GPU, JobTable, Workload
 
-START_NS = 1_000_000_000  # the core takes 0 for a time that is not known
-STUCK_NS = 60_000_000_000  # with nothing but the core's own wishes to look again
-LOOK_NS = 100_000_000  # recent.STEP_NS: the daemon samples so often, whether or not there is news
+START_NS = 1_000_000_000  # not 0, which the core takes for a time that is not known
+STUCK_NS = 60_000_000_000  # time with no events but wake-ups that the core asked for
+LOOK_NS = 100_000_000  # recent.STEP_NS: the daemon samples this often, with or without news
 UID = 1000  # of all jobs
 
 
@@ -74,13 +74,13 @@ class JobOutcome:
 
     name: str
     arrival_ns: int
-    ended_ns: int | None  # None: it had not when the simulation ended
-    problem: str  # why it ended before its time; empty: it did not
+    ended_ns: int | None  # None: not before the simulation ended
+    problem: str  # why it ended early; empty: it did not
     steps: int  # iterations
-    gpu_ns: int  # that it computed
-    charged_ns: int  # that the daemon counts as its own
-    held_ns: int  # that it waited at its gate, or for a busy peer
-    of_all_ns: int  # that the GPU computed for anybody between its arrival and its end
+    gpu_ns: int  # its own computation
+    charged_ns: int  # charged to it by the daemon
+    held_ns: int  # waiting at its gate, or for a busy peer
+    of_all_ns: int  # all computation on the GPU between its arrival and its end
     requests_ns: tuple[int, ...]  # of those answered: from the request to the answer
     slo_ns: int  # 0 = none
 
@@ -93,13 +93,13 @@ class Outcome:
     ended_ns: int  # when the last job ended, or the simulation
     switches: int  # of contexts
     is_stuck: bool  # no job could go on, and some had not ended
-    stretches: tuple[Stretch, ...] = ()  # if asked for; on the clock of the simulation
+    stretches: tuple[Stretch, ...] = ()  # if requested; on the simulation's clock
 
 
 def simulate(
     workload: Workload, *, until_ns: int | None = None, keep_stretches: bool = False
 ) -> Outcome:
-    """Play it until all jobs have ended, or until then."""
+    """Play a workload until all jobs have ended, or until `until_ns`."""
     simulation = Simulation(workload)
     if keep_stretches:
         simulation.engine.stretches = []
@@ -109,11 +109,11 @@ def simulate(
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A job that has come."""
+    """A job that has arrived."""
 
     job: JobTable
     process: Process
-    worked_before_ns: int  # that the GPU had computed for anybody
+    worked_before_ns: int  # all computation on the GPU before its arrival
     ended_ns: int | None = None
     of_all_ns: int = 0
     charged_ns: int = 0
@@ -127,17 +127,17 @@ class Simulation:
     engine: Engine = field(init=False)
     scheduler: Scheduler = field(init=False)
     poller: Poller = field(init=False, default_factory=Poller)
-    processes: dict[int, Process] = field(init=False, default_factory=dict)  # that live
+    processes: dict[int, Process] = field(init=False, default_factory=dict)  # the living ones
     is_stuck: bool = False
     _memory: Memory = field(init=False)
     _coming: list[JobTable] = field(init=False)
     _runs: dict[int, Run] = field(init=False, default_factory=dict)
     _wake_at_ns: int | None = None
-    _round_ns: int = START_NS  # of the last one
+    _round_ns: int = START_NS  # of the last round
     _look_at_ns: int = START_NS + LOOK_NS
-    _moved_ns: int = START_NS  # when something happened that the core did not wish for
+    _moved_ns: int = START_NS  # the last event other than a wake-up of the core's
     _is_stirred: bool = False  # something happened since the last round
-    _is_told: bool = False  # a process was told something since it went on last
+    _is_told: bool = False  # a process was told something since all went on last
 
     def __post_init__(self) -> None:
         gpu = self.workload.gpu
@@ -145,12 +145,12 @@ class Simulation:
         self.engine.now_ns = START_NS
         self._memory = Memory(gpu.memory_bytes)
         self.scheduler = Scheduler(self.workload.options)
-        if gpu.memory_bytes:  # as the daemon is told by NVML
+        if gpu.memory_bytes:  # as NVML tells the daemon
             self.scheduler.memory.line.capacity_bytes = {GPU: gpu.memory_bytes}
         self._coming = sorted(self.workload.jobs, key=lambda job: job.arrival_ns)  # stable
 
     def run(self, until_ns: int | None) -> None:
-        """Until all have ended or none can go on, or until then."""
+        """Run until all have ended or none can go on, or until `until_ns`."""
         end_ns = None if until_ns is None else START_NS + until_ns
         while self._coming or self.processes:
             now_ns = self._next_ns()
@@ -163,7 +163,7 @@ class Simulation:
             self.play(now_ns)
 
     def play(self, now_ns: int) -> None:
-        """All that happens at that time, the next one."""
+        """Play everything that happens at `now_ns`, which must be the next event time."""
         self._compute(now_ns)
         self._receive(now_ns)
         self._go_on(now_ns)
@@ -172,7 +172,7 @@ class Simulation:
             self._go_on(now_ns)
 
     def outcome(self) -> Outcome:
-        """What has become of it so far."""
+        """Return the outcome so far."""
         ended_ns = self.engine.now_ns
         if not self.processes and not self._coming:
             ended_ns = max(run.ended_ns or 0 for run in self._runs.values())
@@ -190,7 +190,7 @@ class Simulation:
 
     @property
     def _is_left_alone(self) -> bool:
-        """Nothing happens any more unless the core makes it."""
+        """Tell whether nothing happens any more unless the core acts."""
         sleeping = any(process.next_ns is not None for process in self.processes.values())
         return not (sleeping or self._coming or self.engine.next_ns is not None)
 
@@ -199,12 +199,12 @@ class Simulation:
         wishes += [process.next_ns for process in self.processes.values()]
         if self._coming:
             wishes.append(START_NS + self._coming[0].arrival_ns)
-        # One that somebody kept back who has left meanwhile would have gone on before.
+        # Clamped to the present: a process whose blocking peer has left could have gone on earlier.
         return min(max(at_ns, self.engine.now_ns) for at_ns in wishes if at_ns is not None)
 
     @property
     def _round_due_ns(self) -> int:
-        """Rounds lie on a grid; those in which there would be nothing to see are left out."""
+        """Return the time of the next round on the grid, without rounds that would see nothing."""
         due_ns = self._round_ns + PERIOD_NS
         if self._is_stirred or self.poller.is_active:
             return max(due_ns, _on_grid(self.engine.now_ns))
@@ -220,15 +220,16 @@ class Simulation:
             self._note(now_ns)
 
     def _receive(self, now_ns: int) -> None:
-        """Jobs that come now."""
+        """Start the jobs that arrive now."""
         while self._coming and START_NS + self._coming[0].arrival_ns <= now_ns:
             self._note(now_ns)
             self._start(self._coming.pop(0), len(self._runs) + 1, now_ns)
 
     def _start(self, job: JobTable, number: int, now_ns: int) -> None:
-        """A job is one process, which attaches at once: both have the job's number.
+        """Start a job as one process, which attaches at once: both have the job's number.
 
-        One whose promise the GPU can never keep does not start, as `tandem run` would say.
+        A job whose promise the GPU can never keep does not start; `tandem run` would refuse it,
+        too.
         """
         process = Process(
             number,
@@ -255,7 +256,7 @@ class Simulation:
         )
 
     def _go_on(self, now_ns: int) -> None:
-        """All as far as they can; once more where one that left made the core tell others."""
+        """Run all processes as far as possible; again if an exit made the core tell others."""
         self._is_told = True
         while self._is_told:
             self._is_told = False
@@ -283,7 +284,7 @@ class Simulation:
         self._moved_ns, self._is_stirred = now_ns, True
 
     def _round(self, now_ns: int) -> None:
-        """As `Loop._round`: the core hears of usage if something is notable, or it wanted to."""
+        """Make a round, as `Loop._round`: the core gets usage if it is notable or due."""
         self._round_ns, self._is_stirred = now_ns, False
         is_notable = self.poller.look(now_ns)
         is_due = self._wake_at_ns is not None and now_ns >= self._wake_at_ns
@@ -302,7 +303,7 @@ class Simulation:
             self._tell(event)
 
     def _served(self, now_ns: int) -> Iterator[RequestsServed]:
-        """As observers/requests.py: of those alone that answer requests."""
+        """Yield as observers/requests.py does, but only for processes that answer requests."""
         for number, process in self.processes.items():
             if has_requests(self.scheduler.jobs[number]) and (told := process.requests.take_told()):
                 yield RequestsServed(
@@ -318,13 +319,13 @@ class Simulation:
             self._perform(action)
 
     def _tell_together(self, *events: Event) -> None:
-        """As `Loop.note`: what processes say of themselves is decided about when all is known."""
+        """Tell of events together, as `Loop.note`: the core decides once it knows all of them."""
         actions = [action for event in events for action in self.scheduler.apply(event)]
         for action in (*actions, *self.scheduler.settle(events[-1].now_ns)):
             self._perform(action)
 
     def _perform(self, action: Action) -> None:
-        """What each action does here. Those of the last kind nothing in a workload leads to."""
+        """Perform an action here. No workload leads to those that raise."""
         match action:
             case WakeAt():
                 self._wake_at_ns = action.at_ns
@@ -341,7 +342,7 @@ class Simulation:
             ):
                 self._command(action)
             case ForgetProcess() | AnnounceJob() | KeepTrials():
-                pass  # of pages, watchers and a file, which are not there
+                pass  # about pages, watchers and a file, which do not exist here
             case (
                 TellPause()
                 | SetMemoryLease()
@@ -408,7 +409,7 @@ class Simulation:
                 told.linger_ns, told.linger_limit_ns = action.linger_ns, action.limit_ns
 
     def _outcomes(self) -> Iterator[JobOutcome]:
-        """In the order of the file; of those that did not come there is nothing to say."""
+        """Yield outcomes in the order of the file, without jobs that did not arrive."""
         numbers = {run.job.name: number for number, run in self._runs.items()}
         for job in self.workload.jobs:
             if job.name in numbers:
@@ -434,5 +435,5 @@ class Simulation:
 
 
 def _on_grid(at_ns: int) -> int:
-    """The first round that is no earlier."""
+    """Return the time of the first round that is no earlier."""
     return -(-at_ns // PERIOD_NS) * PERIOD_NS

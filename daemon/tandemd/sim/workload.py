@@ -1,6 +1,6 @@
 """What a simulation plays: a GPU, jobs, and settings of the scheduler, from a TOML file.
 
-Keys that the daemon or `tandem run` knows, too, are called the same and have the same ranges.
+Keys that the daemon or `tandem run` has, too, have the same names and ranges.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tandemd.config.schema import ClassName, ClassTable, SchedulerTable
 from tandemd.config.tables import Table, understood_by
 from tandemd.core.model import NO_LIMIT, JobClass, JobSpec, Options
 
-GPU = 0  # there is one
+GPU = 0  # the only one
 SETTABLE = ("scheduler", "class", "gpu")
 COMMAND_LINE = Path("--set")
 
@@ -40,7 +40,7 @@ Work = Annotated[str, understood_by(_parse_work)]
 
 
 class GpuTable(Table):
-    """`[gpu]`; what is built in is as an H200 does it (docs/driver-facts.md)."""
+    """`[gpu]`; the defaults are those of an H200 (docs/driver-facts.md)."""
 
     mode: Literal["time"] = "time"
     memory: Size | None = Field(default=None, examples=["80GiB"])  # None: there is enough
@@ -50,17 +50,17 @@ class GpuTable(Table):
 
     @property
     def memory_bytes(self) -> int:
-        """All there is; 0 = it is no matter."""
+        """Return its size; 0 = unlimited."""
         return parse_bytes(self.memory) if self.memory else 0
 
     @property
     def slice_ns(self) -> int:
-        """How long a context keeps the GPU while another waits."""
+        """Return how long a context keeps the GPU while another waits."""
         return parse_duration(self.slice)
 
     @property
     def switch_ns(self) -> int:
-        """What a change of contexts costs."""
+        """Return the cost of a context switch."""
         return parse_duration(self.switch)
 
 
@@ -68,24 +68,24 @@ class WorkTable(Table):
     """What iterations and requests have in common."""
 
     gpu: Work = Field(examples=["20ms"])
-    kernel: Work = "1us"  # of which that is made: a segment is whole kernels
+    kernel: Work = "1us"  # the kernels that make it up: a segment is whole kernels
     host: Duration = "0ms"
-    variation: float = Field(default=0.0, ge=0, lt=1)  # up to this part more or less of both
+    variation: float = Field(default=0.0, ge=0, lt=1)  # both vary by up to this part, up and down
     seed: int = 0
 
     @property
     def gpu_ns(self) -> int:
-        """GPU time of one, usually."""
+        """Return the usual GPU time of one."""
         return parse_duration(self.gpu)
 
     @property
     def kernel_ns(self) -> int:
-        """GPU time of a kernel of it."""
+        """Return the GPU time of one of its kernels."""
         return parse_duration(self.kernel)
 
     @property
     def host_ns(self) -> int:
-        """Time in which one asks nothing of the GPU, usually."""
+        """Return the usual time in which one submits nothing."""
         return parse_duration(self.host)
 
 
@@ -99,9 +99,9 @@ class TrainingTable(WorkTable):
 class ServingTable(WorkTable):
     """`[job.serving]`: requests that come whether or not those before have ended."""
 
-    rate: float | None = Field(default=None, gt=0, le=1_000_000)  # a second, by chance
-    duration: Duration | None = Field(default=None, examples=["10s"])  # so long they come
-    arrivals: list[Duration] | None = None  # in place of these; since the job's own
+    rate: float | None = Field(default=None, gt=0, le=1_000_000)  # per second, at random
+    duration: Duration | None = Field(default=None, examples=["10s"])  # how long they come
+    arrivals: list[Duration] | None = None  # instead of these two; since the job's own arrival
 
     @model_validator(mode="after")
     def _is_one_of_two(self) -> ServingTable:
@@ -113,12 +113,12 @@ class ServingTable(WorkTable):
 
     @property
     def duration_ns(self) -> int:
-        """How long requests come by chance."""
+        """Return how long requests come at random."""
         return parse_duration(self.duration or "0s")
 
     @property
     def arrivals_ns(self) -> list[int]:
-        """When those come that are told one by one, since the job's own arrival."""
+        """Return the arrivals that are listed one by one, since the job's own."""
         return sorted(map(parse_duration, self.arrivals or ()))
 
 
@@ -133,7 +133,7 @@ class JobTable(Table):
     memory: Size | None = Field(default=None, examples=["8GiB"])  # a limit
     persistent: Size = "0B"
     ephemeral: Size = "0B"
-    promises: bool = True  # says these two when it comes, as by --persistent and --ephemeral
+    promises: bool = True  # declares these two on arrival, as --persistent and --ephemeral do
     preemptible: bool | None = None
     slo: Annotated[str, understood_by(parse_slo)] | None = Field(
         default=None, examples=["p99=50ms"]
@@ -149,7 +149,7 @@ class JobTable(Table):
 
     @property
     def work(self) -> TrainingTable | ServingTable:
-        """What it does."""
+        """Return what it does."""
         work = self.training or self.serving
         if work is None:
             raise AssertionError
@@ -157,26 +157,26 @@ class JobTable(Table):
 
     @property
     def arrival_ns(self) -> int:
-        """When it comes, since the beginning."""
+        """Return when it comes, since the beginning."""
         return parse_duration(self.arrival)
 
     @property
     def persistent_bytes(self) -> int:
-        """What it holds for good."""
+        """Return what it holds permanently."""
         return parse_bytes(self.persistent)
 
     @property
     def ephemeral_bytes(self) -> int:
-        """What an iteration or a request takes besides."""
+        """Return what an iteration or a request takes in addition."""
         return parse_bytes(self.ephemeral)
 
     @property
     def slo_ns(self) -> int:
-        """What 99 of 100 requests are to take at most; 0 = nobody says."""
+        """Return the objective for the p99 of requests; 0 = none."""
         return parse_slo(self.slo) if self.slo else 0
 
     def spec(self) -> JobSpec:
-        """What the core is told of it."""
+        """Return what the core is told of it."""
         sm = parse_sm(self.sm) if self.sm else 0
         return JobSpec(
             name=self.name,
@@ -219,12 +219,12 @@ class Workload:
     options: Options
 
     def only(self, job: JobTable) -> Workload:
-        """The same with this job alone."""
+        """Return the same workload with this job alone."""
         return Workload(gpu=self.gpu, jobs=(job,), options=self.options)
 
 
 def load(path: Path, settings: Iterable[str] = (), policy: str | None = None) -> Workload:
-    """Read a file; `settings`: such as `scheduler.quantum_ms=5`, in place of what it says.
+    """Read a file; `settings`, such as `scheduler.quantum_ms=5`, override it.
 
     Raises:
         UsageError: a key or a value is wrong, with the file, the key and what is allowed.
@@ -239,7 +239,7 @@ def load(path: Path, settings: Iterable[str] = (), policy: str | None = None) ->
 
 
 def workload_of(said: Mapping[str, Any], path: Path, origin: Mapping[str, Path]) -> Workload:
-    """The same of what a file says already as values; `origin`: where some keys are from.
+    """Build a workload from parsed contents; `origin` says where some keys come from.
 
     Raises:
         UsageError: as `load`.
@@ -254,7 +254,7 @@ def workload_of(said: Mapping[str, Any], path: Path, origin: Mapping[str, Path])
 
 
 def _put(said: dict[str, Any], setting: str) -> str:
-    """Write what `--set` says into what the file says; the key."""
+    """Apply a `--set` to the file's contents; returns the key."""
     key, equals, text = setting.partition("=")
     *tables, last = key.strip().split(".")
     if not equals or not tables or tables[0] not in SETTABLE:
@@ -273,7 +273,7 @@ def _put(said: dict[str, Any], setting: str) -> str:
 
 
 def _value(text: str) -> object:
-    """As TOML reads it; what it cannot read is a text, so that shells need no second quotes."""
+    """Read a value as TOML; what is none is a text, so that shells need no second quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
