@@ -46,7 +46,7 @@ def open_closed_streams() -> None:
 
 
 def require_address_space() -> None:
-    """Exit with one clear line if too small an address space would break imports in odd ways."""
+    """Exit with one line if the address space is so small that imports would fail in many ways."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
         sys.stderr.write(

@@ -191,8 +191,8 @@ def serve(options: argparse.Namespace) -> None:
     )
     try:
         daemon.start()
-        # Collecting over everything that was imported takes 15 ms and more, during which nothing is
-        # scheduled: do it now, then exempt these objects.
+        # A garbage collection over everything imported takes 15 ms and more, during which nothing
+        # is scheduled. Do it now, and exempt these objects from later ones.
         gc.collect()
         gc.freeze()
         policy = config.scheduler.policy

@@ -595,7 +595,7 @@ class Daemon:
         return Target(pid=info.pid, is_there=info.is_there, uid=info.uid, pidfd=info.target.pidfd)
 
     def _bring_back(self) -> None:
-        """Restore what the driver saved, which nobody could do after exit. The core has ended."""
+        """Restore what the driver saved, because nobody would after exit. The core has ended."""
         jobs = {
             target: job.display_name
             for process_id, job in self._loop.scheduler.checkpoints.leave().items()

@@ -364,7 +364,8 @@ class Desk:
                 "memory_min, persistent and ephemeral cannot be set for a group, for what is "
                 "promised to one job is not left for the next; set them job by job"
             )
-        # Its owner's ceiling applies, whose identity may have been looked up long ago.
+        # The owner's ceiling applies; look the owner up again, because the last lookup may be long
+        # ago.
         if "job_class" in changes:
             self.rights.limits.meet(self._ask(uid, lambda: self.rights.chosen(uid, whom)[0].uid))
         return self._ask(uid, answer)
@@ -651,7 +652,7 @@ class Desk:
 
     @contextmanager
     def watch(self, uid: int) -> Iterator[queue.Queue[Event | None]]:
-        """Queue changes of the jobs that the caller may see, from now on; None: it was too slow.
+        """Queue changes of the jobs the caller may see, from now on; None: the caller was too slow.
 
         Raises:
             CapacityError: too many clients watch already, in all or of this uid.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 KEPT_S = 60.0  # how long an answer is valid
 NOBODY_KEPT_S = 5.0  # the same for "no such user", which an unreachable directory may say too
-OUTLIVES_S = 3600.0  # a user who was found stays known for so long after the database denies them
+OUTLIVES_S = 3600.0  # a user stays known for so long after the last time they were found
 MOST_KEPT = 4096  # uids; the least recently used are dropped
 MOST_GROUPS = 65536  # NGROUPS_MAX
 

@@ -115,7 +115,7 @@ class JobViews:
 
 
 def _place_in_line(core: Scheduler, job: Job) -> tuple[int, int]:
-    """Return the bytes that it waits for, or needs to be let in, and its place; zeros: no wait."""
+    """Return the bytes it waits for, or needs to be let in, and its place in line; zeros: none."""
     if waiter := first_in_line(core, job):
         return waiter.wait.size_bytes, len(waiter.ahead) + 1
     group = core.group_of(job)

@@ -266,8 +266,7 @@ class Loop:
             found = tuple(alternatives(question.scene))
         except Exception as error:  # catch everything, so that the next question can come
             failure = f"{type(error).__name__}: {error}"
-            # Or it would be logged once per window.
-            if failure != self._failures.get(question.gpus):
+            if failure != self._failures.get(question.gpus):  # log once, not in every window
                 log.exception("no plan was found, the one before stays", gpus=[*question.gpus])
         if failure:
             self._failures[question.gpus] = failure

@@ -1,4 +1,4 @@
-"""Limits how many may do something at once, in all and per uid, so that no user fills it alone."""
+"""Limits how many may do something at once, in all and per uid: no user can take all places."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ class _Late:
 
 
 def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:
-    """Overlay the kept spec on the asked one; fields unknown to the version that wrote it stay."""
+    """Overlay the kept spec on the asked one; fields that its writer did not know stay as asked."""
     known = {field.name for field in fields(JobSpec)}
     told = {name: value for name, value in kept.spec.items() if name in known}
     try:

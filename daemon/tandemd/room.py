@@ -30,7 +30,7 @@ def raise_descriptor_limit() -> None:
 
 
 def require_threads() -> None:
-    """Start all threads at once for a test: how much of a shared limit is left cannot be queried.
+    """Start that many threads at once as a test: what is left of shared limits cannot be queried.
 
     Raises:
         StateError: there are too few.

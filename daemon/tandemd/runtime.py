@@ -109,7 +109,7 @@ class RuntimeDir:
         now_s = time.monotonic()
         if now_s - self._renewed_s >= RENEW_S:
             self._renewed_s = now_s
-            os.utime(self._lock_fd)  # or cleaners of /tmp would take it for abandoned
+            os.utime(self._lock_fd)  # keeps cleaners of /tmp from taking it for abandoned
         try:
             there = os.stat(self.path / LOCK_FILE)
         except OSError as error:

@@ -122,7 +122,7 @@ class Sessions:
         self._poller = poller
         self._gpu_index = gpu_index
         self._clock_kind = clock_kind
-        # Start at a random number: jobs from before a restart must keep theirs to themselves.
+        # Start at a random number, so that no new job gets the number of one from before a restart.
         self._next_job_id = secrets.randbits(16) << 4 | 1
         self._next_process_id = 1
         self._processes: dict[int, int] = {}  # connection -> process
@@ -461,7 +461,7 @@ class Sessions:
             self.remembered.keep_job(job, self.commands.get(job_id, ""))
 
     def _forget_commands(self) -> None:
-        """Drop the command lines of jobs the core no longer knows, those that ended first first.
+        """Drop the command lines of jobs the core no longer knows, in the order of their ends.
 
         The core forgets later jobs of a user with many short ones before earlier jobs of others, so
         the queue is cleaned up from time to time.
@@ -539,7 +539,7 @@ class Sessions:
     def _spec(
         self, uid: int, packet: _native.Hello | _native.Register, gpus: Collection[int]
     ) -> JobSpec:
-        """Return the spec that it asks for on some GPUs, or any, clamped to its user's limits."""
+        """Return the spec asked for on some GPUs, or on any, clamped to its user's limits."""
         request, promise, (sm_count, isolation) = packet.request, packet.promise, packet.space
         asked = JobClass(request.job_class) if request.job_class in (1, 2, 3) else JobClass.NORMAL
         granted = self.limits.clamp(uid, asked)

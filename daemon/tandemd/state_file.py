@@ -40,8 +40,8 @@ def state_path(
         own_runtime_dir: its runtime directory, if one was named: such a daemon is separate from
             others of its user, also in what it remembers.
         machine: its name. Homes may be shared by several machines: each machine has a file of its
-            own, because jobs belong to one machine, and SQLite's write-ahead log has to
-            (sqlite.org/wal.html).
+            own, because jobs belong to one machine, and SQLite's write-ahead log must stay on one
+            machine, too (sqlite.org/wal.html).
     """
     if said == NOWHERE:
         return None
@@ -49,7 +49,7 @@ def state_path(
         return Path(said)
     of_machine = f"state-{machine}.db"
     if named := environ.get("STATE_DIRECTORY", "").split(":")[0]:  # set by systemd
-        # That of a user's unit is in the home.
+        # A user unit's directory is in the home.
         return Path(named) / (FILE if uid == 0 else of_machine)
     if own_runtime_dir is not None:
         return own_runtime_dir / FILE

@@ -167,7 +167,7 @@ def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
 
 
 def reserves_on(config: Config, gpus: Sequence[Gpu]) -> dict[int, Reserve]:
-    """Return the reserves by GPU, without those as large as the whole GPU."""
+    """Return the reserves by GPU, except those that would take the whole GPU."""
     said = {gpu.index: config.reserve_of(gpu.index, gpu.uuid_text) for gpu in gpus}
     return {
         gpu.index: said[gpu.index]

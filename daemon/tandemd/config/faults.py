@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 def faults_of(
     error: ValidationError, table: type[BaseModel], origin: Mapping[str, Path], otherwise: Path
 ) -> str:
-    """Report all faults. `table` is the root's model; `otherwise` names keys in no file."""
+    """Report all faults. `table` is the root's model; `otherwise` stands for keys in no file."""
     lines = []
     faults = error.errors()
     misnamed = [fault["loc"][:-1] for fault in faults if fault["loc"][-1:] == ("[key]",)]

@@ -50,13 +50,13 @@ class Channel:
     job_class: JobClass = JobClass.NORMAL
     presence_fd: int | None = None  # once mapped and sealed
     welcomed: bool = False
-    newest_move: int = 0  # an order
+    newest_move: int = 0  # the newest order
     looks_at: set[int] = field(default_factory=set)  # peers' process ids, as the core wants it
     shown: dict[int, int] = field(default_factory=dict)  # peer's process id -> index
 
 
 class Homes(Protocol):
-    """Host memory of processes (homes.py)."""
+    """What processes have on the host: memory and files (homes.py)."""
 
     def open(self, process_id: int) -> None:
         """Add a process."""
@@ -83,8 +83,8 @@ class Channels:
     ) -> None:
         """`send(process_id, packet, fds)` puts a packet on that process's attach connection.
 
-        `offer` sends only if the process has room for the packet, and says whether it did; if not,
-        `readable` is called later.
+        `offer` sends only if the connection has room for the packet, and says whether it did; if
+        not, `readable` is called later.
         """
         self._send = send
         self._offer = offer

@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A process. The driver knows only its pid, which may have been reused by a call's time."""
+    """A process. The driver knows only its pid, which may be reused by the time of a call."""
 
     pid: int
     is_there: Callable[[], bool]  # the process still lives; any thread

@@ -30,9 +30,9 @@ def keep_capabilities() -> None:
 def unblocked(words: Sequence[str]) -> list[str]:
     """Return a command line that runs a program, named by its whole path, with no signal blocked.
 
-    The daemon blocks the signals that it waits for; a child that inherited that would not be ended
-    by them. The mask is reset in the child, by a small program that then becomes the wanted one:
-    not between fork and exec, where other threads' locks may be held, and where gRPC would have
-    handlers run.
+    The daemon blocks the signals that it waits for; a child that inherited the mask could not be
+    ended by them. The mask is reset in the child, by a small program that then becomes the wanted
+    one: not between fork and exec, where other threads' locks may be held, and where gRPC would
+    have handlers run.
     """
     return [sys.executable, "-I", "-S", "-c", _START, *words]

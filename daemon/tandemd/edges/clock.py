@@ -57,7 +57,7 @@ class MonotonicClock:
         """Do nothing: on this clock the loop sleeps in the poller, not here."""
 
     def outside(self) -> AbstractContextManager[None]:
-        """Do nothing: this time always passes."""
+        """Do nothing: real time always passes."""
         return contextlib.nullcontext()
 
 

@@ -284,7 +284,7 @@ class NvmlInventory:
 
 
 def numa_node_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
-    """Look up a PCI device's node by its name in NVML, `00000000:3B:00.0`; None: not known."""
+    """Look up a PCI device's NUMA node by NVML's name, `00000000:3B:00.0`; None: not known."""
     domain, _, rest = bus_id.lower().partition(":")
     try:
         node = int((devices / f"{domain[-4:]}:{rest}" / "numa_node").read_text())
@@ -304,7 +304,7 @@ def find_inventory() -> Inventory:
 
 
 class GpuIndex:
-    """Maps the UUIDs that processes name to indices. One that NVML did not list gets the next."""
+    """Maps UUIDs that processes name to indices. One that NVML did not list gets the next index."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus: Sequence[Gpu] = ()

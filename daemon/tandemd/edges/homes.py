@@ -82,10 +82,10 @@ class Homes:
         tell: Callable[[Callable[[int], HomeEvent]], None],
         node_of: Callable[[int], int | None],
     ) -> None:
-        """`send(process_id, packet, fds)` is as for channels; `tell` gets what makes an event.
+        """`send(process_id, packet, fds)` is as for channels; `tell` delivers an event.
 
-        That is a function that takes the present time. `node_of(process_id)` is the NUMA node of
-        the process's first GPU, if known.
+        The argument of `tell` is a function that makes the event from the present time.
+        `node_of(process_id)` is the NUMA node of the process's first GPU, if known.
         """
         self._host = host
         self._send = send

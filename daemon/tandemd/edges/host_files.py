@@ -127,7 +127,7 @@ class HostFiles:
             for at in range(0, count, CHUNK):
                 if cancelled.is_set():
                     break  # nobody wants the file any more
-                # In chunks, because unmapping blocks all other threads of the daemon.
+                # In chunks, because unmapping blocks all other Python threads of the daemon.
                 size = min(CHUNK, count - at)
                 with (
                     mmap.mmap(memory, size, prot=mmap.PROT_READ, offset=at) as there,

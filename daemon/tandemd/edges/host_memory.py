@@ -109,7 +109,7 @@ def _fill(fd: int, count: int, node: int | None, fillers: int) -> None:
 
 
 def _advise(fd: int, at: int, size: int, advices: Iterable[int]) -> None:
-    """Advise one step at a time: mapping and unmapping block all other threads of the daemon."""
+    """Advise one step at a time: mapping and unmapping block the daemon's other Python threads."""
     libc = ctypes.CDLL(None)  # its calls release the GIL, unlike mmap.madvise
     with mmap.mmap(fd, size, offset=at) as pages:
         first = ctypes.c_char.from_buffer(pages)

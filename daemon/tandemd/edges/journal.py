@@ -34,7 +34,7 @@ BUSY_S = 1.0  # how long to wait for another daemon that is writing
 MOST_TRIALS = 1024  # for each kind of GPU; older ones weigh less than a hundredth of the newest
 MOST_KINDS = 16  # of GPUs; those with the newest trials are kept
 MOST_JOBS = 8192  # the youngest are kept
-MOST_PAST = 10_000  # ended jobs: the newest are kept; the default
+MOST_PAST = 10_000  # ended jobs to keep by default, the newest
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (

@@ -351,7 +351,7 @@ def _queue(view: MetricsView) -> Iterator[tuple[tuple[str, ...], float]]:
 def _shims(view: MetricsView) -> Iterator[tuple[tuple[str, ...], float]]:
     """Count processes by shim version: always our own, else only the most frequent ones.
 
-    A shim may report any version, and no user must be able to create any number of series.
+    A shim may report any version, and no user may be able to create an unbounded number of series.
     """
     found = Counter(process.shim_version for job in view.jobs for process in job.processes)
     found[__version__] += 0

@@ -1,4 +1,4 @@
-"""Changes the MIG layout of a GPU through NVML: all of it, or it is restored as before.
+"""Changes the MIG layout of a GPU through NVML: completely, or it is restored to what it was.
 
 A profile in NVML has a number (a place in a table), an id (what instances are created from) and a
 name. A new GPU instance gets one compute instance of its whole size; a restored one gets those that
@@ -125,7 +125,8 @@ class MigLayouts:
         Raises:
             AccessError: the driver does not let this process do it.
             CapacityError: the layout does not fit on the GPU, which is as it was before.
-            StateError: the GPU is in use, has no MIG, or cannot be restored; the text says which.
+            StateError: the GPU is in use, has no MIG, or cannot be restored; the text then lists
+                its instances.
             UsageError: as `plan`.
         """
         planned = self.plan(layout)

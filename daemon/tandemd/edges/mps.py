@@ -359,7 +359,7 @@ class MpsControl:
             logs=str(self._own.logs),
         )
         if not _mps.has_pipe(self._own.directory):
-            self._own.give_up()  # or the next attempt would leave it running, and so on
+            self._own.give_up()  # otherwise each attempt would leave one running
         return False
 
     def _is_up(self) -> bool:

@@ -1,7 +1,7 @@
 """MPS that the helper runs for a daemon without root: it serves all users, in turns.
 
-The daemon finds it by its pipe and watches it like a root's MPS started by somebody else; what only
-root may do with it, the daemon asks the helper for.
+The daemon finds it by its pipe and watches it like an MPS of root's that somebody else has started;
+what only root may do with it, the daemon asks the helper for.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def open_pidfd(pid: int) -> Pidfd | None:
 
 
 def has_other_clock(pid: int) -> bool:
-    """Tell whether the process's CLOCK_MONOTONIC differs from ours, in another time namespace.
+    """Tell whether the process's CLOCK_MONOTONIC differs from ours, as in another time namespace.
 
     A process in another namespace may still have our clock. Returns False, too, if the kernel has
     no time namespaces or does not tell.

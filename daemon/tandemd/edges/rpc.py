@@ -374,7 +374,8 @@ class RpcServer:
         """Bind the socket, mode 0666, replacing a stale one. `is_ready` must not block."""
         self._behind = path.parent / BEHIND
         self._behind.parent.mkdir(exist_ok=True)
-        self._behind.parent.chmod(0o700)  # gRPC creates its socket with a mode by the umask
+        # gRPC creates its socket with the mode that the umask leaves.
+        self._behind.parent.chmod(0o700)
         self._behind.unlink(missing_ok=True)
         self._readiness = Readiness(is_ready)
         self._loop = asyncio.new_event_loop()

@@ -206,7 +206,7 @@ class Door(grpc.aio.ServerInterceptor):
 
 
 def _end_of(do: Callable[..., object], *arguments: object) -> object:
-    """Return the result, or the Aborted: a raised one would keep its request until a GC cycle."""
+    """Return the result or a fresh Aborted: a raised one would keep its request until a GC run."""
     try:
         return do(*arguments)
     except Aborted as end:

@@ -1,7 +1,7 @@
 """Serves the metrics to Prometheus over HTTP, if configured.
 
-Otherwise nothing listens, and if so only on a unix socket or a loopback address: whoever reaches it
-sees every job's name and figures.
+Without configuration nothing listens. If configured, it listens only on a unix socket or a loopback
+address, because whoever reaches it sees every job's name and figures.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def send(target: Target, number: int, *, uid: int) -> str:
             return f"pid {target.pid} runs as uid {min(owners)} now, which uid {uid} may not signal"
         target.pidfd.send(number)
         if number not in (0, signal.SIGKILL):
-            target.pidfd.send(signal.SIGCONT)  # or a stopped process would not notice
+            target.pidfd.send(signal.SIGCONT)  # lets a stopped process notice the signal
     except (ProcessLookupError, FileNotFoundError):
         return ""
     except PermissionError:

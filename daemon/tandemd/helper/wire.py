@@ -45,7 +45,7 @@ class CutGpu(Question, frozen=True, kw_only=True, tag="cut-gpu"):
     """Cut a GPU that nobody uses by MIG."""
 
     gpu: Uuid
-    # None: turn MIG off.
+    # Empty: turn MIG off.
     profiles: Annotated[tuple[Profile, ...], msgspec.Meta(max_length=MOST_INSTANCES)]
 
 

@@ -73,8 +73,8 @@ class Auditor:
 
     def look(self) -> None:
         """Look once; the core takes the result in on its own thread."""
-        # Claims are read before and after, because a process claims memory before it asks the
-        # driver, and reports a release after it.
+        # Claims are read before and after, and the larger one counts, because a process claims
+        # memory before it asks the driver, and reports a release after it.
         before = self._loop.poller.memory_claims()
         found = self._holdings()
         after = self._loop.poller.memory_claims()
@@ -83,7 +83,7 @@ class Auditor:
         def tell() -> None:
             attached = {key: info.pid for key, info in self._sessions.info.items()}
             # If the driver names none of them, it does not report per-process use, as in a
-            # container. If it names some, and knows all that it names, the others hold nothing.
+            # container. If it names some and its figures are complete, the others hold nothing.
             names_none = held.keys().isdisjoint(attached.values())
             says_nothing = bool(attached) and names_none
             pids = frozenset(attached.values())

@@ -35,7 +35,8 @@ class Wanted:
     sms: int  # that it may use; 0 = not known
     sm_count: int  # of its GPU
     has_own_sms: Callable[[], bool]  # nobody else uses them, even while others run
-    # Requests in bursts, which come by chance, so pauses between them tell nothing about it.
+    # Whether it serves requests in bursts; these come by chance, so the pauses between them tell
+    # nothing about the job.
     serves: bool = False
 
 

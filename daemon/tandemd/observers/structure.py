@@ -55,7 +55,7 @@ def describe(window: _native.Window, now_ns: int) -> list[str]:
 
 
 def _hangs_on(found: _native.Analysis, count: int) -> str:
-    """Describe how long an iteration took, and on what."""
+    """Describe how long an iteration took, and what took the time."""
     parts, took_ns = found.critical_parts, found.critical_ns
     # Time held while its own work ran cost nothing: a job that runs ahead waits for a full window.
     held_ns = min(parts.held_ns, max(0, took_ns - found.gpu_critical_ns))

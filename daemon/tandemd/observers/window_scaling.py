@@ -9,7 +9,7 @@ from types import MappingProxyType
 from tandem import _native
 from tandemd.core.space.scaling import Curve, curve_of, points_of
 
-MOST_GRIDLESS = 0.5  # of its kernels' time; the kernels inside graphs are not known
+MOST_GRIDLESS = 0.5  # of its kernels' time, spent in graphs, whose kernels are not known
 MOST_UNTIMED = 0.1  # of its operations on the GPU
 MOST_WRONG = 0.25  # of the record's length: the tolerated error of the reconstruction
 MOST_CHANGED = 0.25  # of an iteration's length; beyond that the job's work is a different one

@@ -139,7 +139,7 @@ class Gaps:
         self._ended_ns = None
 
     def figures_ns(self, linger_ns: int) -> tuple[int, int]:
-        """Return the median and 90th percentile rest of a gap once presence ends; 0 = not known."""
+        """Return the median and 90th percentile of a gap's rest after presence; 0 = not known."""
         if self._known != (self._durations.added, linger_ns):
             self._known = self._durations.added, linger_ns
             half_ns = self._durations.remaining_ns(0.5, linger_ns)

@@ -171,7 +171,8 @@ class Process:
             wait_total_ns=tuple(self.waited_ns),
             exclusive_ns=exclusive_ns,
             shared_ns=shared_ns,
-            even_ns=shared_ns,  # contexts that take turns have all SMs, each for its time
+            # Contexts that take turns each have all SMs: the split is even anyway.
+            even_ns=shared_ns,
             device_bytes=self.held.bytes_now,
             peak_bytes=self.held.peak_bytes,
             iteration_peak_bytes=self.held.iteration_peak_bytes,

@@ -68,7 +68,7 @@ class WorkTable(Table):
     """What iterations and requests have in common."""
 
     gpu: Work = Field(examples=["20ms"])
-    kernel: Work = "1us"  # the kernels that make it up: a segment is whole kernels
+    kernel: Work = "1us"  # GPU time of each kernel in it; a segment is whole kernels
     host: Duration = "0ms"
     variation: float = Field(default=0.0, ge=0, lt=1)  # both vary by up to this part, up and down
     seed: int = 0
