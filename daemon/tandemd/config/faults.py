@@ -58,7 +58,7 @@ def _table_at(table: type[BaseModel], keys: list[str]) -> type[BaseModel] | None
     for key in keys:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = _annotations(kind).get(key)
-        else:  # a mapping by names or numbers, of which the key is one
+        else:  # a mapping; the key is one of its names or numbers
             kind = next(iter(get_args(kind)[-1:]), None)
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 

@@ -105,7 +105,7 @@ class Checkpointer:
         """Bring all targets back; those that cannot come yet are retried until the timeout.
 
         A process that is being saved comes back once that is done. Returns those that stay saved,
-        and why. `is_over` is set when all are back, or by somebody who no longer wants to wait.
+        and why. `is_over` is set when all are back, or by a caller that no longer wants to wait.
         """
         if not targets:
             return {}

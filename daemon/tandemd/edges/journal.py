@@ -101,7 +101,7 @@ class KeptJob:
     spec: Mapping[str, object]  # fields of its JobSpec, as this or another version knows them
     paused: bool
     command: str
-    cancel: Cancel | None = None  # somebody is ending it
+    cancel: Cancel | None = None  # set while it is being cancelled
     notice: Notice | None = None  # of its pause, to programs that listen
 
 

@@ -29,7 +29,7 @@ from tandemd.edges.mps_servers import Servers
 SERVER = "tandem"  # of the new interface
 MOST_SAID_BYTES = 1 << 20  # the rest is cut off, because the file may be in memory
 LOOK_S = 2.0
-EARLY_S = 0.05  # while a newcomer is expected, or waits for another user's server to end
+EARLY_S = 0.05  # while a newcomer is about to connect, or waits for another user's server to end
 EARLY_LOOKS = 60
 LONGEST_PAUSE_S = 60.0  # between two queries, or two attempts to start it
 ANSWER_S = 5.0

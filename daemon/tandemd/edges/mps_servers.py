@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Known:
-    user: int | None  # None: it had ended before it was seen
+    user: int | None  # None: it had ended before its user was seen
     clients: set[int] = field(default_factory=set)  # pids of clients alive at the last look
     is_ready: bool = False
     is_told: bool = False  # told to end once they have gone

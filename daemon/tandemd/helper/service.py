@@ -150,7 +150,7 @@ def _see_off(connection: socket.socket) -> None:
 
 
 def _details(question: Question, answer: Answer) -> dict[str, str]:
-    """Return what to log; the question was validated, so it contains no other text."""
+    """Return what to log; the question was validated, so all values are plain words."""
     fields = {name: getattr(question, name) for name in question.__struct_fields__}
     said = {
         name: ",".join(value) if isinstance(value, tuple) else str(value)

@@ -42,7 +42,7 @@ class Hello(Question, frozen=True, tag="hello"):
 
 
 class CutGpu(Question, frozen=True, kw_only=True, tag="cut-gpu"):
-    """Cut a GPU that nobody uses by MIG."""
+    """Cut an idle GPU by MIG."""
 
     gpu: Uuid
     # Empty: turn MIG off.

@@ -67,7 +67,8 @@ class Bounds:
         process_id = process.process_id
         if now_ns < self._next_ns.get(process_id, 0):
             return
-        with suppress(KeyError, RuntimeError):  # it has left, or is being sampled for somebody else
+        # It has left, or is being sampled for another caller.
+        with suppress(KeyError, RuntimeError):
             number = self.poller.begin_sample(
                 process_id=process_id,
                 launches=_MOST_LAUNCHES,

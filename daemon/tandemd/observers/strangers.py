@@ -45,7 +45,7 @@ class Strangers:
             now_s: of any monotonic clock.
         """
         if running is None:
-            self._asked = frozenset()  # those there before are presumed to be there still
+            self._asked = frozenset()  # earlier ones presumably still run
             return
         self._asked, known_s = frozenset(running), self._since_s
         found = {(gpu, pid) for gpu, pids in running.items() for pid in pids if pid not in ours}

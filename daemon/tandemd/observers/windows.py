@@ -36,8 +36,8 @@ def record(
     """Record a new window of every process and yield each when it is complete.
 
     `signatures` are those of kernels whose names do not contain them. A process that is being
-    recorded for somebody else has its turn after that. Blocks; for any thread. Windows that are not
-    complete within `patience_s`, and those of processes that leave meanwhile, are left out.
+    recorded for another caller has its turn after that. Blocks; for any thread. Windows that are
+    not complete within `patience_s`, and those of processes that leave meanwhile, are left out.
     Patience is real time, whatever clock the windows are on.
 
     Raises:
@@ -72,7 +72,7 @@ def _ask(poller: _native.Poller, process_id: int) -> int | None:
             with_window=True,
             timeout_ns=_SAMPLE_NS,
         )
-    except RuntimeError:  # being recorded for somebody else; tried again later
+    except RuntimeError:  # being recorded for another caller; tried again later
         return None
 
 
