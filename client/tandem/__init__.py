@@ -1,7 +1,7 @@
 """Tandem: several unmodified deep-learning jobs share one NVIDIA GPU.
 
-Marks and errors are here at once and need nothing; the rest is loaded when it is first used, and
-`Client` and what it returns need `pip install gpu-tandem[client]`.
+The marks and the errors are available at once and need no other package. Everything else is loaded
+on first use; `Client` and what it returns need `pip install gpu-tandem[client]`.
 """
 
 from typing import TYPE_CHECKING
@@ -94,7 +94,7 @@ _LATER = {
 }
 
 
-_MODULES = ("softgpu", "torch", "waves")  # that programs use; torch imports no PyTorch
+_MODULES = ("softgpu", "torch", "waves")  # modules for programs; this torch imports no PyTorch
 
 
 def __getattr__(name: str) -> object:

@@ -1,8 +1,8 @@
-"""`Client` for asyncio: the same methods, each to be awaited.
+"""`Client` for asyncio: the same methods, as coroutines.
 
-Nothing is written twice: a call is that of `Client`, on a thread. gRPC has an own way to be asked
-from asyncio, but then whatever logs in, connects anew after a fork and maps errors would be there
-a second time, for calls that take a millisecond.
+Each call runs the method of `Client` on a thread, so nothing is implemented twice. gRPC has its own
+asyncio API, but using it would duplicate the code that logs in, reconnects after a fork and maps
+errors, for calls that take a millisecond.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ def _awaited(
 class AsyncClient:
     """A connection to the daemon of this machine for asyncio; use it as an async context manager.
 
-    It has the methods of `Client`, with the same arguments, results and errors, and each is
-    awaited. A call that is cancelled may have been carried out. For one event loop.
+    It has the methods of `Client`, with the same arguments, results and errors, as coroutines. A
+    cancelled call may have been carried out. An instance belongs to one event loop.
 
         async with tandem.AsyncClient() as client:
             for job in await client.jobs():
@@ -47,8 +47,8 @@ class AsyncClient:
     """
 
     def __init__(self, *, directory: str | None = None) -> None:
-        """Take the daemon whose runtime directory is `directory`, by default the usual one."""
-        self.client = Client(directory=directory)  # for who has a thread to spare
+        """Use the daemon whose runtime directory is `directory`, by default the usual one."""
+        self.client = Client(directory=directory)  # for callers that can block a thread
         self._directory = directory
         self._watches: set[Watch[Any]] = set()
 
@@ -59,7 +59,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give the token back, end what is watched, and close; a second time does nothing."""
+        """Return the token, end all watches and close the connection; idempotent."""
         for watch in tuple(self._watches):
             await watch.aclose()
         await asyncio.to_thread(self.client.close)
@@ -93,7 +93,7 @@ class AsyncClient:
     async def wait(
         self, *names: str, until: str = "ended", deadline_s: float | None = None
     ) -> list[Job]:
-        """As `Client.wait`; who is cancelled meanwhile waits no longer."""
+        """Like `Client.wait`; cancelling the task ends the wait."""
         thread = _Thread(self._directory)
         try:
             return await thread.do(
@@ -103,14 +103,15 @@ class AsyncClient:
             thread.end()
 
     async def watch(self, *, deadline_s: float | None = None) -> "Watch[JobEvent]":
-        """Every change from the moment this has returned: `async for event in await ...`.
+        """Every change from the moment this returns: `async for event in await ...`.
 
-        Errors are those of `Client.watch`. Ends with `aclose` of it or of the client.
+        Raises the errors of `Client.watch`. Ends when the watch or the client is closed by
+        `aclose`.
         """
         return await self._begin(lambda client: client.watch(deadline_s=deadline_s))
 
     async def trace(self, *, seconds: float) -> "Watch[TraceEvent]":
-        """As `Client.trace`, from the moment this has returned: `async for event in await ...`."""
+        """Like `Client.trace`, from the moment this returns: `async for event in await ...`."""
         return await self._begin(lambda client: client.trace(seconds=seconds))
 
     async def _begin(self, call: Callable[[Client], Iterator[_Event]]) -> "Watch[_Event]":
@@ -126,7 +127,7 @@ class AsyncClient:
 
 
 class Watch(AsyncIterator[_Event]):
-    """Events as they come; made by `AsyncClient.watch` and `trace`. For one task at a time."""
+    """An iterator over events, made by `AsyncClient.watch` and `trace`. For one task at a time."""
 
     def __init__(
         self, thread: "_Thread", events: Iterator[_Event], open_watches: "set[Watch[Any]]"
@@ -138,7 +139,7 @@ class Watch(AsyncIterator[_Event]):
         self._is_over = False
 
     async def __anext__(self) -> _Event:
-        """The next event. Who is cancelled meanwhile, as by a timeout, misses nothing."""
+        """Return the next event. Cancelling it, for example by a timeout, loses no event."""
         if self._is_over:
             raise StopAsyncIteration
         if self._next is None:
@@ -158,18 +159,18 @@ class Watch(AsyncIterator[_Event]):
         return event
 
     async def aclose(self) -> None:
-        """No more of them; a second time does nothing."""
+        """End the iteration; idempotent."""
         if self._is_over:
             return
         self._is_over = True
         self._open_watches.discard(self)
-        if self._next is not None:  # it fails now, and nobody may be there to hear of it
+        if self._next is not None:  # it fails now, and maybe nobody awaits it
             self._next.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._thread.end()
 
 
 class _Thread:
-    """For what may take for ever: a connection of its own, and threads nobody waits for."""
+    """Calls that may block for ever: on their own connection, on threads that nobody joins."""
 
     def __init__(self, directory: str | None) -> None:
         self.client = Client(directory=directory)
@@ -187,12 +188,13 @@ class _Thread:
                 set_it = partial(done.set_result, call())
             except BaseException as error:
                 set_it = partial(done.set_exception, error)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed: nobody awaits the result
                 loop.call_soon_threadsafe(settle, set_it)
 
         threading.Thread(target=run, name="tandem-client", daemon=True).start()
         return done
 
     def end(self) -> None:
-        # What it waits for ends with an error then. Not here: who logs in just now has the lock.
+        # Closing fails the blocked call with an error. It runs on a thread because a login in
+        # progress holds the lock.
         threading.Thread(target=self.client.close, name="tandem-client-close", daemon=True).start()

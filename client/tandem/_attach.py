@@ -1,7 +1,7 @@
-"""REGISTER: how `tandem run` tells a daemon of a job before there is one.
+"""REGISTER: how `tandem run` announces a job to a daemon before the job has a process.
 
 The structs are those of csrc/core/wire.h, packed by hand: the base install has neither the native
-module nor gRPC, and this path is on every start of a job. A test holds both against each other.
+module nor gRPC, and this code runs at every start of a job. A test compares both definitions.
 """
 
 import os
@@ -31,7 +31,7 @@ FLAG_NO_WAIT, FLAG_ASKS_AGAIN, FLAG_ONLY_ASKS = 1, 2, 4
 
 SECOND_NS = 1_000_000_000
 MAX_WAIT_NS = (2**16 - 1) * SECOND_NS
-NEVER_IDLE_NS = 100 * 365 * 86_400 * SECOND_NS  # the daemon takes so much for never
+NEVER_IDLE_NS = 100 * 365 * 86_400 * SECOND_NS  # the daemon takes this value as "never"
 
 CLASSES = {"latency": 1, "normal": 2, "batch": 3}
 ISOLATIONS = {"time": 1, "mps": 2, "mps+green": 3, "mig": 4}
@@ -39,17 +39,17 @@ ISOLATIONS = {"time": 1, "mps": 2, "mps+green": 3, "mig": 4}
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
-SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # and the GPU
-FLAGS = struct.Struct("=II")  # and the time of idleness
+SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # followed by the GPU
+FLAGS = struct.Struct("=II")  # followed by the idle time
 REGISTERED = struct.Struct("=QI12x")
 REFUSED = struct.Struct("=II")
-REASON_BYTES = 160  # at least: older daemons say less
+REASON_BYTES = 160  # the minimum, since older daemons send less
 _TIMEVAL = struct.Struct("@ll")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What somebody asks for a job; None is "not said" and leaves it to the daemon."""
+    """What a job asks for; None means "not said" and leaves the choice to the daemon."""
 
     priority: str | None = None  # a key of CLASSES
     memory_bytes: int | None = None
@@ -63,38 +63,38 @@ class Request:
     group: str = ""
     memory_percent: int | None = None  # in place of memory_bytes
     wait_memory_ns: int | None = None  # at most MAX_WAIT_NS
-    idle_release_ns: int | None = None  # at most NEVER_IDLE_NS, which is never
-    # What it holds for good, and what an iteration takes besides; both or none.
+    idle_release_ns: int | None = None  # at most NEVER_IDLE_NS, which means never
+    # What the job holds all the time, and what an iteration takes in addition; both or neither.
     persistent_bytes: int | None = None
     ephemeral_bytes: int | None = None
     sm_count: int | None = None  # in place of sm_percent
     isolation: str | None = None  # a key of ISOLATIONS
-    no_wait: bool = False  # refuse it where it would have to stand in line
-    only_asks: bool = False  # there is to be no job: what would it be told?
-    asks_again: bool = False  # refuse it with REFUSED_NOT_YET where what to say is not known yet
+    no_wait: bool = False  # refuse the job if it would have to queue
+    only_asks: bool = False  # register no job, only tell what the answer would be
+    asks_again: bool = False  # refuse with REFUSED_NOT_YET while undecided: the caller retries
 
 
 class UntrustedError(UnavailableError):
-    """Somebody else's daemon listens where anybody could."""
+    """The daemon in a directory open to everybody belongs to another user."""
 
 
 class SilentError(UnavailableError):
-    """A daemon has the socket, and hangs, or has more to do than the machine gives it time for."""
+    """A daemon owns the socket, but hangs or is too busy to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """The daemon knows the job."""
+    """The answer of a daemon that took the job."""
 
     job_id: int
-    priority: str | None = None  # what it got; None: an older daemon's, which does not say
-    environment: Mapping[str, str] = field(default_factory=dict)  # that the job is to have
-    told: tuple[str, ...] = ()  # what of the request has no effect, and why
+    priority: str | None = None  # what it got; None: not told, by an older daemon
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables for the job
+    told: tuple[str, ...] = ()  # which parts of the request have no effect, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The daemon answers, but does not take the job."""
+    """The answer of a daemon that did not take the job."""
 
     code: int
     reason: str
@@ -103,12 +103,12 @@ class Refused:
 def register(
     path: Path, request: Request, *, command: str, gpu: str = "", timeout_s: float = 1.0
 ) -> Registered | Refused:
-    """Tell the daemon at `path` of a job; it knows the pid and the uid from the kernel.
+    """Announce a job to the daemon at `path`, which learns the pid and the uid from the kernel.
 
     Raises:
-        UnavailableError: nobody listens, or the answer is none.
-        SilentError: who listens does not answer within the timeout.
-        UntrustedError: it is another user's, in /tmp.
+        UnavailableError: nobody listens, or the answer is not valid.
+        SilentError: the daemon does not answer within the timeout.
+        UntrustedError: the socket is in /tmp and belongs to another user.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         try:
@@ -127,7 +127,7 @@ def register(
 
 def _exchange(connection: socket.socket, packet: bytes) -> bytes:
     # A daemon that takes no more processes of a user says so and hangs up before it reads anything:
-    # what it said is there behind the error.
+    # its answer can be read after the error.
     with suppress(BrokenPipeError, ConnectionResetError):
         connection.send(packet)
     with suppress(ConnectionResetError):
@@ -136,7 +136,7 @@ def _exchange(connection: socket.socket, packet: bytes) -> bytes:
 
 
 def _check_owner(path: Path, uid: int) -> None:
-    """Nor does the shim attach to it (`is_trustworthy` in shim/job/attach.cpp)."""
+    """Refuse another user's daemon in /tmp, as `is_trustworthy` in shim/job/attach.cpp does."""
     if path.is_relative_to("/tmp") and uid not in (0, os.geteuid()):
         raise UntrustedError(
             f"{path}: the daemon is of uid {uid}, and in /tmp only one's own and root's are "
@@ -145,7 +145,7 @@ def _check_owner(path: Path, uid: int) -> None:
 
 
 def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
-    """One REGISTER packet; `gpu`: index or UUID, where the job is bound to one."""
+    """Pack one REGISTER packet; `gpu` is the index or UUID if the job is bound to a GPU."""
     yes_or_no = {None: 0, True: 1, False: 2}
     asked = REQUEST.pack(
         CLASSES[request.priority] if request.priority else 0,
@@ -173,10 +173,10 @@ def encode_register(request: Request, *, command: str, gpu: str = "") -> bytes:
 
 
 def decode_answer(packet: bytes) -> Registered | Refused:
-    """What the daemon says to REGISTER; a newer daemon may say more, which is ignored.
+    """Unpack the answer to REGISTER, ignoring anything that a newer daemon adds.
 
     Raises:
-        UnavailableError: the packet is no answer of this protocol.
+        UnavailableError: the packet is not an answer of this protocol.
     """
     if len(packet) < HEADER.size:
         raise UnavailableError("the daemon closed the connection without an answer")
@@ -205,16 +205,16 @@ def _decoded(text: bytes) -> str:
 
 
 def _seconds(duration_ns: int) -> int:
-    return -(-duration_ns // SECOND_NS)  # a part counts whole
+    return -(-duration_ns // SECOND_NS)  # rounded up
 
 
 def _text(value: str, room_bytes: int) -> bytes:
-    # Cut between characters, and leave room for the NUL. Names of files may be no text.
+    # Cut between characters, and leave room for the NUL. File names may not be valid text.
     return value.encode(errors="replace")[: room_bytes - 1].decode(errors="ignore").encode()
 
 
 def set_timeout(connection: socket.socket, timeout_s: float) -> None:
-    """The kernel's own: they also end a connect() to a full backlog, which Python's only report."""
+    """Set kernel timeouts: unlike Python's, they also end a connect() to a full backlog."""
     timeval = _TIMEVAL.pack(int(timeout_s), int(timeout_s % 1 * 1_000_000))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)

@@ -1,8 +1,8 @@
-"""How container engines are told of jobs that share the GPU: a specification of CDI.
+"""How container engines learn of jobs that share the GPU: a CDI specification.
 
 The Container Device Interface (CNCF, `tags.cncf.io/container-device-interface`, version 0.3.0) says
-what an engine changes in a container that asks for a device: here the library that is preloaded,
-the sockets of the daemon, and what is asked for. Podman, Docker, containerd and CRI-O read it.
+what an engine changes in a container that requests a device: here the preloaded library, the
+daemon's sockets, and the variables of the request. Podman, Docker, containerd and CRI-O read it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,19 @@ from tandem._attach import Request
 from tandem._containers import Mount
 
 KIND = "tandem.dev/gpu"
-VERSION = "0.3.0"  # the oldest that has all of this; engines refuse what is newer than they are
-ANY = "any"  # the device that asks for no priority of its own
+VERSION = "0.3.0"  # the oldest with all we need; engines refuse versions newer than they know
+ANY = "any"  # the device that requests no priority
 
 
 def specification(
     request: Request, environ: Mapping[str, str], *, uid: int, return_memory: bool = False
 ) -> dict[str, object]:
-    """The devices: one for each class of priority, and one that asks for none.
+    """The specification's devices: one for each priority class, and one without a priority.
 
     Raises:
         StateError: there is no usable library to preload, or the directory of the daemon's sockets
-            has a path that no container can have.
-        UsageError: what is asked for contradicts itself.
+        has a path that cannot exist in a container.
+        UsageError: the request contradicts itself.
     """
     _environment.check_request(request)
     parts = _containers.parts(environ, uid=uid)

@@ -1,11 +1,11 @@
-"""What may be changed of a job that runs: the keywords of `Client.set` and of `tandem.job`."""
+"""The settings of a running job that can be changed: keywords of `Client.set` and `tandem.job`."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
 
 class Changes(TypedDict, total=False):
-    """Values are those of `tandem run`, "none" takes a limit away; None says nothing."""
+    """Values are those of `tandem run`; "none" removes a limit, None leaves it unchanged."""
 
     priority: str | None  # latency, normal or batch
     memory: str | None  # "20GiB" or "40%" of each GPU
@@ -16,11 +16,11 @@ class Changes(TypedDict, total=False):
     ephemeral: str | None
     sm: str | None
     slo: str | None  # "p99=50ms"
-    preemptible: bool | str | None  # or "default", as its class has it
+    preemptible: bool | str | None  # or "default": as the class has it
 
 
 def said_of(changes: Mapping[str, object], function: str) -> dict[str, Any]:
-    """Those that say something.
+    """The changes that are not None.
 
     Raises:
         TypeError: `function` has no such keyword.

@@ -1,4 +1,4 @@
-"""Client: one method for each thing a person or a scheduler may ask of the daemon."""
+"""Client: one method for each request that a person or a scheduler can make of the daemon."""
 
 import errno
 import os
@@ -48,12 +48,12 @@ from tandem.errors import (
 )
 
 DEADLINE_S = 5.0
-PAUSE_GRACE_S = 30.0  # as of a job that is cancelled
+PAUSE_GRACE_S = 30.0  # the same as for cancelling a job
 LONGEST_PAUSE_S = 3600.0
-_DETAILS = "grpc-status-details-bin"  # where all gRPC libraries have a google.rpc.Status
-_REFUSED_STREAM = "RST_STREAM with error code 7"  # RFC 9113; gRPC tells it in no other way
-_LONGEST_PAGE = 1000  # of an answer
-CUT_DEADLINE_S = 120.0  # a driver takes seconds for an instance
+_DETAILS = "grpc-status-details-bin"  # where every gRPC library puts the google.rpc.Status
+_REFUSED_STREAM = "RST_STREAM with error code 7"  # RFC 9113; gRPC exposes it nowhere else
+_LONGEST_PAGE = 1000  # of a listing
+CUT_DEADLINE_S = 120.0  # a driver takes seconds to make an instance
 
 _Request = TypeVar("_Request", contravariant=True)
 _Answer = TypeVar("_Answer", covariant=True)
@@ -76,11 +76,11 @@ class _Chunks(Stream, Protocol):
 
 
 class _Connection:
-    """To the daemon, of one process: what a fork has copied is the parent's to talk on."""
+    """The connection of one process to the daemon; a forked child may not use its parent's copy."""
 
     def __init__(self, place: RuntimeDir, inherited: "_Connection | None" = None) -> None:
         self.pid = os.getpid()
-        self.inherited = inherited  # kept: what ends with it would be said on the parent's socket
+        self.inherited = inherited  # kept alive: closing it would write to the parent's socket
         self.channel = grpc.insecure_channel(f"unix:{place.rpc}", options=_CHANNEL_OPTIONS)
         self.jobs = services.JobServiceStub(self.channel)
         self.gpus = services.GpuServiceStub(self.channel)
@@ -88,23 +88,23 @@ class _Connection:
         self.partitions = services.PartitionServiceStub(self.channel)
         self.policies = services.PolicyServiceStub(self.channel)
         self.traces = services.TraceServiceStub(self.channel)
-        # Protects what follows; held while connecting, never in a call.
+        # Protects the fields below; held while logging in, never during a call.
         self.lock = threading.Lock()
         self.login: Login | None = None
         self.is_closed: bool = inherited is not None and inherited.is_closed
 
     def require_open(self) -> None:
-        """Raise StateError if it is closed."""
+        """Raise StateError if the client is closed."""
         if self.is_closed:
             raise StateError("this client is closed; make another")
 
     def forget_token(self) -> None:
-        """The next call logs in anew."""
+        """Drop the token, so that the next call logs in again."""
         with self.lock:
             self.log_out()
 
     def log_out(self) -> None:
-        """The same, for who has the lock."""
+        """Like `forget_token`, for a caller that holds the lock."""
         if self.login is not None:
             self.login.close()
             self.login = None
@@ -113,11 +113,12 @@ class _Connection:
 class Client:
     """A connection to the daemon of this machine; use it as a context manager, or close it.
 
-    Every call ends within its `deadline_s` seconds, and raises an error of `tandem.errors`:
-    UnavailableError when no daemon answers, DeadlineError when it is too slow, AccessError when
-    the caller's uid may not, NotFoundError for an unknown job, UsageError for a bad value,
-    StateError once it is closed; or TypeError for a value of another type. Thread-safe. It
-    connects with the first call, in a forked child anew, and survives a restart of the daemon.
+    Every call ends within its `deadline_s` seconds. A failed call raises an error of
+    `tandem.errors`: UnavailableError when no daemon answers, DeadlineError when the daemon is too
+    slow, AccessError when the caller's uid lacks the right, NotFoundError for an unknown job,
+    UsageError for a bad value, StateError once the client is closed. A value of the wrong type
+    raises TypeError. Thread-safe. The client connects on the first call, reconnects in a forked
+    child, and survives a restart of the daemon.
 
         with tandem.Client() as client:
             for job in client.jobs():
@@ -125,7 +126,7 @@ class Client:
     """
 
     def __init__(self, *, directory: str | None = None) -> None:
-        """Take the daemon whose runtime directory is `directory`, by default the usual one."""
+        """Use the daemon whose runtime directory is `directory`, by default the usual one."""
         self._place = _place(directory)
         if not fits_socket_address(self._place.rpc):
             raise UnavailableError(f"{self._place.rpc} is too long for a socket")
@@ -168,7 +169,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Give the token back and close the connection; a second time does nothing."""
+        """Return the token and close the connection; idempotent."""
         connection = self._connected()
         with connection.lock:
             connection.is_closed = True
@@ -176,7 +177,7 @@ class Client:
         connection.channel.close()
 
     def jobs(self, *, show_finished: bool = False, deadline_s: float = DEADLINE_S) -> list[Job]:
-        """The jobs, oldest first; finished ones of the last minutes only when asked for."""
+        """The jobs, oldest first; recently finished ones only if `show_finished` is set."""
         jobs: list[Job] = []
         token = ""
         while True:
@@ -193,15 +194,16 @@ class Client:
         return _convert.job(self._call(self._jobs.GetJob, request, deadline_s))
 
     def set(self, name: str, *, deadline_s: float = DEADLINE_S, **changes: Unpack[Changes]) -> Job:
-        """Change what is given, and return the job as it then is.
+        """Change the given settings of a job, and return the job as it is afterwards.
 
-        Values are those of `tandem run`: `memory="20GiB"`, `slo="p99=50ms"`; "none" takes a limit
-        away. Owners may lower their jobs, and raise them up to what they may start.
+        Values are those of `tandem run`: `memory="20GiB"`, `slo="p99=50ms"`; "none" removes a
+        limit. Owners may lower the limits of their jobs, and raise them up to what they may start a
+        job with.
 
         Raises:
             UsageError: a bad value, or nothing to change.
-            TypeError: a keyword that there is not, or a value that is no text, such as a number of
-                bytes.
+            TypeError: an unknown keyword, or a value that is not a string, such as a number of
+            bytes.
         """
         said = said_of(changes, "set")
         if not said:
@@ -215,16 +217,17 @@ class Client:
     def pause(
         self, name: str, *, grace_s: float = PAUSE_GRACE_S, deadline_s: float = DEADLINE_S
     ) -> Job:
-        """Hold a job, for as long as it takes, until `resume`.
+        """Hold a job until `resume`, however long that takes.
 
-        Returns at once. Where a program of it listens (`tandem.job`), it is held once that is
-        ready, or after `grace_s` seconds, at most an hour; the `pause_in_ns` of the job says so.
+        Returns at once. If a program of the job listens for pauses (`tandem.job`), the job is held
+        when the program is ready, or after `grace_s` seconds (at most an hour); meanwhile
+        `pause_in_ns` of the job tells how long that still is.
         """
         request = _pause_request(_text(name, "name"), grace_s)
         return _convert.job(self._call(self._jobs.PauseJob, request, deadline_s))
 
     def resume(self, name: str, *, deadline_s: float = DEADLINE_S) -> Job:
-        """Let a paused job go on."""
+        """Let a paused job continue."""
         request = pb.JobName(name=_text(name, "name"))
         return _convert.job(self._call(self._jobs.ResumeJob, request, deadline_s))
 
@@ -236,26 +239,27 @@ class Client:
         grace_s: float = 30.0,
         deadline_s: float = DEADLINE_S,
     ) -> Job:
-        """End a job: a signal now, and SIGKILL to what is still there after the grace.
+        """End a job: send it a signal now, and SIGKILL to whatever is left after the grace period.
 
-        Returns at once; `wait` waits for its end. A paused job is resumed, so that what handles the
-        signal gets on. `warnings` of the job name the processes that cannot be signalled; those
-        that never used the GPU are not known, but for the one that `tandem run` became.
+        Returns at once; `wait` waits for the end of the job. A paused job is resumed so that it can
+        handle the signal. `warnings` of the job name the processes that cannot be signalled.
+        Processes that never used the GPU are unknown to the daemon, except the one that `tandem
+        run` became.
 
         Args:
-            name: of the job.
+            name: name of the job.
             signal: HUP, INT, QUIT, USR1, USR2, TERM or KILL.
             grace_s: seconds until SIGKILL, at most a day; 0: at once.
-            deadline_s: for the call, in seconds.
+            deadline_s: limit for the call, in seconds.
 
         Raises:
-            StateError: it has ended.
+            StateError: the job has ended.
         """
         request = _cancel_request(_text(name, "name"), signal, grace_s)
         return _convert.job(self._call(self._jobs.CancelJob, request, deadline_s))
 
     def group(self, group: str, *, deadline_s: float = DEADLINE_S) -> list[Job]:
-        """The jobs of a group: those that live, or else those that have ended; oldest first."""
+        """The jobs of a group, oldest first: the live ones, or the ended ones if none is alive."""
         return self._change_group(pb.ChangeGroupRequest(group=_text(group, "group")), deadline_s)
 
     def pause_group(
@@ -267,7 +271,7 @@ class Client:
         return self._change_group(request, deadline_s)
 
     def resume_group(self, group: str, *, deadline_s: float = DEADLINE_S) -> list[Job]:
-        """Let all jobs of a group go on."""
+        """Let all jobs of a group continue."""
         request = pb.ChangeGroupRequest(group=_text(group, "group"), resume=pb.JobName())
         return self._change_group(request, deadline_s)
 
@@ -279,7 +283,7 @@ class Client:
         grace_s: float = 30.0,
         deadline_s: float = DEADLINE_S,
     ) -> list[Job]:
-        """End all jobs of a group, or none, as `cancel` ends one; who joins it later is not ended.
+        """End all jobs of a group, or none, as `cancel` does; jobs that join it later are spared.
 
         Raises:
             StateError: all have ended.
@@ -291,10 +295,11 @@ class Client:
     def set_group(
         self, group: str, changes: Mapping[str, str], *, deadline_s: float = DEADLINE_S
     ) -> list[Job]:
-        """Change all jobs of a group, or none: `{"priority": "batch"}`, with the words of `set`.
+        """Change all jobs of a group, or none: `{"priority": "batch"}`, with the keys of `set`.
 
         Raises:
-            UsageError: an unknown word, a bad value, or a promise of memory, which is for one job.
+            UsageError: an unknown key, a bad value, or a promise of memory, which is for a single
+            job.
         """
         if not isinstance(changes, Mapping):
             raise TypeError(f"changes are a mapping of words to text, not {changes!r}")
@@ -310,12 +315,12 @@ class Client:
         return list(map(_convert.job, answer.jobs))
 
     def wait(self, *names: str, until: str = "ended", deadline_s: float | None = None) -> list[Job]:
-        """Wait until each of the jobs has ended, or is in the state `until`; they as they then are.
+        """Wait until each job has ended or is in the state `until`; return them as they are then.
 
         Raises:
-            DeadlineError: a deadline is given, and passed.
-            StateError: a job has ended, and something else was waited for.
-            UnavailableError: the daemon went away, or hangs; the jobs may go on.
+            DeadlineError: the given deadline has passed.
+            StateError: a job has ended while another state was awaited.
+            UnavailableError: the daemon is gone or hangs; the jobs may still run.
         """
         if deadline_s is not None:
             _check_seconds(deadline_s, "deadline_s")
@@ -337,15 +342,16 @@ class Client:
         patience_s: float = 30.0,
         signatures: Mapping[str, str] = MappingProxyType({}),
     ) -> list[Window]:
-        """What each process of a job does during one iteration, recorded now.
+        """Record what each process of a job does during one iteration from now.
 
-        Takes until all have ended one, at most `patience_s` (up to 60); the processes that have
-        not by then are left out. One that is known to have no iterations tells of some seconds.
-        Only for the job's owner and admins. `signatures` are C parameter lists of kernels whose
-        names do not say them (`extern "C"`), by name: what launches touch is known by them.
+        Returns once every process has completed an iteration, at the latest after `patience_s` (up
+        to 60); processes that have not completed one by then are left out. For a process that is
+        known to have no iterations, a few seconds are recorded. Only the job's owner and admins may
+        call this. `signatures` gives, by kernel name, the C parameter lists of kernels whose names
+        do not contain them (`extern "C"`); they tell which memory a launch touches.
 
         Raises:
-            UsageError: a signature is no parameter list, or does not fit its kernel.
+            UsageError: a signature is not a parameter list, or does not fit its kernel.
         """
         _check_seconds(patience_s, "patience_s")
         request = pb.RecordWindowRequest(name=_text(name, "name"), signatures=signatures)
@@ -358,26 +364,26 @@ class Client:
             return [_convert.window(message) for message in stream]
 
     def trace(self, *, seconds: float) -> Generator[TraceEvent, None, None]:
-        """What the jobs do on the GPUs for so long, up to 600 seconds, from when this returns.
+        """Stream the jobs' activity on the GPUs for `seconds` (up to 600), from when this returns.
 
-        Who has the turn, who waits for what, and the iterations, phases and requests that programs
-        mark: of all jobs that the caller may see. Events of a process are in order, and so are
-        those of turns. The iterator blocks between events; closing it ends it earlier. What is not
-        read 5 seconds after the end is not told.
+        The events tell who has the turn, who waits for what, and which iterations, phases and
+        requests programs mark, for all jobs that the caller may see. The events of one process are
+        in order, and so are those of turns. The iterator blocks between events; closing it ends the
+        recording early. Events not read within 5 seconds after the end are lost.
 
         Raises:
-            CapacityError: too many record already.
-            UsageError: it is longer than the daemon lets it be.
+            CapacityError: too many recordings are running already.
+            UsageError: `seconds` is more than the daemon allows.
             UnavailableError: the daemon ended meanwhile.
         """
         _check_seconds(seconds, "seconds")
         request = pb.RecordTraceRequest()
         request.duration.FromNanoseconds(max(1, round(seconds * 1e9)))
-        deadline_s = seconds + DEADLINE_S  # the daemon ends it
+        deadline_s = seconds + DEADLINE_S  # the daemon ends the recording itself
         with _mapped(self._place):
             metadata, begin = self._metadata(DEADLINE_S), self._traces.RecordTrace
             stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
-            next(stream, None)  # the first is empty, and says that it has begun
+            next(stream, None)  # the first chunk is empty: the recording has begun
         return self._traced(stream)
 
     def _traced(self, stream: _Chunks) -> Generator[TraceEvent, None, None]:
@@ -387,7 +393,7 @@ class Client:
                     yield from map(_convert.trace_event, chunk.events)
             except grpc.RpcError as exc:
                 self._connected().require_open()
-                # Whoever reads too slowly is not told all of it; nor is it where the daemon hangs.
+                # A caller that reads too slowly, or a daemon that hangs, only cuts the trace short.
                 if exc.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise
             finally:
@@ -399,10 +405,10 @@ class Client:
         return [_convert.gpu(g) for g in answer.gpus]
 
     def drain_gpu(self, name: str, *, undo: bool = False, deadline_s: float = DEADLINE_S) -> Gpu:
-        """Have no job started on a GPU any more, or with `undo` again; what runs there goes on.
+        """Stop starting jobs on a GPU, or with `undo` allow it again; running jobs continue.
 
         Raises:
-            AccessError: the caller is no admin.
+            AccessError: the caller is not an admin.
             NotFoundError: no GPU has that name or UUID.
         """
         request = pb.DrainGpuRequest(name=_text(name, "name"), undo=undo)
@@ -411,60 +417,60 @@ class Client:
     def cut_gpu(
         self, mig: str, *, dry_run: bool = False, deadline_s: float = CUT_DEADLINE_S
     ) -> GpuCut:
-        """Cut a GPU by MIG: all of it, or it is as it was before.
+        """Partition a GPU by MIG; if that fails, the GPU is left as it was.
 
         Args:
             mig: a layout such as `0=3g.71gb,2g.35gb`, or `0=off`.
-            dry_run: only say what would be done.
-            deadline_s: for the whole call, in seconds.
+            dry_run: only report what would be done.
+            deadline_s: limit for the whole call, in seconds.
 
         Raises:
-            AccessError: the caller is no admin, or the driver lets root alone do it.
+            AccessError: the caller is not an admin, or the driver reserves this for root.
             CapacityError: the layout does not fit.
-            StateError: somebody uses the GPU, it has no MIG, or the driver does not do it.
-            UsageError: it is no layout, or names no GPU or profile that there is.
+            StateError: the GPU is in use or has no MIG, or the driver fails to do it.
+            UsageError: `mig` is not a layout, or names a GPU or a profile that does not exist.
         """
         request = pb.ApplyPartitionRequest(mig=_text(mig, "mig"), dry_run=dry_run)
         answer = self._call(self._partitions.ApplyPartition, request, deadline_s)
         return _convert.gpu_cut(answer)
 
     def memory_history(self, *, deadline_s: float = DEADLINE_S) -> MemoryHistory:
-        """What each job held of the GPUs' memory over the last minutes, ended jobs included."""
+        """The GPU memory that each job held over the last minutes, including ended jobs."""
         answer = self._call(self._gpus.GetMemoryHistory, pb.GetMemoryHistoryRequest(), deadline_s)
         return _convert.memory_history(answer)
 
     def partitions(self, *, deadline_s: float = DEADLINE_S) -> list[Partition]:
-        """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+        """How each GPU is divided, and how the jobs that the caller may see scale with its SMs."""
         answer = self._call(self._partitions.GetPartition, pb.GetPartitionRequest(), deadline_s)
         return _convert_partition.partitions(answer)
 
     def plans(self, *, deadline_s: float = DEADLINE_S) -> list[GpuPlans]:
-        """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
+        """How the jobs on each GPU could share it, with the expected effects; changes nothing."""
         answer = self._call(self._partitions.PlanPartition, pb.PlanPartitionRequest(), deadline_s)
         return _convert_plans.plans(answer)
 
     def policy(self, *, deadline_s: float = DEADLINE_S) -> Policy:
-        """The policy that decides now, and which there are."""
+        """The policy in force, and those available."""
         answer = self._call(self._policies.GetPolicy, pb.GetPolicyRequest(), deadline_s)
         return _convert.policy(answer)
 
     def set_policy(self, name: str, *, deadline_s: float = DEADLINE_S) -> Policy:
-        """Let another policy decide, until the daemon reads its configuration again.
+        """Switch to another policy, until the daemon reloads its configuration.
 
         Raises:
-            AccessError: the caller is no admin.
+            AccessError: the caller is not an admin.
             NotFoundError: there is no such policy.
         """
         request = pb.SetPolicyRequest(name=_text(name, "name"))
         return _convert.policy(self._call(self._policies.SetPolicy, request, deadline_s))
 
     def status(self, *, deadline_s: float = DEADLINE_S) -> Status:
-        """The daemon itself."""
+        """The state of the daemon itself."""
         answer = self._call(self._daemon.GetStatus, pb.GetStatusRequest(), deadline_s)
         return _convert.status(answer)
 
     def metrics(self, *, deadline_s: float = DEADLINE_S) -> str:
-        """What can be counted of the jobs the caller may see, as Prometheus' text."""
+        """Metrics of the jobs that the caller may see, in the Prometheus text format."""
         return self._call(self._daemon.GetMetrics, pb.GetMetricsRequest(), deadline_s).text
 
     def history(
@@ -477,13 +483,13 @@ class Client:
         limit: int | None = None,
         deadline_s: float = DEADLINE_S,
     ) -> list[PastJob]:
-        """Jobs that have ended, also before the daemon was started, in the order of their ends.
+        """Jobs that have ended, even before the daemon was started, in the order of their ends.
 
-        What is given has to fit: the user by name or uid, the group, and when they ended, in
-        nanoseconds since 1970. With `limit` only the newest so many.
+        The arguments filter the jobs: by user (name or uid), by group, and by when they ended, in
+        nanoseconds since 1970. `limit` keeps only the newest so many.
 
         Raises:
-            StateError: the daemon keeps none.
+            StateError: the daemon keeps no history.
         """
         if limit is not None and limit < 1:
             raise UsageError(f"limit is {limit}, not a number of jobs above 0; None is all")
@@ -503,20 +509,20 @@ class Client:
         return found[::-1]
 
     def events(self, *, deadline_s: float = DEADLINE_S) -> list[JobEvent]:
-        """What happened to the jobs so far, oldest first; the jobs are as they are now.
+        """The events of the jobs so far, oldest first; each event has its job as it is now.
 
-        Of each job each kind of event is there once, with when that was last and how often. Jobs
-        that ended are known for ten minutes.
+        Each kind of event appears once for each job, with the time of its last occurrence and how
+        often it occurred. Jobs that have ended are kept for ten minutes.
         """
         answer = self._call(self._jobs.ListJobEvents, pb.ListJobEventsRequest(), deadline_s)
         return list(map(_convert.job_event, answer.events))
 
     def watch(self, *, deadline_s: float | None = None) -> Generator[JobEvent, None, None]:
-        """Every change from the moment this returns; closing the iterator ends it.
+        """Every change from the moment this returns; closing the iterator ends the watch.
 
-        The iterator blocks between events. It raises DeadlineError when a deadline is given and
-        passes, UnavailableError when the daemon ends, or does not answer any more, and StateError
-        once the client is closed.
+        The iterator blocks between events. It raises DeadlineError when a given deadline passes,
+        UnavailableError when the daemon ends or stops answering, and StateError once the client is
+        closed.
         """
         if deadline_s is not None:
             _check_seconds(deadline_s, "deadline_s")
@@ -524,7 +530,7 @@ class Client:
         begin, request = self._jobs.WatchJobs, pb.WatchJobsRequest()
         stream = uninterrupted(lambda: begin(request, timeout=deadline_s, metadata=metadata))
         heartbeat = Heartbeat(stream, lambda: self.status(deadline_s=DEADLINE_S), every_s=BEAT_S)
-        stream.initial_metadata()  # the daemon sends it once nothing can be missed any more
+        stream.initial_metadata()  # the daemon sends it once no event can be missed
         return self._events(stream, heartbeat)
 
     def _events(self, stream: _Events, heartbeat: Heartbeat) -> Generator[JobEvent, None, None]:
@@ -553,7 +559,7 @@ class Client:
             except grpc.RpcError as exc:
                 if exc.code() is not grpc.StatusCode.UNAUTHENTICATED:
                     raise
-            # The daemon started anew a moment ago and does not know the token; nothing was done.
+            # The daemon has just restarted and does not know the token; it did nothing.
             self._connected().forget_token()
             return self._attempt(method, request, end_s)
 
@@ -565,7 +571,7 @@ class Client:
             try:
                 return method(request, timeout=_left(end_s), metadata=metadata)
             except grpc.RpcError as exc:
-                # Of very many calls at once some are turned away, unread: they stand in line again.
+                # gRPC refuses some of very many simultaneous calls before reading them: try again.
                 if _REFUSED_STREAM not in (exc.details() or ""):
                     raise
 
@@ -577,7 +583,7 @@ class Client:
                 connection.log_out()
             if connection.login is None:
                 try:
-                    timeout_s = min(deadline_s, DEADLINE_S)  # however long the call may take
+                    timeout_s = min(deadline_s, DEADLINE_S)  # even for a call that may take longer
                     connection.login = Login(self._place.login, timeout_s=timeout_s)
                 except UnavailableError as exc:
                     raise _absent(self._place, str(exc)) from exc
@@ -587,12 +593,12 @@ class Client:
 
 
 def _text(value: object, what: str) -> str:
-    # What protobuf and our parsers say of another type names neither the value nor what it is for.
+    # The errors of protobuf and of our parsers name neither a value of another type nor its use.
     if not isinstance(value, str):
         raise TypeError(f"{what} is text, as in `tandem set` and `tandem ps`, not {value!r}")
     try:
         value.encode()
-    except UnicodeEncodeError as exc:  # bytes of a command line that are no UTF-8
+    except UnicodeEncodeError as exc:  # bytes of a command line that are not UTF-8
         raise UsageError(f"{what} {value!r} has characters that are no text") from exc
     return value
 
@@ -620,7 +626,7 @@ def _cancel_request(name: str, signal: str, grace_s: float) -> pb.CancelJobReque
 def _yes_or_no(value: object) -> str:
     if value == "default":
         return "default"
-    if not isinstance(value, bool):  # "no" would be true
+    if not isinstance(value, bool):  # bool("no") would be true
         raise TypeError(f"preemptible is True, False or 'default', not {value!r}")
     return "yes" if value else "no"
 
@@ -645,13 +651,13 @@ def _left(end_s: float) -> float:
 def _place(directory: str | None) -> RuntimeDir:
     usual = runtime_dir(os.environ, uid=os.geteuid())
     if directory is None or Path(directory) == usual.path:
-        return usual  # called by what it comes from, as everywhere else
+        return usual  # keep the usual origin, so that errors name it as everywhere else
     return RuntimeDir(path=Path(directory), origin="directory")
 
 
 @contextmanager
 def _mapped(place: RuntimeDir) -> Iterator[None]:
-    # The one place where an error of gRPC becomes ours.
+    # The only place where a gRPC error becomes one of ours.
     try:
         yield
     except grpc.RpcError as exc:
@@ -670,8 +676,8 @@ def _mapped(place: RuntimeDir) -> Iterator[None]:
 
 
 def _reason_of(failure: grpc.RpcError) -> str:
-    """What the daemon says of it in a word; empty: it says none, as older ones do."""
-    from google.rpc import error_details_pb2, status_pb2  # most calls do not fail
+    """The reason word the daemon gives for a failure; empty if it gives none, as older ones."""
+    from google.rpc import error_details_pb2, status_pb2  # imported here: most calls succeed
 
     trailing = failure.trailing_metadata() or ()
     packed = next((one.value for one in trailing if one.key == _DETAILS), b"")
@@ -680,12 +686,12 @@ def _reason_of(failure: grpc.RpcError) -> str:
         status.ParseFromString(packed)
         said = [info.reason for one in status.details if one.Unpack(info) and info.domain == DOMAIN]
     except DecodeError:
-        return ""  # none of ours has written it
+        return ""  # not written by a Tandem daemon
     return str(said[0]) if said else ""
 
 
 def _absent(place: RuntimeDir, cause: str) -> UnavailableError:
-    if os.strerror(errno.EACCES) in cause:  # gRPC tells it in no other way
+    if os.strerror(errno.EACCES) in cause:  # gRPC exposes the errno nowhere else
         return UnavailableError(
             f"the daemon in {place.path} ({place.origin}) may not be asked: {cause}; have whoever "
             "runs it let you in, or set TANDEM_RUNTIME_DIR to the directory of another"
@@ -703,11 +709,11 @@ def _late(place: RuntimeDir, cause: str) -> DeadlineError:
     )
 
 
-# A socket of this machine: no proxy, and after a restart of the daemon soon connected again.
+# The socket is on this machine: use no proxy, and reconnect soon after a restart of the daemon.
 _CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
-    ("grpc.max_receive_message_length", 16 << 20),  # a window
+    ("grpc.max_receive_message_length", 16 << 20),  # large enough for a window
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 2000),  # how long an attempt may take: the daemon may be busy
+    ("grpc.min_reconnect_backoff_ms", 2000),  # timeout of one attempt: the daemon may be busy
     ("grpc.max_reconnect_backoff_ms", 500),
 )

@@ -1,7 +1,8 @@
-"""What a container gets of this machine so that its programs are jobs, whatever engine starts it.
+"""What a container gets from this machine so that its programs are jobs, whatever the engine.
 
-The library comes by /etc/ld.so.preload and not by LD_PRELOAD: an image that sets that variable
-keeps it, and the loader of musl, which could not load ours, does not read that file.
+The library comes by /etc/ld.so.preload and not by LD_PRELOAD. So an image that sets LD_PRELOAD
+keeps its value, and musl's loader, which could not load our library, never tries: it does not read
+that file.
 """
 
 from collections.abc import Mapping
@@ -12,13 +13,13 @@ from typing import NamedTuple
 from tandem import _environment, _paths
 from tandem.errors import StateError
 
-# client/tandem/ld.so.preload, mounted as the last, names the one before it.
+# client/tandem/ld.so.preload, mounted last, contains this path.
 LIBRARY = "/opt/tandem/lib/libtandem.so"
 PRELOAD = Path(__file__).absolute().parent / "ld.so.preload"
 
 
 class Mount(NamedTuple):
-    """A file or directory of the machine that the container sees and cannot change."""
+    """A file or directory of the host, mounted read-only into the container."""
 
     outside: str
     inside: str
@@ -26,24 +27,24 @@ class Mount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What all of them get."""
+    """What every container gets."""
 
-    variables: Mapping[str, str]  # that lead to the daemon
+    variables: Mapping[str, str]  # that locate the daemon
     mounts: tuple[Mount, ...]
 
 
 def parts(environ: Mapping[str, str], *, uid: int, files: Path | None = None) -> Parts:
-    """For jobs of the daemon that is found from here.
+    """The parts for jobs of the daemon that `environ` leads to.
 
     Args:
-        environ: what may say where that is.
-        uid: who looks for it.
-        files: the folder that has the two files of ours, by the path that it has on the machine;
-            None: they are taken from where they are installed.
+        environ: may name the daemon's socket or directory.
+        uid: the user who looks for the daemon.
+        files: the folder with the library and ld.so.preload, by its path on the host; None: where
+        they are installed.
 
     Raises:
         StateError: there is no usable library to preload, or the directory of the daemon's sockets
-            has a path that no container can have.
+        has a path that cannot exist in a container.
     """
     library, preload = (files / file.name if files else file for file in (_paths.SHIM, PRELOAD))
     for file in (library, preload):
@@ -55,13 +56,13 @@ def parts(environ: Mapping[str, str], *, uid: int, files: Path | None = None) ->
         mounts=(
             Mount(str(library), LIBRARY),
             Mount(str(preload), "/etc/ld.so.preload"),
-            Mount(place, place),  # sockets can be connected to, and not be removed
+            Mount(place, place),  # read-only: sockets accept connections, but cannot be removed
         ),
     )
 
 
 def _place(said: Mapping[str, str]) -> str:
-    """The directory of the daemon's sockets, outside as inside."""
+    """The directory of the daemon's sockets, with the same path outside and inside."""
     socket = said.get("TANDEM_SOCKET")
     place = str(Path(socket).parent) if socket else said.get(_paths.VARIABLE, str(_paths.SYSTEM))
     if not Path(place).is_absolute() or Path(place) == Path("/"):

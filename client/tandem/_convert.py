@@ -1,4 +1,4 @@
-"""Messages of the wire to plain values and back; needs protobuf, so only `_client` imports it."""
+"""Convert wire messages to plain values and back; needs protobuf, so only `_client` imports it."""
 
 from collections.abc import Callable, Mapping
 from itertools import repeat
@@ -49,7 +49,7 @@ _Value = TypeVar("_Value", bound=int)
 
 
 def job(message: pb.Job) -> Job:
-    """A job."""
+    """Convert a job."""
     spec, status = message.spec, message.status
     return Job(
         name=message.name,
@@ -107,7 +107,7 @@ def job(message: pb.Job) -> Job:
 
 
 def past_job(message: pb.PastJob) -> PastJob:
-    """A job that has ended."""
+    """Convert a job that has ended."""
     return PastJob(
         name=message.name,
         display_name=message.display_name,
@@ -135,7 +135,7 @@ def past_job(message: pb.PastJob) -> PastJob:
 def history_request(
     *, user: str | None, group: str | None, since_ns: int | None, until_ns: int | None
 ) -> pb.ListHistoryRequest:
-    """Which jobs that have ended; None: all."""
+    """The request for ended jobs that match; None matches all."""
     request = pb.ListHistoryRequest(user=user or "", group=group or "")
     if since_ns is not None:
         request.since.FromNanoseconds(since_ns)
@@ -145,25 +145,25 @@ def history_request(
 
 
 def job_event(message: pb.JobEvent) -> JobEvent:
-    """A change of a job."""
+    """Convert an event of a job."""
     return JobEvent(
         time_ns=message.time.ToNanoseconds(),
         kind=message.kind,
         job=job(message.job),
-        times=message.times or 1,  # older daemons do not say
+        times=message.times or 1,  # older daemons do not send it
         rule=message.rule,
     )
 
 
 def policy(message: pb.Policy) -> Policy:
-    """The policy that decides."""
+    """Convert the policy in force."""
     return Policy(
         name=message.name, description=message.description, available=tuple(message.available)
     )
 
 
 def explanation(message: pb.Explanation) -> Explanation:
-    """Why a job runs or waits."""
+    """Convert an explanation of why a job runs or waits."""
     return Explanation(
         job=message.job,
         summary=message.summary,
@@ -177,7 +177,7 @@ def explanation(message: pb.Explanation) -> Explanation:
 
 
 def window(message: pb.ProcessWindow) -> Window:
-    """What one process did."""
+    """Convert the recorded window of one process."""
     return Window(
         pid=message.pid,
         gpus=tuple(message.gpus),
@@ -194,7 +194,7 @@ def window(message: pb.ProcessWindow) -> Window:
 
 
 def trace_event(message: pb.TraceEvent) -> TraceEvent:
-    """A moment; what a newer daemon tells of has an empty kind."""
+    """Convert a trace event; one that only a newer daemon knows gets an empty kind."""
     return TraceEvent(
         kind=_word(pb.TraceEvent.Kind.Name, message.kind, "KIND_").replace("_", "-"),
         time_ns=message.time.ToNanoseconds(),
@@ -216,7 +216,7 @@ def _memory(message: pb.LaunchMemory) -> LaunchMemory:
 
 
 def gpu(message: pb.Gpu) -> Gpu:
-    """A GPU."""
+    """Convert a GPU."""
     return Gpu(
         index=message.index,
         uuid=message.uuid,
@@ -248,7 +248,7 @@ def _set_proof(message: pb.SetProof) -> SetProof:
 
 
 def gpu_cut(message: pb.ApplyPartitionResponse) -> GpuCut:
-    """What became of a layout."""
+    """Convert the result of partitioning a GPU."""
     return GpuCut(
         done=message.done,
         destroyed=tuple(map(_mig_instance, message.destroyed)),
@@ -263,7 +263,7 @@ def _mig_instance(message: pb.MigInstance) -> MigInstance:
 
 
 def status(message: pb.DaemonStatus) -> Status:
-    """The daemon."""
+    """Convert the daemon's status."""
     return Status(
         version=message.version,
         pid=message.pid,
@@ -279,7 +279,7 @@ def status(message: pb.DaemonStatus) -> Status:
 
 
 def allowance(message: pb.Allowance) -> Allowance:
-    """What somebody may have."""
+    """Convert what a user may ask for."""
     return Allowance(
         max_class=class_word(message.max_class),
         max_class_key=message.max_class_key or None,
@@ -290,10 +290,10 @@ def allowance(message: pb.Allowance) -> Allowance:
 
 
 def update_request(name: str, changes: Mapping[str, str]) -> pb.UpdateJobRequest:
-    """The request that sets `changes`, a map from the words of `tandem set` to their texts.
+    """The request that applies `changes`, a map from the keys of `tandem set` to their texts.
 
     Raises:
-        UsageError: an unknown word or a bad value.
+        UsageError: an unknown key or a bad value.
     """
     request = pb.UpdateJobRequest(job=pb.Job(name=name))
     for word, text in changes.items():
@@ -311,7 +311,7 @@ def _set_priority(spec: pb.JobSpec, text: str, word: str) -> str:
     }
     if text not in values:
         raise UsageError(f"{word} {text!r} is unknown; use {', '.join(values)}")
-    setattr(spec, "class", values[text])  # `class` is a keyword of Python
+    setattr(spec, "class", values[text])  # `class` is a Python keyword
     return "class"
 
 
@@ -370,12 +370,12 @@ def _set_slo(spec: pb.JobSpec, text: str, word: str) -> str:
 def _set_preemptible(spec: pb.JobSpec, text: str, word: str) -> str:
     if text not in ("yes", "no", "default"):
         raise UsageError(f"{word} {text!r} is none of yes, no and default")
-    if text != "default":  # else as its class has it: not said
+    if text != "default":  # else leave the field unset: the class decides
         spec.preemptible = text == "yes"
     return "preemptible"
 
 
-# word of `tandem set` -> what writes its value, and returns the field that the mask has to name
+# key of `tandem set` -> function that writes its value and returns the field for the update mask
 CHANGES: dict[str, Callable[[pb.JobSpec, str, str], str]] = {
     "priority": _set_priority,
     "memory": _set_memory,
@@ -402,7 +402,7 @@ def class_word(value: pb.Class.ValueType) -> str:
 def _word(name_of: Callable[[_Value], str], value: _Value, prefix: str) -> str:
     try:
         text = name_of(value).removeprefix(prefix).lower()
-    except ValueError:  # a newer daemon knows more
+    except ValueError:  # a value of a newer daemon
         return ""
     return "" if text == "unspecified" else text
 
@@ -419,7 +419,7 @@ def _finding(message: pb.Finding) -> Finding:
 
 
 def memory_history(message: pb.MemoryHistory) -> MemoryHistory:
-    """What jobs held of memory."""
+    """Convert the jobs' memory use over time."""
     return MemoryHistory(
         end_ns=message.end_ns,
         gpus=tuple(map(gpu, message.gpus)),
@@ -432,10 +432,10 @@ def _curve(message: pb.MemoryCurve) -> MemoryCurve:
         message.times_ns,
         message.resident_bytes,
         message.swapped_bytes,
-        message.filed_bytes or repeat(0),  # of a daemon that knows no files
+        message.filed_bytes or repeat(0),  # from a daemon that knows no files
         message.waiting_bytes,
         message.gpu_time_ns,
-        message.sm_time_ns or repeat(0),  # of a daemon that does not count them
+        message.sm_time_ns or repeat(0),  # from a daemon that does not count them
     )
     return MemoryCurve(
         job=message.job,

@@ -1,4 +1,4 @@
-"""How GPUs are divided, from messages of the wire; needs protobuf, so only `_client` imports it."""
+"""Convert how GPUs are divided; needs protobuf, so only `_client` imports it."""
 
 from tandem import _convert
 from tandem._results import JobPart, Partition, ScalingCurve
@@ -6,7 +6,7 @@ from tandem._wire import tandem_pb2 as pb
 
 
 def partitions(message: pb.Partition) -> list[Partition]:
-    """All GPUs."""
+    """Convert the partitions of all GPUs."""
     return [
         Partition(
             gpu=_convert.gpu(one.gpu),

@@ -1,4 +1,4 @@
-"""How jobs might share GPUs, from messages of the wire; needs protobuf: only `_client` has it."""
+"""Convert plans for sharing GPUs; needs protobuf, so only `_client` imports it."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from tandem._wire import tandem_pb2 as pb
 
 
 def plans(message: pb.Plans) -> list[GpuPlans]:
-    """All GPUs."""
+    """Convert the plans of all GPUs."""
     return [
         GpuPlans(
             gpu=_convert.gpu(one.gpu),

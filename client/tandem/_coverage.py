@@ -1,4 +1,4 @@
-"""What the preload library covers of each version of cuda.h: the table of calls, counted."""
+"""How much of each version of cuda.h the preload library covers, counted from the call table."""
 
 import json
 from collections.abc import Mapping
@@ -7,50 +7,50 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassCount:
-    """The functions of one class of calls."""
+    """How many functions of one class of calls are covered."""
 
     handled: int  # interposed
-    passed: int  # let through, for a reason that the table gives
-    unhandled: int  # let through, and should not be
+    passed: int  # not interposed, for a reason given in the table
+    unhandled: int  # not interposed, but should be
 
     @property
     def functions(self) -> int:
-        """All of them."""
+        """How many functions the class has."""
         return self.handled + self.passed + self.unhandled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderCoverage:
-    """One version of cuda.h."""
+    """How much of one version of cuda.h is covered."""
 
-    functions: int  # that it declares
+    functions: int  # how many it declares
     classes: Mapping[str, ClassCount]
-    unclassified: tuple[str, ...]  # functions that the table does not know
+    unclassified: tuple[str, ...]  # functions missing from the table
     unhandled: tuple[str, ...]
-    not_built: tuple[str, ...]  # the table handles them; the header of the build lacks them
+    not_built: tuple[str, ...]  # handled in the table, but missing from the build's header
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """All versions that the table was held against, oldest first."""
+    """The coverage of all versions that the table was compared with, oldest first."""
 
-    built_with: str  # the version of cuda.h from which the library was built
+    built_with: str  # the version of cuda.h that the library was built with
     headers: Mapping[str, HeaderCoverage]
 
     @property
     def newest_version(self) -> int:
-        """The CUDA_VERSION of the build's header: 13050."""
+        """The CUDA_VERSION of the header of the build: 13050."""
         major, minor = self.built_with.split(".")
         return int(major) * 1000 + int(minor) * 10
 
     @property
     def is_complete(self) -> bool:
-        """Whether every function is classified, and seen where it must be."""
+        """Whether every function is classified, and interposed where it must be."""
         return not any(h.unclassified or h.unhandled for h in self.headers.values())
 
 
 def coverage() -> Coverage:
-    """Of the library of this installation."""
+    """The coverage of this installation's library."""
     from tandem._native import CALL_COVERAGE
 
     value = json.loads(CALL_COVERAGE)

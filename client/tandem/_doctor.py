@@ -1,4 +1,4 @@
-"""The checks of `tandem doctor`: each looks at one thing and says what to do about it."""
+"""The checks of `tandem doctor`: each examines one thing and suggests a remedy."""
 
 import fcntl
 import json
@@ -28,7 +28,7 @@ _SOFTWARE_GPU = Path(__file__).parent / "softgpu" / "lib"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     level: str  # ok, warn, fail
@@ -38,13 +38,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What several checks look at, found once."""
+    """Facts that several checks use, collected once."""
 
     place: RuntimeDir
     shim: Path
-    probe: dict[str, Any] | None  # None: the process under the shim failed
+    probe: dict[str, Any] | None  # None: the probe process under the shim failed
     probe_error: str
-    tell: Callable[[str], None] = lambda _: None  # hears what takes a while
+    tell: Callable[[str], None] = lambda _: None  # called before a check that takes a while
 
 
 Check = Callable[[Machine], Iterator[Finding]]
@@ -53,17 +53,17 @@ Check = Callable[[Machine], Iterator[Finding]]
 def examine(tell: Callable[[str], None]) -> list[Finding]:
     """Run all checks; takes as long as the driver and the daemon take to answer.
 
-    `tell` hears what takes longest, where it does.
+    `tell` is called before a check that takes long.
     """
     machine = replace(_machine(), tell=tell)
     return [finding for check in CHECKS for finding in check(machine)]
 
 
 def check_driver(machine: Machine) -> Iterator[Finding]:
-    """Which driver a job gets."""
+    """Report which driver a job gets."""
     probe = machine.probe
     if probe is None:
-        return  # check_shim says why
+        return  # check_shim reports that
     if probe["driver"] is None:
         yield Finding(
             check="driver",
@@ -91,7 +91,7 @@ def check_driver(machine: Machine) -> Iterator[Finding]:
 
 
 def check_checkpoints(machine: Machine) -> Iterator[Finding]:
-    """Whether `tandem run --checkpoint` can work."""
+    """Report whether `tandem run --checkpoint` can work."""
     if machine.probe is None or machine.probe["driver"] is None:
         return
     can = machine.probe["checkpoints"]
@@ -100,7 +100,7 @@ def check_checkpoints(machine: Machine) -> Iterator[Finding]:
 
 
 def check_shim(machine: Machine) -> Iterator[Finding]:
-    """Whether the preload library is there and loads."""
+    """Report whether the preload library exists and loads."""
     if machine.probe is None:
         yield Finding(
             check="shim",
@@ -121,7 +121,7 @@ def check_shim(machine: Machine) -> Iterator[Finding]:
 
 
 def _header_of_shim(shim: Path, driver_version: int) -> Finding:
-    """Functions that are new in a driver newer than the build's cuda.h have no wrapper."""
+    """Warn if the driver is newer than the build's cuda.h: its new functions have no wrapper."""
     built = coverage()
     text = f"{shim}, built with cuda.h {built.built_with}"
     if driver_version <= built.newest_version:
@@ -135,7 +135,7 @@ def _header_of_shim(shim: Path, driver_version: int) -> Finding:
 
 
 def check_lookups(machine: Machine) -> Iterator[Finding]:
-    """Whether each way to find a driver function leads to the shim."""
+    """Report whether each way to look up a driver function leads to the shim."""
     if machine.probe is None or not machine.probe["marks"]:
         return
     for way, file in machine.probe["lookups"].items():
@@ -151,7 +151,7 @@ def check_lookups(machine: Machine) -> Iterator[Finding]:
 
 
 def check_kernel(_machine: Machine) -> Iterator[Finding]:
-    """What the shared memory and the identity of processes rest on."""
+    """Report the kernel features that shared memory and process identity rely on."""
     needs = {
         "sealed shared memory": (_seals_work, "Linux 5.1 or newer"),
         "pidfd": (_pidfd_works, "Linux 5.3 or newer; the daemon falls back to start times"),
@@ -167,12 +167,12 @@ def check_kernel(_machine: Machine) -> Iterator[Finding]:
 
 
 def check_host_memory(_machine: Machine) -> Iterator[Finding]:
-    """What pages memory is made of that is moved to the host, and whether it has a near side."""
+    """Report which pages hold memory that is moved to the host, and on which NUMA node."""
     yield Finding(check="host memory", level=OK, text=pages_of_host(Path("/sys")))
 
 
 def pages_of_host(sys_path: Path) -> str:
-    """The same, from what the kernel shows under `/sys`."""
+    """The text of `check_host_memory`, from what the kernel shows under `/sys`."""
     free = _read(sys_path / "kernel/mm/hugepages/hugepages-2048kB/free_hugepages").strip()
     words = _read(sys_path / "kernel/mm/transparent_hugepage/shmem_enabled").split()
     chosen = next((word.strip("[]") for word in words if word.startswith("[")), "never")
@@ -195,7 +195,7 @@ def _read(path: Path) -> str:
 
 
 def check_mps(machine: Machine) -> Iterator[Finding]:
-    """Whether there can be a GPU in mode mps here, and whether MPS runs."""
+    """Report whether a GPU can be in mode mps here, and whether MPS runs."""
     environ, own = os.environ, machine.place.path / "mps"
     if not _mps.can_start(environ):
         text = f"no {_mps.PROGRAM} on the PATH, which comes with NVIDIA's driver: no mode mps here"
@@ -216,7 +216,7 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
 
 
 def check_helper(machine: Machine) -> Iterator[Finding]:
-    """Whether there is somebody to do what takes root, for a daemon that is not root's."""
+    """Report whether a helper does what takes root, for a daemon that does not run as root."""
     found = _doctor_helper.verdict(machine.place.attach, os.environ)
     if found is not None:
         level = WARN if found.is_wrong else OK
@@ -224,11 +224,11 @@ def check_helper(machine: Machine) -> Iterator[Finding]:
 
 
 def check_modes(machine: Machine) -> Iterator[Finding]:
-    """Which modes work on each GPU, and why the others do not."""
+    """Report which modes work on each GPU, and why the others do not."""
     try:
         gpus = _fitness.gpus_of_nvml()
     except (ImportError, OSError):
-        return  # other checks say so
+        return  # other checks report that
     own_pipes = machine.place.path / "mps"
     facts = _fitness.machine_of(os.environ, own_pipes)
     known = _doctor_sets.known_to_daemon(machine.place.path)
@@ -272,7 +272,7 @@ def _remedy(gpu: _fitness.GpuFacts) -> str:
 
 
 def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
-    """Where the daemon is looked for, and whether others could pretend to be it."""
+    """Report where the daemon is looked for, and whether others could impersonate it."""
     path, origin = machine.place.path, machine.place.origin
     try:
         status = path.stat()
@@ -293,7 +293,7 @@ def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
 
 
 def check_sockets(machine: Machine) -> Iterator[Finding]:
-    """Whether the sockets are there and may be used by everybody the directory lets in."""
+    """Report whether the sockets exist and everybody who reaches the directory may use them."""
     place = machine.place
     if not os.path.isdir(place.path):
         return
@@ -319,7 +319,7 @@ def check_sockets(machine: Machine) -> Iterator[Finding]:
 
 
 def check_identity(machine: Machine) -> Iterator[Finding]:
-    """Whether the daemon sees processes of this PID namespace, as a rule that of the jobs."""
+    """Report whether the daemon sees processes of this PID namespace, usually that of the jobs."""
     request = _attach.Request(only_asks=True)
     try:
         answer = _attach.register(machine.place.attach, request, command="tandem doctor")
@@ -329,7 +329,7 @@ def check_identity(machine: Machine) -> Iterator[Finding]:
         )
         return
     except UnavailableError:
-        return  # other checks say so
+        return  # other checks report that
     if isinstance(answer, _attach.Refused) and answer.code == _attach.REFUSED_IDENTITY:
         text = f"the daemon refuses: {answer.reason}"
         remedy = "start the daemon's container with hostPID: true, or --pid=host"
@@ -339,7 +339,7 @@ def check_identity(machine: Machine) -> Iterator[Finding]:
 
 
 def check_daemon(machine: Machine) -> Iterator[Finding]:
-    """Whether a daemon answers, and which GPU processes it does not know."""
+    """Report whether a daemon answers, and which GPU processes it does not know."""
     try:
         from tandem._client import Client
     except ImportError as exc:
@@ -417,7 +417,7 @@ def _unmanaged(managed: set[int]) -> Iterator[Finding]:
 
 
 def _has_shim(pid: int) -> bool:
-    """Whether it was started under Tandem, as far as we may see that."""
+    """Whether the process was started under Tandem, as far as we may see."""
     try:
         return f"/{_paths.SHIM.name}\n" in Path(f"/proc/{pid}/maps").read_text()
     except (OSError, UnicodeDecodeError):
@@ -444,7 +444,7 @@ def _machine() -> Machine:
 def _run_probe(shim: Path) -> tuple[dict[str, Any] | None, str]:
     try:
         loaded = preload(shim, os.environ.get("LD_PRELOAD", ""))
-        # A socket nobody listens on: the doctor must not show up as a job.
+        # A socket on which nobody listens: the doctor must not show up as a job.
         environ = {**os.environ, "LD_PRELOAD": loaded, "TANDEM_SOCKET": "/nonexistent/attach.sock"}
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         done = subprocess.run(
@@ -480,7 +480,7 @@ def _pidfd_works() -> None:
     os.close(os.pidfd_open(os.getpid()))
 
 
-# In the order they are shown: from the hardware up to the jobs.
+# In display order: from the hardware up to the jobs.
 CHECKS: tuple[Check, ...] = (
     check_driver,
     check_checkpoints,

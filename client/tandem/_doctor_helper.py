@@ -1,4 +1,4 @@
-"""What `tandem doctor` says of tandemd-helper: whether it is there, answers, or is not needed."""
+"""What `tandem doctor` says of tandemd-helper: whether it exists, answers, or is not needed."""
 
 import json
 import os
@@ -16,7 +16,7 @@ WITHOUT = "no mps for other users, no cut by MIG and no --checkpoint of other us
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is so of it."""
+    """The state of the helper."""
 
     text: str
     is_wrong: bool = False
@@ -24,9 +24,9 @@ class Verdict:
 
 
 def verdict(attach: Path, environment: Mapping[str, str]) -> Verdict | None:
-    """For the daemon at this attach socket; None: there is neither daemon nor helper.
+    """The verdict for the daemon at this attach socket; None: neither daemon nor helper exists.
 
-    Blocks until it answers, for `ANSWER_S` at most.
+    Blocks until the helper answers, for at most `ANSWER_S`.
     """
     path = _helper.socket_of(environment)
     daemon, served = _helper.owner_of(attach), _helper.owner_of(path)

@@ -1,7 +1,7 @@
-"""What `tandem doctor` knows of sets of SMs: what a daemon has proved, else what is proved here.
+"""What `tandem doctor` says of sets of SMs: what a daemon has proved, or else its own proof.
 
-Here only where it disturbs nobody: as clients of an MPS that runs and has no other user's work, or
-on a software GPU that needs none. No MPS is started for it.
+It proves them only where that disturbs nobody: as a client of an MPS that already runs and has no
+other user's work, or on a software GPU that needs no MPS. It never starts an MPS.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ LOGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """About one GPU."""
+    """The verdict for one GPU."""
 
     text: str
-    is_open: bool = False  # nobody has answered, though somebody was asked
+    is_open: bool = False  # a probe was made, but gave no answer
     remedy: str = ""
 
 
 def known_to_daemon(directory: Path) -> dict[str, SetProof]:
-    """What a daemon has found out, by UUID; nothing where there is none to ask."""
+    """The daemon's own proofs, by UUID; empty if there is no daemon to ask."""
     try:
         from tandem._client import Client
 
@@ -52,9 +52,9 @@ def verdict(
     known: Mapping[str, SetProof],
     tell: Callable[[str], None],
 ) -> Verdict:
-    """Try it if need be; blocks for `_set_probe.TIMEOUT_S` at most. `tell` hears when it does.
+    """The verdict, after a probe if need be; blocks for at most `_set_probe.TIMEOUT_S`.
 
-    No process of ours is left, also where it is interrupted.
+    `tell` is called before a probe. No process of ours is left behind, even after an interrupt.
     """
     if (proof := known.get(gpu.uuid)) is not None:
         return _of_daemon(proof)
@@ -85,7 +85,7 @@ def _works(groups: int, group_sms: int, how: str) -> str:
 
 
 def _environment(gpu: _fitness.GpuFacts, own_pipes: Path) -> dict[str, str] | str:
-    """For processes on that GPU, under MPS; or why there is none."""
+    """The environment for processes on that GPU under MPS, or the reason why there is none."""
     clean = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     clean |= {
         "CUDA_VISIBLE_DEVICES": gpu.uuid,

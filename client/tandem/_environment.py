@@ -1,6 +1,6 @@
-"""The variables by which a program runs under Tandem: `tandem run` sets them, `tandem env` prints.
+"""The variables that put a program under Tandem: `tandem run` sets them, `tandem env` prints them.
 
-They are requests: a daemon holds them against what its configuration allows.
+They are requests: the daemon limits them to what its configuration allows.
 """
 
 import os
@@ -15,10 +15,10 @@ from tandem.units import exact_bytes, exact_duration, format_bytes
 
 SHOWN = "CUDA_VISIBLE_DEVICES"
 MEMORY = "TANDEM_MEMORY"
-# Where PyTorch reads its allocator's settings; from 2.9 on the second name counts as well.
+# The variables with PyTorch's allocator settings; the second counts from PyTorch 2.9 on.
 _PYTORCH_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _RETURNING = "backend:cudaMallocAsync"
-# As the daemon says it of a job that starts (tandemd/core/effects.py).
+# The same text as the daemon's for a job that starts (tandemd/core/effects.py).
 NO_RELEASE = (
     "idle_release has no effect: only a job that was started with --swappable gives its memory up "
     "when idle"
@@ -27,11 +27,11 @@ _PRINTABLE_NAME_BYTES = _attach.NAME_BYTES - 1
 
 
 def check_request(request: Request) -> None:
-    """Refuse what contradicts itself.
+    """Refuse a request that contradicts itself.
 
     Raises:
-        UsageError: a name the wire has no room for, half a promise of memory, or a minimum of it
-            above the limit.
+        UsageError: a name too long for the wire, half a promise of memory, or a memory minimum
+        above the limit.
     """
     _check_names(request)
     _check_promise(request)
@@ -41,7 +41,7 @@ def check_request(request: Request) -> None:
 def job_environment(
     request: Request, present: Mapping[str, str], *, gpu: str | None, return_memory: bool
 ) -> dict[str, str]:
-    """What a program needs besides `present`, but for where the daemon is.
+    """The variables that a program needs besides `present`, except those that locate the daemon.
 
     Raises:
         StateError: there is no usable shim.
@@ -49,7 +49,7 @@ def job_environment(
     variables = request_environment(request)
     variables["LD_PRELOAD"] = preload(_paths.SHIM, present.get("LD_PRELOAD", ""))
     if present.get("TANDEM_CHECKPOINT") and not request.checkpoint:
-        variables["TANDEM_CHECKPOINT"] = "0"  # or the shim would take what was taken back
+        variables["TANDEM_CHECKPOINT"] = "0"  # or the shim would still read the inherited request
     if return_memory:
         variables |= returning(present)
     if gpu is not None and not is_instance(gpu):
@@ -58,14 +58,14 @@ def job_environment(
 
 
 def preload(library: Path, present: str) -> str:
-    """LD_PRELOAD with `library` first and once; what was there stays.
+    """LD_PRELOAD with `library` first and only once, followed by what was there.
 
     Raises:
         StateError: the library is missing, or its path cannot stand in LD_PRELOAD.
     """
     check_installed(library)
     text = str(library)
-    if " " in text or ":" in text:  # the loader splits there, and knows no escape
+    if " " in text or ":" in text:  # the loader splits there and has no escape
         raise StateError(
             f"{text!r} has a space or colon, which LD_PRELOAD cannot hold; install elsewhere"
         )
@@ -74,10 +74,10 @@ def preload(library: Path, present: str) -> str:
 
 
 def check_installed(file: Path) -> None:
-    """Refuse to go on without a file of ours.
+    """Refuse to continue without a file of our installation.
 
     Raises:
-        StateError: it is missing.
+        StateError: the file is missing.
     """
     if not file.is_file():
         raise StateError(
@@ -86,7 +86,7 @@ def check_installed(file: Path) -> None:
 
 
 def request_environment(request: Request) -> dict[str, str]:
-    """The request as the shim reads it, and only what was said."""
+    """The request as variables for the shim, only for what was said."""
     yes_or_no = {None: None, True: "1", False: "0"}
     sm_share = None if request.sm_percent is None else f"{request.sm_percent}%"
     memory_share = None if request.memory_percent is None else f"{request.memory_percent}%"
@@ -121,9 +121,9 @@ def _time(duration_ns: int | None) -> str | None:
 
 
 def launch_group(environ: Mapping[str, str]) -> str:
-    """The group of what one launcher started together, where no other was said; empty: none.
+    """The default group for processes that one launcher started together; empty: no launcher.
 
-    The shim reads it likewise (shim/job/settings.cpp); docs/adr/0012 says why these variables.
+    The shim derives the same (shim/job/settings.cpp); docs/adr/0012 says why these variables.
     """
     run, port = environ.get("TORCHELASTIC_RUN_ID"), environ.get("MASTER_PORT", "")
     job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
@@ -134,15 +134,16 @@ def launch_group(environ: Mapping[str, str]) -> str:
     else:
         name = ""
     printable = (byte if 0x20 <= byte < 0x7F else ord("?") for byte in os.fsencode(name))
-    return bytes(printable).decode()  # nobody wrote it for us: whatever is in it, the job starts
+    return bytes(printable).decode()  # its text is not ours to reject: the job starts in any case
 
 
 def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    """What of a daemon's word about a job's environment goes into it.
+    """The variables of a daemon's answer that go into a job's environment.
 
-    What MPS is told, and which GPU is meant, has to be there when the driver starts. The job's own
-    word about MPS stands; about the GPU the daemon only says what --gpu means, and about memory
-    that the user may have no more, which the shim shows from its start.
+    Settings for MPS and the choice of the GPU must be there before the driver starts. Where the job
+    sets a variable of MPS itself, its value stands. The daemon chooses a GPU only to resolve --gpu,
+    and sets a memory limit only where the user may not have more; the shim reports that limit from
+    the start.
     """
     taken = {}
     for name, value in said.items():
@@ -150,7 +151,7 @@ def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]
             taken[name] = value
             continue
         if not name.startswith("CUDA_MPS_"):
-            continue  # no daemon of ours says anything else
+            continue  # our daemons send nothing else
         if job.get(name, value) != value:
             sys.stderr.write(
                 f"tandem: warning: {name} is {job[name]!r} and stays so, not {value!r}\n"
@@ -161,16 +162,17 @@ def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]
 
 
 def is_instance(gpu: str | None) -> bool:
-    """Whether it is one of MIG, as `tandem gpus` calls it.
+    """Whether it is a MIG instance, as `tandem gpus` names it.
 
-    CUDA knows UUIDs alone, and the daemon says which one it is.
+    CUDA knows only UUIDs, so the daemon has to translate the name.
     """
     return gpu is not None and ":" in gpu
 
 
 def returning(job: Mapping[str, str]) -> dict[str, str]:
-    """What has PyTorch give memory back that it has freed, unless the job says otherwise."""
-    # PyTorch's own allocator keeps what is freed; the driver's gives it back at the next wait.
+    """The variable that makes PyTorch return freed memory, unless the job sets its own."""
+    # PyTorch's own allocator keeps freed memory; the driver's returns it at the next
+    # synchronization.
     said = next((name for name in _PYTORCH_ALLOCATOR if name in job), None)
     if said is None:
         return {_PYTORCH_ALLOCATOR[0]: _RETURNING}
@@ -215,7 +217,7 @@ def _check_names(request: Request) -> None:
     if _is_id(request.name):
         raise UsageError(f"--name {request.name!r} looks like the id of a job; choose another")
     for option, value in (("--name", request.name), ("--group", request.group)):
-        if not value.isprintable():  # nor has it characters then that are no text
+        if not value.isprintable():  # also rejects characters that are not text
             raise UsageError(f"{option} {value!r} has characters that cannot be printed")
         if len(value.encode()) > _PRINTABLE_NAME_BYTES:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""`tandem.job`: what a program's own job may use while a block runs, and what happens to it."""
+"""`tandem.job`: settings and callbacks for the program's own job while a block runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNMANAGED = (
 
 
 class job:  # noqa: N801 - used as a word, like the context managers of torch.profiler
-    """What this program's own job may use inside the block; behind it, what it might before.
+    """Settings for this program's own job inside the block; afterwards the old ones apply again.
 
         with tandem.job(priority="batch", memory="20GiB") as j:
             j.on_pause(save_checkpoint)
@@ -33,22 +33,23 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
             j.on_memory_pressure(torch.cuda.empty_cache)
             train()
 
-    Keys and values are those of `Client.set` and `tandem set`; without any the block changes
-    nothing and is there for its callbacks. These are called on threads of the client, one at a time
-    each kind, in the order in which they were given; an exception in one is told as in any thread.
-    In a process that no daemon knows as part of a job, that runs without the shim, or whose daemon
-    is away, a warning says so, and all else does nothing. Not to be entered twice.
+    Keys and values are those of `Client.set` and `tandem set`; without any, the block changes no
+    settings and only serves its callbacks. Callbacks run on threads of the client, those of one
+    kind one at a time in the order in which they were registered; an exception in one is reported
+    as in any thread. In a process that is not part of a job of any daemon, that runs without the
+    shim, or whose daemon is away, entering the block warns of that and has no other effect. An
+    instance can be entered only once.
     """
 
     def __init__(self, **wanted: Unpack[Changes]) -> None:
-        """Remember what is wanted; nothing is asked of the daemon yet.
+        """Store the wanted settings; the daemon is asked on entering the block.
 
         Raises:
-            TypeError: a keyword that `Client.set` has not.
+            TypeError: a keyword that `Client.set` does not have.
         """
         self._wanted = said_of(wanted, "job")
-        self._before: dict[str, Any] = {}  # what it had, and
-        self._given: dict[str, Any] = {}  # what it had from then on
+        self._before: dict[str, Any] = {}  # the settings before the block, and
+        self._given: dict[str, Any] = {}  # those that the daemon set for it
         self._name: str | None = None
         self._listener = Listener()
         self._pid = 0
@@ -56,13 +57,13 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
         self._is_entered = False
 
     def __enter__(self) -> Self:
-        """Ask the daemon for it.
+        """Ask the daemon for the settings.
 
         Raises:
-            TypeError: a value is no text, such as a number of bytes.
+            TypeError: a value is not a string, such as a number of bytes.
             UsageError: a value is not understood.
             AccessError: the job may not have that.
-            TandemError: as `Client.set`.
+            TandemError: as raised by `Client.set`.
         """
         if self._is_entered:
             raise StateError("a tandem.job is entered once: make another one")
@@ -77,13 +78,12 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take it back, as far as nobody has changed it since, and call nothing any more.
+        """Restore the settings that nobody has changed since, and stop all callbacks.
 
-        What the daemon does not take back any more is a warning: it must not hide how the block
-        ended.
+        If the daemon refuses, that is only a warning, so as not to hide how the block ended.
         """
         if self._pid != os.getpid():
-            return  # in a forked child: the block is its parent's
+            return  # in a forked child: the block belongs to the parent
         WATCH.remove(self._listener)
         for watch in self._watches:
             watch.close()
@@ -105,14 +105,14 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
 
     @property
     def name(self) -> str | None:
-        """As `tandem ps` has it, "j-7f3a"; None: it is no job."""
+        """The job's name as in `tandem ps`, "j-7f3a"; None if the process is not part of a job."""
         return self._name
 
     def stats(self) -> Job | None:
-        """How the job fares now; None: it is no job.
+        """The job's current state and figures; None if the process is not part of a job.
 
         Raises:
-            TandemError: as `Client.job`.
+            TandemError: as raised by `Client.job`.
         """
         if self._name is None:
             return None
@@ -122,24 +122,25 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
             return client.job(self._name)
 
     def on_pause(self, callback: Callback) -> None:
-        """Call it when somebody pauses the job, before it is held.
+        """Register a callback that runs when somebody pauses the job, before the job is held.
 
-        It may use the GPU, as for a checkpoint. The job is held when it and all others have
-        returned, in every process of the job that listens, or when the grace of the pause is over
-        (`tandem pause --grace`, 30 s).
+        The callback may use the GPU, for example to write a checkpoint. The job is held when all
+        callbacks in all listening processes of the job have returned, or when the grace period of
+        the pause is over (`tandem pause --grace`, 30 s).
         """
         self._listen(self._listener.before, callback)
 
     def on_resume(self, callback: Callback) -> None:
-        """Call it when a pause is over that the program was told of, before it is told of another.
+        """Register a callback that runs when a pause that the program was told of is over.
 
-        So of pauses that come faster than callbacks return, those between are not told, and what
-        `on_pause` gave away is taken back before it is given away again.
+        It runs before the program is told of another pause. So when pauses come faster than
+        callbacks return, the program is not told of those in between, and reacquires what
+        `on_pause` released before it has to release it again.
         """
         self._listen(self._listener.after, callback)
 
     def on_memory_pressure(self, callback: Callback) -> None:
-        """Call it while others wait for device memory, as `tandem.on_memory_pressure` does."""
+        """Register a callback for memory pressure, as `tandem.on_memory_pressure` does."""
         self._watches.append(on_memory_pressure(callback))
 
     def _listen(self, callbacks: list[Callback], callback: Callback) -> None:
@@ -150,7 +151,7 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
             WATCH.add(self._listener)
 
     def _ask(self) -> str:
-        """The name of the job, once it has what is wanted."""
+        """Apply the wanted settings and return the job's name."""
         if not _marks.is_loaded():
             raise NotFoundError(UNMANAGED)
         from tandem._client import Client
@@ -168,10 +169,10 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
 
 
 def own_job(client: Client) -> str:
-    """As `tandem run` said it to who started this process, or as the daemon knows the process.
+    """The name of this process's job: from `tandem run`'s environment, or else from the daemon.
 
     Raises:
-        NotFoundError: it is part of no job.
+        NotFoundError: the process is part of no job.
     """
     if said := os.environ.get("TANDEM_JOB_ID"):
         return said
@@ -183,7 +184,7 @@ def own_job(client: Client) -> str:
 
 
 def _now(found: Job, key: str) -> str | bool:
-    """What the job has, as `Client.set` takes it."""
+    """The job's current value of a setting, in the form that `Client.set` takes."""
     if key == "priority":
         return found.priority
     if key == "preemptible":

@@ -1,11 +1,11 @@
-"""Everything Tandem raises on purpose, and what each error is on the wire and in a shell.
+"""All errors that Tandem raises on purpose, with their gRPC statuses and exit codes.
 
     TandemError
-      UsageError        the request itself is wrong; the same request fails again
+      UsageError        the request itself is wrong; repeating it fails again
       NotFoundError     no such job, GPU or policy
-      StateError        not in the present state; change something first
+      StateError        not possible in the present state; change something first
       CapacityError     no room now, or never on this GPU
-      AccessError       somebody with other rights may
+      AccessError       the caller lacks the right; somebody else may do it
       UnavailableError  no daemon answers; retrying is safe
       DeadlineError     the daemon did not answer in time; the request may have been carried out
       BugError          Tandem broke its own rules
@@ -16,21 +16,21 @@ TypeError and ValueError of Python itself mean a programming mistake in the call
 import errno
 from typing import NamedTuple
 
-#: What a write to a file ends with for want of room: a CapacityError, not a wrong name.
+#: errno of a write that failed for lack of room: a CapacityError, not a wrong file name.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class TandemError(Exception):
-    """Base of all of them; its text is for people: cause first, then the remedy."""
+    """Base class of all; the text is for people: first the cause, then the remedy."""
 
     def __init__(self, *args: object, reason: str = "") -> None:
-        """`reason`: one of REASONS; empty: that of its class."""
+        """`reason` is one of REASONS; if empty, the one of the class applies."""
         super().__init__(*args)
         self._reason = reason
 
     @property
     def reason(self) -> str:
-        """What went wrong, in a word for programs: `CLASS_CEILING`. Stable, unlike the text."""
+        """What went wrong, as a word for programs: `CLASS_CEILING`. Stable, unlike the text."""
         return self._reason or _row(self).reason
 
 
@@ -42,7 +42,7 @@ class UsageError(TandemError):
 
 
 class NotFoundError(TandemError):
-    """What was named does not exist, or the name fits several.
+    """The named object does not exist, or the name fits several.
 
     Not raised for a job that has ended recently: the daemon still knows those.
     """
@@ -65,7 +65,7 @@ class CapacityError(TandemError):
 class AccessError(TandemError):
     """The caller's uid may not do this.
 
-    Not raised for things the caller may not see; those are simply left out or empty.
+    Not raised for things the caller may not see; those are left out or empty.
     """
 
 
@@ -90,20 +90,20 @@ class BugError(TandemError):
     """
 
 
-#: `domain` of google.rpc.ErrorInfo: whose reasons they are.
+#: `domain` of google.rpc.ErrorInfo: the namespace of our reasons.
 DOMAIN = "tandem"
 
 
 class ErrorRow(NamedTuple):  # a dataclass would double the time of `import tandem`
-    """What one error is elsewhere."""
+    """What one error becomes outside Python."""
 
     error: type[TandemError]
-    grpc_status: str  # name of the member of grpc.StatusCode; this module never imports grpc
+    grpc_status: str  # name in grpc.StatusCode; this module never imports grpc
     exit_code: int
-    reason: str  # where nothing says it closer
+    reason: str  # when nothing more specific is given
 
 
-# One row each; no error, status, exit code or reason appears twice.
+# One row for each error; no error, status, exit code or reason appears twice.
 ERRORS = (
     ErrorRow(UsageError, "INVALID_ARGUMENT", 2, "INVALID_REQUEST"),
     ErrorRow(NotFoundError, "NOT_FOUND", 3, "NOT_FOUND"),
@@ -115,7 +115,7 @@ ERRORS = (
     ErrorRow(BugError, "INTERNAL", 70, "BUG"),
 )
 
-# Those that say it closer, and the error that each is one of. None is taken away or renamed.
+# More specific reasons, and the class of each. A reason is never removed or renamed.
 REASONS: dict[str, type[TandemError]] = {
     "AMBIGUOUS_NAME": NotFoundError,
     "JOB_ENDED": StateError,
@@ -132,7 +132,7 @@ REASONS: dict[str, type[TandemError]] = {
     "NO_TOKEN": AccessError,
 }
 
-# What a server never says on purpose still needs a meaning at the client.
+# Statuses that no Tandem server sends on purpose still need a meaning at the client.
 _OTHER_STATUSES: dict[str, type[TandemError]] = {
     "UNAUTHENTICATED": AccessError,
     "ABORTED": StateError,
@@ -143,23 +143,23 @@ _OTHER_STATUSES: dict[str, type[TandemError]] = {
 
 
 def reason_of_status(status: str) -> str:
-    """The reason where only the name of a `grpc.StatusCode` is known."""
+    """The reason that follows from the name of a `grpc.StatusCode` alone."""
     error = from_grpc_status(status)
     return next(row.reason for row in ERRORS if row.error is error)
 
 
 def exit_code(error: TandemError) -> int:
-    """Exit code of a command that ends with `error`."""
+    """The exit code of a command that fails with `error`."""
     return _row(error).exit_code
 
 
 def grpc_status(error: TandemError) -> str:
-    """Name of the `grpc.StatusCode` that carries `error`."""
+    """The name of the `grpc.StatusCode` that carries `error`."""
     return _row(error).grpc_status
 
 
 def from_grpc_status(status: str) -> type[TandemError]:
-    """The error for the name of a `grpc.StatusCode`; BugError for one no server should send."""
+    """The error class for a `grpc.StatusCode` name; BugError for one that no server should send."""
     for row in ERRORS:
         if row.grpc_status == status:
             return row.error
@@ -170,4 +170,4 @@ def _row(error: TandemError) -> ErrorRow:
     for row in ERRORS:
         if isinstance(error, row.error):
             return row
-    return ERRORS[-1]  # a bare TandemError is nobody's plan
+    return ERRORS[-1]  # nothing raises a bare TandemError

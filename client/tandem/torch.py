@@ -1,4 +1,4 @@
-"""What a PyTorch program can let Tandem know, without changing its loop. Imports no torch.
+"""Marks iterations of a PyTorch program without a change to its loop. Does not import torch.
 
 import tandem.torch
 tandem.torch.attach(optimizer)
@@ -10,37 +10,37 @@ from tandem._marks import step
 
 
 class Removable(Protocol):
-    """What a hook is taken away by; torch's RemovableHandle."""
+    """The handle that removes a hook; torch's RemovableHandle."""
 
     def remove(self) -> None:
-        """Call the hook no more."""
+        """Remove the hook."""
 
 
 class Hook(Protocol):
-    """What an optimizer calls after each step."""
+    """A function that an optimizer calls after each step."""
 
     def __call__(self, optimizer: object, args: object, kwargs: object, /) -> None:
-        """Its result is not looked at."""
+        """Its result is ignored."""
 
 
 class Optimizer(Protocol):
-    """The one method of torch.optim.Optimizer that is needed."""
+    """The one method of torch.optim.Optimizer that is needed here."""
 
     def register_step_post_hook(self, hook: Hook, /) -> Removable:
         """Call `hook` after every step."""
 
 
 def attach(optimizer: Optimizer) -> Removable:
-    """Say that an iteration ended after every step of the optimizer.
+    """Mark the end of an iteration after every step of the optimizer.
 
-    With several optimizers attach the one that steps last, and once in each iteration. A step that
-    is left out, as a gradient scaler does when gradients overflow, ends no iteration.
+    With several optimizers, attach only the one that steps last, and that steps once in each
+    iteration. A skipped step, as by a gradient scaler when gradients overflow, ends no iteration.
 
     Returns:
-        A handle; its `remove()` ends that.
+        A handle; its `remove()` detaches from the optimizer.
 
     Raises:
-        TypeError: `optimizer` has no step hooks (torch before 2.0, or no optimizer at all).
+        TypeError: `optimizer` has no step hooks (torch before 2.0, or not an optimizer).
     """
     register = getattr(optimizer, "register_step_post_hook", None)
     if register is None:

@@ -1,6 +1,6 @@
-"""Parse and print sizes, times and shares; the only place that knows people's units.
+"""Parse and format sizes, times and shares; the only module that knows human units.
 
-Inside, everything is int bytes and int nanoseconds. Sizes are binary: `20GiB`, `20G` and `20g` are
+All other code uses int bytes and int nanoseconds. Sizes are binary: `20GiB`, `20G` and `20g` are
 the same, as in docker and HAMi; `20GB` is decimal, as its letters say. A bare number is bytes.
 """
 
@@ -33,19 +33,19 @@ _NANOSECONDS = {
 }
 _BYTES_HINT = "use bytes or B, KiB, MiB, GiB, TiB (also K, M, G, T) or KB, MB, GB, TB"
 _TIME_HINT = "use ns, us, ms, s, min, h or d"
-_MOST_SMS = 9999  # of a number of SMs, whatever the GPU
-_GRANULE = 2 << 20  # a GPU gives memory out in no smaller pieces
+_MOST_SMS = 9999  # upper limit for a number of SMs, whatever the GPU
+_GRANULE = 2 << 20  # a GPU allocates memory in no smaller pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percent:
-    """A share of something whose size is not known yet, 0 < value <= 100."""
+    """A share of something whose size is not yet known, 0 < value <= 100."""
 
     value: int
 
 
 def parse_bytes(text: str, *, what: str = "size") -> int:
-    """Bytes from `20GiB`, `8g`, `1.5T`, `4096`; `what` names the value in the error.
+    """Parse bytes from `20GiB`, `8g`, `1.5T`, `4096`; `what` names the value in the error.
 
     Raises:
         UsageError: no number, an unknown unit, a fraction of a byte, or more than int64 holds.
@@ -54,7 +54,7 @@ def parse_bytes(text: str, *, what: str = "size") -> int:
 
 
 def parse_memory(text: str, *, what: str = "size") -> int | Percent:
-    """A limit of a GPU's memory: as `parse_device_bytes`, or a share such as `40%`.
+    """Parse a limit of GPU memory: as `parse_device_bytes`, or a share such as `40%`.
 
     Raises:
         UsageError: as parse_device_bytes, 0, or a share outside 1..100.
@@ -73,10 +73,10 @@ def parse_memory(text: str, *, what: str = "size") -> int | Percent:
 
 
 def parse_device_bytes(text: str, *, what: str = "size") -> int:
-    """Like `parse_bytes`, for memory of a GPU: nobody means 20 bytes of it by `20`.
+    """Like `parse_bytes`, for GPU memory: refuses a bare `20`, since nobody means 20 bytes.
 
     Raises:
-        UsageError: as parse_bytes, or a number without a unit that is below 2 MiB and not 0.
+        UsageError: as parse_bytes, or a number without a unit that is below 2 MiB but not 0.
     """
     size_bytes = parse_bytes(text, what=what)
     _refuse_tiny(text, size_bytes, what=what)
@@ -93,7 +93,7 @@ def _refuse_tiny(text: str, size_bytes: int, *, what: str) -> None:
 
 
 def parse_percent(text: str, *, what: str = "share") -> int:
-    """A whole percentage from `40%` or `40`, 1..100.
+    """Parse a whole percentage from `40%` or `40`, 1..100.
 
     Raises:
         UsageError: anything else.
@@ -105,7 +105,7 @@ def parse_percent(text: str, *, what: str = "share") -> int:
 
 
 def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
-    """A share of the SMs such as `30%`, or a number of SMs.
+    """Parse a share of the SMs such as `30%`, or a number of SMs.
 
     Raises:
         UsageError: anything else.
@@ -125,23 +125,23 @@ def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
 
 
 def parse_duration(text: str, *, what: str = "duration") -> int:
-    """Nanoseconds from `50ms`, `2s`, `1.5h`; a bare number is refused, nobody knows its unit.
+    """Parse nanoseconds from `50ms`, `2s`, `1.5h`; a bare number has no unit and is refused.
 
     Raises:
-        UsageError: no number, no or an unknown unit, a fraction of a nanosecond, or too much.
+        UsageError: no number, a missing or unknown unit, a fraction of a nanosecond, or too much.
     """
     return _parse(text, units=_NANOSECONDS, what=what, hint=_TIME_HINT, fold=False)
 
 
 def parse_moment(text: str, *, now_ns: int, what: str = "time") -> int:
-    """Nanoseconds since 1970 from `2h`, which is so long ago, or a date as ISO 8601 has them.
+    """Parse nanoseconds since 1970 from `2h`, meaning two hours ago, or from an ISO 8601 date.
 
-    A date without a time is its beginning, and one without an offset is in local time.
+    A date without a time means its beginning; one without an offset is in local time.
 
     Raises:
-        UsageError: neither, or before 1970 or after 2262.
+        UsageError: neither of them, or before 1970 or after 2262.
     """
-    from datetime import datetime  # few commands need it
+    from datetime import datetime  # imported here: few commands need it
 
     if _NUMBER.fullmatch(text) and not text.strip().isdigit():
         moment_ns = now_ns - parse_duration(text, what=what)
@@ -159,14 +159,14 @@ def parse_moment(text: str, *, now_ns: int, what: str = "time") -> int:
 
 
 def format_moment(moment_ns: int) -> str:
-    """`2026-01-31 18:00:05`: in local time, for reading only."""
+    """`2026-01-31 18:00:05`: in local time, for display only."""
     from datetime import datetime
 
     return f"{datetime.fromtimestamp(moment_ns // 10**9).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def parse_slo(text: str, *, what: str = "slo") -> int:
-    """Nanoseconds of the 99th percentile from `p99=50ms`.
+    """Parse the 99th percentile in nanoseconds from `p99=50ms`.
 
     Raises:
         UsageError: another form, or a bad or zero duration.
@@ -181,17 +181,17 @@ def parse_slo(text: str, *, what: str = "slo") -> int:
 
 
 def _short(text: str) -> str:
-    """Quoted, and cut where nobody would read it."""
+    """`text` quoted, and cut off where nobody would read on."""
     return repr(text if len(text) <= 40 else f"{text[:40]}..")
 
 
 def exact_bytes(size_bytes: int) -> str:
-    """`20GiB`, `1025B`: whole, in the largest unit for that, as `parse_bytes` reads it."""
+    """`20GiB`, `1025B`: exact, in the largest unit that allows it; `parse_bytes` reads it back."""
     return _exact(size_bytes, {"TiB": 1 << 40, "GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}, "B")
 
 
 def exact_duration(duration_ns: int) -> str:
-    """`600s`, `50ms`: whole, in the largest unit for that, as `parse_duration` reads it."""
+    """`600s`, `50ms`: exact, in the largest unit that allows it, for `parse_duration`."""
     return _exact(duration_ns, {"s": 10**9, "ms": 10**6, "us": 10**3}, "ns")
 
 
@@ -203,12 +203,12 @@ def _exact(number: int, units: Mapping[str, int], smallest: str) -> str:
 
 
 def format_bytes(size_bytes: int) -> str:
-    """`1.5 GiB`, `512 MiB`, `12 B`: at most one decimal, binary units, for reading only."""
+    """`1.5 GiB`, `512 MiB`, `12 B`: at most one decimal, binary units, for display only."""
     return _scaled(size_bytes, step=1024, names=("B", "KiB", "MiB", "GiB", "TiB"))
 
 
 def format_duration(duration_ns: int) -> str:
-    """`14 ms`, `1.5 s`, `3:12`, `2d4h`: for reading only."""
+    """`14 ms`, `1.5 s`, `3:12`, `2d4h`: for display only."""
     if abs(duration_ns) >= 60_000_000_000:
         sign = "-" if duration_ns < 0 else ""
         return sign + _clock(abs(duration_ns) // 1_000_000_000)
@@ -216,13 +216,13 @@ def format_duration(duration_ns: int) -> str:
 
 
 def format_energy(energy_mj: int) -> str:
-    """`12 J`, `3.4 kJ`, `1.2 MJ`: of millijoules, for reading only."""
+    """`12 J`, `3.4 kJ`, `1.2 MJ`: from millijoules, for display only."""
     return _scaled(energy_mj, step=1000, names=("mJ", "J", "kJ", "MJ", "GJ"))
 
 
 def _scaled(amount: int, *, step: int, names: tuple[str, ...]) -> str:
     value, index = float(abs(amount)), 0
-    # Rounded before it is compared: 1023.99 MiB reads as 1 GiB, never as 1024 MiB.
+    # Round before comparing: 1023.99 MiB reads as 1 GiB, never as 1024 MiB.
     while round(value, 1) >= step and index < len(names) - 1:
         value, index = value / step, index + 1
     sign = "-" if amount < 0 else ""

@@ -1,8 +1,8 @@
-"""Two or more copies of a training loop in one process, a phase apart: Wavelet's waves.
+"""Run copies of a training loop in one process, offset by a phase: Wavelet's waves.
 
-Forward passes of different waves never overlap on the GPU, nor do backward passes, but the forward
-pass of one overlaps the backward pass of another, so that one takes memory while the other gives
-it back (Wang et al., Wavelet, MLSys 2021). A wave is a thread with a stream of its own:
+Forward passes of different waves never overlap on the GPU, nor do backward passes. But the forward
+pass of one wave overlaps the backward pass of another, so one takes memory while the other releases
+it (Wang et al., Wavelet, MLSys 2021). A wave is a thread with a stream of its own:
 
     waves = Waves(2)
 
@@ -14,8 +14,8 @@ it back (Wang et al., Wavelet, MLSys 2021). A wave is a thread with a stream of 
                 with wave.backward(stream):
                     loss.backward()
 
-Streams are torch's (anything with `record_event` and `wait_event`), or those of cuda.bindings and
-cuda.core, or handles; neither library is imported here unless a stream needs it.
+Streams may be torch's (anything with `record_event` and `wait_event`), those of cuda.bindings and
+cuda.core, or raw handles; neither library is imported unless a stream needs it.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ __all__ = ["Wave", "Waves"]
 
 
 class _Stream(Protocol):
-    """A stream, as torch has them."""
+    """A stream with torch's methods."""
 
     def record_event(self) -> object: ...
     def wait_event(self, event: object) -> None: ...
 
 
 class _Turns:
-    """One phase of all waves: they enter it one after the other, in order, again and again."""
+    """One phase (forward or backward), which the waves enter one at a time, round robin."""
 
     def __init__(self, count: int) -> None:
         self._condition = threading.Condition()
         self._next = 0  # the wave whose turn it is
         self._gone = [False] * count
-        self._end: object = None  # of the newest pass, on its stream
+        self._end: object = None  # the event at the end of the newest pass, on its stream
 
     def enter(self, wave: int) -> object:
-        """Block until it is the wave's turn; the end of the pass before, None: there was none."""
+        """Block until it is the wave's turn; return the end of the previous pass, if any."""
         with self._condition:
             self._condition.wait_for(lambda: self._next == wave)
             return self._end
 
     def leave(self, wave: int, end: object) -> None:
-        """The pass was handed over to the GPU; `end` is the event behind it."""
+        """Pass the turn on; `end` is the event after the submitted pass."""
         with self._condition:
             self._end = end
             self._pass_on(wave)
 
     def leave_for_good(self, wave: int) -> None:
-        """The others go on without it."""
+        """Take the wave out of the rotation, so that the others continue without it."""
         with self._condition:
             self._gone[wave] = True
             if self._next == wave:
@@ -72,10 +72,10 @@ class _Turns:
 
 
 class Waves:
-    """The waves of a process; `waves[0]`, `waves[1]`.. are handed to a thread each."""
+    """The waves of a process; give `waves[0]`, `waves[1]`.. to one thread each."""
 
     def __init__(self, count: int = 2) -> None:
-        """Make so many.
+        """Make `count` waves.
 
         Raises:
             ValueError: fewer than one.
@@ -86,35 +86,36 @@ class Waves:
         self._waves = [Wave(number, *phases) for number in range(count)]
 
     def __getitem__(self, number: int) -> Wave:
-        """One of them, from 0 on."""
+        """Return one wave, counted from 0."""
         return self._waves[number]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of waves."""
         return len(self._waves)
 
 
 class Wave:
-    """One copy of the loop. For one thread; ends with its `with` block, whatever ends that."""
+    """One copy of the loop, for one thread; it ends with its `with` block, even by an exception."""
 
     def __init__(self, number: int, forward: _Turns, backward: _Turns) -> None:
-        """Made by `Waves`."""
+        """Store its number and phases; called by `Waves`."""
         self._number = number
         self._forward = forward
         self._backward = backward
 
     @contextmanager
     def forward(self, stream: object) -> Iterator[None]:
-        """Around the forward pass: blocks until the wave before has handed its own over.
+        """Enclose the forward pass: block until the previous wave has submitted its own.
 
-        On the GPU `stream` waits until that has ended. A pass that raises is handed on as well.
+        On the GPU, `stream` waits for the end of that pass. A pass that raises also passes the turn
+        on.
         """
         with _phase(self._forward, self._number, stream):
             yield
 
     @contextmanager
     def backward(self, stream: object) -> Iterator[None]:
-        """The same around the backward pass."""
+        """Enclose the backward pass, as `forward` does the forward pass."""
         with _phase(self._backward, self._number, stream):
             yield
 
@@ -124,7 +125,7 @@ class Wave:
         self._backward.leave_for_good(self._number)
 
     def __enter__(self) -> Wave:
-        """The wave itself."""
+        """Return the wave itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -153,7 +154,7 @@ def _usable(stream: object) -> _Stream:
 
 
 class _DriverStream:
-    """A stream of cuda.bindings, cuda.core or a handle, with torch's two methods."""
+    """Gives a stream of cuda.bindings or cuda.core, or a handle, torch's two methods."""
 
     def __init__(self, stream: object) -> None:
         from cuda.bindings import driver
@@ -163,16 +164,16 @@ class _DriverStream:
         self._handle = driver.CUstream(int(named()[1] if named else cast("int", stream)))
 
     def record_event(self) -> object:
-        """An event behind all that is in the stream; destroyed with the last reference."""
+        """Record an event after all work in the stream; it is destroyed with its last reference."""
         event = _DriverEvent(self._driver)
         _check(self._driver.cuEventRecord(event.handle, self._handle))
         return event
 
     def wait_event(self, event: object) -> None:
-        """What comes into the stream from now on waits for the event.
+        """Make all later work in the stream wait for the event.
 
         Raises:
-            TypeError: it is the event of another kind of stream.
+            TypeError: the event is from another kind of stream.
         """
         if not isinstance(event, _DriverEvent):
             raise TypeError("waves need streams of one kind: torch's, or others, for all of them")
@@ -180,7 +181,7 @@ class _DriverStream:
 
 
 class _DriverEvent:
-    """An event that measures no time."""
+    """An event without timing."""
 
     def __init__(self, driver: ModuleType) -> None:
         self._driver = driver
