@@ -1,7 +1,7 @@
 """Which modes can work on each GPU of this machine, and why the others cannot.
 
-A mode works where none of its checks objects. What a check knows are facts that are found once, so
-that the daemon at its start and `tandem doctor` come to the same.
+A mode works if none of its checks objects. The checks use facts that are collected once, so that
+the daemon at its start and `tandem doctor` come to the same result.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from tandem import _mps
 
 ANSWER_S = 2.0
-GREEN_SINCE = 12050  # streams of green contexts, cuGreenCtxStreamCreate, are new in CUDA 12.5
-# The least that a set has, by the major compute capability (CUDA driver API, "Green Contexts").
+GREEN_SINCE = 12050  # cuGreenCtxStreamCreate is new in CUDA 12.5
+# Minimum SMs of a set, by major compute capability (CUDA driver API, "Green Contexts").
 _LEAST_SMS, LEAST_SMS = {6: 1, 7: 2, 8: 4}, 8
 DEFAULT, EXCLUSIVE_THREAD, PROHIBITED, EXCLUSIVE_PROCESS = range(4)  # NVML_COMPUTEMODE_*
 COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process")
@@ -24,13 +24,13 @@ COMPUTE_MODES = ("default", "exclusive-thread", "prohibited", "exclusive-process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFacts:
-    """What one GPU is set to."""
+    """The settings and properties of one GPU."""
 
     index: int
     uuid: str = ""
     compute_mode: int = DEFAULT
-    has_mig_on: bool | None = None  # None: it has no MIG
-    instances: int = 0  # of MIG
+    has_mig_on: bool | None = None  # None: the GPU has no MIG
+    instances: int = 0  # number of MIG instances
     is_software: bool = False
     sm_count: int = 0  # 0: not known
     major: int = 0  # of its compute capability; 0: not known
@@ -38,13 +38,13 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is so for all of them."""
+    """The facts that hold for all GPUs."""
 
-    uid: int  # who asks
+    uid: int  # of the process that checks
     cuda_version: int = 0  # of the driver, as 13000; 0 = not known
     can_start_mps: bool = False
-    mps_owner: int | None = None  # uid of the control daemon that is used; None: none is
-    software_mps: bool = False  # the software GPU has its clients side by side
+    mps_owner: int | None = None  # uid of the control daemon in use; None: there is none
+    software_mps: bool = False  # the software GPU runs its clients concurrently, as under MPS
 
 
 Check = Callable[[GpuFacts, Machine], str]  # the objection; empty: none
@@ -104,7 +104,7 @@ def _is_cut(gpu: GpuFacts, _machine: Machine) -> str:
 
 _MPS = (_is_whole, _takes_a_context, _has_mps, _is_served_by_mps)
 
-# Mode -> what it takes, in the order in which it is told.
+# Mode -> its checks, in the order in which objections are reported.
 CHECKS: Mapping[str, tuple[Check, ...]] = {
     "time": (_is_whole, _takes_two_contexts),
     "mps": _MPS,
@@ -114,7 +114,7 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 
 
 def objections(gpu: GpuFacts, machine: Machine) -> dict[str, str]:
-    """Mode -> the first thing that keeps it from working on a GPU; empty: it works."""
+    """Mode -> the first objection to it on this GPU; empty: the mode works."""
     return {
         mode: next((why for check in checks if (why := check(gpu, machine))), "")
         for mode, checks in CHECKS.items()
@@ -122,9 +122,9 @@ def objections(gpu: GpuFacts, machine: Machine) -> dict[str, str]:
 
 
 def machine_of(environment: Mapping[str, str], own_pipes: Path) -> Machine:
-    """The same for all GPUs. `own_pipes`: where the daemon would have MPS.
+    """Collect the facts for all GPUs; `own_pipes` is where the daemon would run its own MPS.
 
-    Blocks for as long as a control daemon takes to answer, `ANSWER_S` at most for each place.
+    Blocks while control daemons answer, at most `ANSWER_S` for each place.
     """
     clean = {name: value for name, value in environment.items() if name != "LD_PRELOAD"}
     places = dict.fromkeys((_mps.pipes_of(clean), own_pipes))
@@ -145,7 +145,7 @@ def machine_of(environment: Mapping[str, str], own_pipes: Path) -> Machine:
 
 
 def gpus_of_nvml() -> Sequence[GpuFacts]:
-    """What each GPU is set to.
+    """Read the facts of each GPU from NVML.
 
     Raises:
         ImportError: there is no Python module for NVML.
@@ -176,9 +176,9 @@ def gpus_of_nvml() -> Sequence[GpuFacts]:
 
 
 def sm_count_of(nvml: Any, device: object) -> int:  # noqa: ANN401 - a module
-    """Its multiprocessors; 0: NVML does not say.
+    """The number of SMs of a device; 0: NVML does not tell.
 
-    NVML counts cores; what a multiprocessor has of them depends on the architecture.
+    NVML counts cores; how many an SM has depends on the architecture.
     """
     capability = _capability(nvml, device)
     try:
@@ -197,7 +197,7 @@ def _capability(nvml: Any, device: object) -> tuple[int, int] | None:  # noqa: A
 
 
 def _text(said: str | bytes) -> str:
-    """Older modules for NVML say bytes."""
+    """Older NVML modules return bytes."""
     return said.decode() if isinstance(said, bytes) else said
 
 
@@ -206,7 +206,7 @@ def _has_mig_on(device: object) -> bool | None:
 
     try:
         return bool(nvml.nvmlDeviceGetMigMode(device)[0])
-    except nvml.NVMLError:  # not of this GPU
+    except nvml.NVMLError:  # this GPU has no MIG
         return None
 
 

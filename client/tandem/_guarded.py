@@ -1,6 +1,6 @@
-"""Commands that have something around them from the moment that click reads their options.
+"""Commands with a context manager around all that click does for them, from option parsing on.
 
-Not in `cli`, of which `tandem --help` loads nothing but its table.
+Not in `cli`, because `tandem --help` loads nothing of that but its table of commands.
 """
 
 from contextlib import AbstractContextManager
@@ -9,10 +9,10 @@ import click
 
 
 class Guarded(click.Command):
-    """`guard` is around all that click does for the command, help and errors included."""
+    """A command that click runs inside `guard`, including help and errors."""
 
     def guard(self) -> AbstractContextManager[None]:
-        """For the subclass."""
+        """Return the context manager; for the subclass to define."""
         raise NotImplementedError
 
     def make_context(
@@ -22,11 +22,11 @@ class Guarded(click.Command):
         parent: click.Context | None = None,
         **extra: object,
     ) -> click.Context:
-        """Like click's; it reads the options, and prints the help."""
+        """Parse the options or print the help, as click does, inside the guard."""
         with self.guard():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Like click's; it runs the command."""
+        """Run the command, as click does, inside the guard."""
         with self.guard():
             return super().invoke(ctx)

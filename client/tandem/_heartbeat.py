@@ -1,4 +1,4 @@
-"""Whether a daemon that has nothing to tell still could: a stream alone does not show it."""
+"""Find out whether a silent daemon is still alive, which a stream alone does not show."""
 
 import threading
 from collections.abc import Callable
@@ -10,24 +10,24 @@ BEAT_S = 10.0
 
 
 class Stream(Protocol):
-    """What is watched, as gRPC has it."""
+    """The methods needed of a gRPC stream."""
 
     def add_callback(self, callback: Callable[[], None], /) -> bool:
-        """Call it when the stream ends; False: it has."""
+        """Call `callback` when the stream ends; return False if it already has."""
 
     def cancel(self) -> bool:
-        """End it."""
+        """End the stream."""
 
 
 class Heartbeat:
-    """Asks the daemon something small now and then, and ends the stream once nobody answers.
+    """Makes a small request to the daemon periodically, and ends the stream once nobody answers.
 
-    In a thread of its own, until the stream ends. A connection lives as long as a stopped process
-    does, and gRPC's own pings would be answered beside a scheduler that hangs.
+    Runs on its own thread until the stream ends. A connection stays open even if the process is
+    stopped, and gRPC would answer its own pings even if the daemon's scheduler hangs.
     """
 
     def __init__(self, stream: Stream, ask: Callable[[], object], *, every_s: float) -> None:
-        """`ask`: has a deadline; called from the thread."""
+        """`ask` makes a request with a deadline; it is called on the heartbeat's thread."""
         self.failure: UnavailableError | None = None  # why the stream was ended, if it was
         self._stream = stream
         self._ask = ask
@@ -44,4 +44,4 @@ class Heartbeat:
                 self.failure = UnavailableError(str(exc))
                 self._stream.cancel()
             except (TandemError, ValueError):
-                pass  # it answers, if not what we would like; or the channel was closed just now
+                pass  # the daemon answers, though with an error; or the channel was just closed

@@ -1,7 +1,7 @@
-"""Where tandemd-helper is, which does what takes root, and how it is asked: a message, an answer.
+"""How to reach tandemd-helper, which does what takes root: one message, one answer.
 
-The daemon asks it, and `tandem doctor` whether it answers. What may be said is the daemon's side of
-it: `tandemd.helper.wire`.
+The daemon makes requests; `tandem doctor` only checks whether the helper answers. The messages are
+defined on the daemon's side: `tandemd.helper.wire`.
 """
 
 import contextlib
@@ -15,19 +15,19 @@ from tandem import _peer
 from tandem.errors import AccessError, DeadlineError, UnavailableError
 
 SOCKET = Path("/run/tandem-helper/helper.sock")
-VARIABLE = "TANDEM_HELPER"  # for one that is not the machine's
-MPS = "mps"  # beside its socket: the pipe of the MPS that it has started
+VARIABLE = "TANDEM_HELPER"  # names another socket
+MPS = "mps"  # beside its socket: the pipe directory of the MPS that it started
 MOST_BYTES = 4096  # of a message
 ENABLE = "systemctl enable --now tandemd-helper.socket"
 
 
 def socket_of(environment: Mapping[str, str]) -> Path:
-    """Where it listens, if it is installed."""
+    """The helper's socket, whether or not the helper is installed."""
     return Path(environment.get(VARIABLE) or SOCKET)
 
 
 def owner_of(path: Path) -> int | None:
-    """The uid that it serves beside root; None: there is no socket."""
+    """The uid that the helper serves besides root; None: there is no socket."""
     try:
         facts = path.stat()
     except OSError:
@@ -38,19 +38,20 @@ def owner_of(path: Path) -> int | None:
 def exchange(
     path: Path, message: bytes, *, descriptors: Sequence[int] = (), timeout_s: float
 ) -> bytes:
-    """What it answers to a message with these descriptors.
+    """Send a message with these file descriptors to the helper, and return its answer.
 
     Raises:
-        UnavailableError: nobody listens there, or it went without an answer.
-        AccessError: it lets this user not ask, or is one of neither root nor this user.
-        DeadlineError: it did not answer in time; what was asked may be done yet.
+        UnavailableError: nobody listens there, or the helper hung up without an answer.
+        AccessError: the helper does not admit this user, or belongs to neither root nor this user.
+        DeadlineError: no answer in time; the request may still be carried out.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
         connection.settimeout(timeout_s)
         try:
             connection.connect(str(path))
             _check_owner(connection, path)
-            # A refusal may be there before anything was said; then there is nobody to send to.
+            # The helper may refuse and hang up before reading; then sending fails, and the answer
+            # is there.
             with contextlib.suppress(BrokenPipeError):
                 socket.send_fds(connection, [message], descriptors)
             answer = connection.recv(MOST_BYTES)
@@ -66,7 +67,7 @@ def exchange(
 
 
 def _check_owner(connection: socket.socket, path: Path) -> None:
-    """Of a socket that systemd has made it is root."""
+    """Refuse a listener of another user; a socket made by systemd belongs to root."""
     uid = _peer.uid_of(connection)
     if uid not in (0, os.geteuid()):
         raise AccessError(f"{path}: uid {uid} listens there, who is neither root nor we")

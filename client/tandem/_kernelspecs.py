@@ -1,9 +1,10 @@
-"""Kernelspecs: how Jupyter is told of kernels that share the GPU.
+"""Kernelspecs: how Jupyter learns of kernels that share the GPU.
 
 The format and the places are Jupyter's public ones (`kernel.json` in `<data folder>/kernels/NAME`),
-so nothing of Jupyter is imported. A kernel goes through `tandem run`, for its `exec` leaves Jupyter
-the process that it started: interrupts and restarts are signals to that pid. Variables alone would
-do for a process, but then each process of a kernel is a job of its own, and no daemon can refuse.
+so nothing of Jupyter is imported. A kernel is started through `tandem run`. Its `exec` keeps the
+pid of the process that Jupyter started, to which Jupyter sends signals for interrupts and restarts.
+Environment variables alone would also work, but then each process of a kernel would be a job of its
+own, and no daemon could refuse it.
 """
 
 import importlib.util
@@ -20,14 +21,14 @@ from tandem import _environment
 from tandem._attach import Request
 from tandem.errors import NotFoundError, StateError, UsageError
 
-_OURS = "tandem"  # the key in a kernelspec's metadata
+_OURS = "tandem"  # key in the metadata of our kernelspecs
 _NAME = re.compile(r"[a-z0-9._-]+", re.ASCII)
 _SYSTEM = ("/usr/local/share/jupyter", "/usr/share/jupyter")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernelspec:
-    """One of ours that is installed."""
+    """An installed kernelspec of ours."""
 
     name: str
     display_name: str
@@ -36,25 +37,25 @@ class Kernelspec:
 
 
 def user_folder(environ: Mapping[str, str]) -> Path:
-    """Where Jupyter looks for what is the user's own."""
+    """The user's own Jupyter data folder."""
     if own := environ.get("JUPYTER_DATA_DIR"):
         return Path(own)
     return Path(environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "jupyter"
 
 
 def prefix_folder(prefix: Path) -> Path:
-    """Where it looks below a prefix, as that of an environment."""
+    """The Jupyter data folder below a prefix, such as that of an environment."""
     return prefix.absolute() / "share/jupyter"
 
 
 def content(
     request: Request, *, display_name: str, gpu: str | None, variables: Mapping[str, str]
 ) -> dict[str, object]:
-    """The kernel of this interpreter; `variables` are set besides those of the request.
+    """The kernelspec for this interpreter; `variables` are set in addition to the request's.
 
     Raises:
         StateError: this interpreter has no ipykernel.
-        UsageError: what is asked for contradicts itself.
+        UsageError: the request contradicts itself.
     """
     _environment.check_request(request)
     if importlib.util.find_spec("ipykernel_launcher") is None:
@@ -63,25 +64,26 @@ def content(
             f"{sys.executable} -m pip install ipykernel"
         )
     asked = _environment.request_environment(request) | dict(variables)
-    # -P: a tandem.py beside the notebook is not us. Frozen modules would be unknown to a debugger.
+    # -P: do not import a tandem.py beside the notebook. Debuggers cannot see into frozen modules.
     run = [sys.executable, "-P", "-m", "tandem.cli", "run", *(["-i", gpu] if gpu else []), "--"]
     kernel = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher"]
     return {
         "argv": [*run, *kernel, "-f", "{connection_file}"],
         "display_name": display_name,
         "language": "python",
-        # Jupyter puts variables in for $NAME.
+        # Jupyter substitutes variables for $NAME.
         "env": {name: value.replace("$", "$$") for name, value in asked.items()},
         "metadata": {"debugger": True, _OURS: True},
     }
 
 
 def install(folder: Path, name: str, spec: Mapping[str, object], *, replace: bool) -> Path:
-    """Write it below Jupyter's `folder`; returns where.
+    """Write the kernelspec below Jupyter's `folder`; return where.
 
     Raises:
-        UsageError: the name is none for a kernel.
-        StateError: there is one by the name, and it is not to be replaced, or it is not writable.
+        UsageError: the name is not valid for a kernel.
+        StateError: a kernel of that name exists and `replace` is not set, or the folder is not
+        writable.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -101,16 +103,16 @@ def install(folder: Path, name: str, spec: Mapping[str, object], *, replace: boo
 
 
 def installed(environ: Mapping[str, str]) -> list[Kernelspec]:
-    """Ours, wherever Jupyter looks."""
+    """Our kernelspecs in all places where Jupyter looks."""
     return [spec for folder in _folders(environ) for spec in _in(folder / "kernels")]
 
 
 def remove(name: str, environ: Mapping[str, str]) -> list[Path]:
-    """Remove what we installed by this name, wherever Jupyter looks; returns where that was.
+    """Remove our kernelspecs of this name wherever Jupyter looks; return where they were.
 
     Raises:
-        NotFoundError: there is none by the name that is ours.
-        StateError: it is not ours to remove.
+        NotFoundError: no kernelspec of ours has that name.
+        StateError: this user may not remove it.
     """
     places = [Path(spec.path) for spec in installed(environ) if spec.name == name]
     if not places:
@@ -142,4 +144,4 @@ def _in(kernels: Path) -> Iterator[Kernelspec]:
                 environment=dict(spec["env"]),
             )
         except (OSError, ValueError, KeyError, AttributeError):
-            continue  # another's, and broken: Jupyter says so itself
+            continue  # not ours, or broken: Jupyter reports that itself

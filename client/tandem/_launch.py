@@ -1,9 +1,9 @@
-"""Run a command under the shim: environment in, exec out.
+"""Run a command under the shim: set up the environment, then exec.
 
-The process becomes the command, so its pid, its signals and its exit code are the command's.
-Nothing here may keep a job from running, except when it was told to: without a daemon the command
-runs unshared, with the shim loaded, which attaches as soon as there is one; a job that the daemon
-refuses runs as if there were no Tandem.
+The process becomes the command, so the pid, the signals and the exit code are the command's.
+Nothing here keeps a job from running unless the caller asked for that. Without a daemon the command
+runs unshared, but with the shim loaded, which attaches as soon as a daemon is there. A job that the
+daemon refuses runs as if there were no Tandem.
 """
 
 import errno
@@ -29,18 +29,18 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 EXIT_NO_ROOM = 75
 
-ANSWER_S = 1.0  # of a daemon; after it the job runs unshared
-REQUIRED_ANSWER_S = 20.0  # where it would not run: a daemon that is only busy is no reason for that
+ANSWER_S = 1.0  # how long the daemon may take to answer; after that the job runs unshared
+REQUIRED_ANSWER_S = 20.0  # with --require: a daemon that is merely busy must not fail the job
 ASK_AGAIN_S = 0.1
-PATIENCE_S = 90.0  # for what the daemon finds out: of one GPU after the other, 20 s each at most
+PATIENCE_S = 90.0  # while the daemon examines GPUs, one after the other, at most 20 s each
 
 _DIRECTORY = "is a directory"
 
 
 class LaunchError(TandemError):
-    """The command was not started; carries the exit code of env(1) and timeout(1).
+    """The command was not started; carries the exit code that env(1) and timeout(1) use.
 
-    Not raised once the command runs: from then on the exit code is its own.
+    Not raised once the command runs: from then on the exit code is the command's.
     """
 
     def __init__(self, text: str, *, exit_code: int) -> None:
@@ -50,19 +50,19 @@ class LaunchError(TandemError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A command and what is asked for it."""
+    """A command and what it asks for."""
 
     command: Sequence[str]
     request: Request
     gpu: str | None = None  # index in PCI order, UUID, or a MIG instance as GPU:INSTANCE
-    extra: Mapping[str, str]  # further variables of the job
+    extra: Mapping[str, str]  # additional variables of the job
     require: bool = False  # refuse to run without a daemon
-    return_memory: bool = False  # have PyTorch give memory back that it has freed
+    return_memory: bool = False  # have PyTorch return freed memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything decided, nothing done yet."""
+    """All decisions about a launch, before anything is done."""
 
     program: str
     argv: list[str]
@@ -77,7 +77,7 @@ def plan(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
     Raises:
         LaunchError: the command does not exist (127) or cannot be executed (126).
         StateError: there is no usable shim.
-        UsageError: what is asked for contradicts itself.
+        UsageError: the request contradicts itself.
     """
     _environment.check_request(launch.request)
     job = {**environ, **launch.extra}
@@ -102,10 +102,11 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
     """Register the job, then become the command.
 
     Raises:
-        LaunchError: as `plan`, or the daemon is required and absent (125), or refuses for lack
-            of room (75, also if the job is not to wait) or another reason (125); or, required or
-            not, no GPU that is meant can ever give what is asked of its SMs (125).
-        StateError: as `plan`, or nobody knows which instance of MIG is meant.
+        LaunchError: as `plan`; or the daemon is required, and it is absent (125) or refuses for
+        another reason than lack of room (125); or it refuses for lack of room (75), if it is
+        required or the job may not wait; or, required or not, no eligible GPU can ever provide the
+        SMs that are asked for (125).
+        StateError: as `plan`, or nobody can tell which MIG instance is meant.
         UsageError: as `plan`.
     """
     decided = plan(launch, environ, uid=uid)
@@ -117,7 +118,7 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
 
 
 def rehearse(launch: Launch, environ: Mapping[str, str], *, uid: int) -> Plan:
-    """The same as `plan`, with what a daemon would have the job know; nothing is registered.
+    """Like `plan`, with the variables that a daemon would add; registers nothing.
 
     Raises:
         LaunchError, StateError, UsageError: as `plan`.
@@ -139,11 +140,11 @@ def environment(
     gpu: str | None = None,
     return_memory: bool = False,
 ) -> dict[str, str]:
-    """What has to be set for a program that somebody else starts.
+    """The variables to set for a program that somebody else starts.
 
     Raises:
-        StateError: there is no usable shim, or nobody knows which instance of MIG is meant.
-        UsageError: what is asked for contradicts itself.
+        StateError: there is no usable shim, or nobody can tell which MIG instance is meant.
+        UsageError: the request contradicts itself.
     """
     _environment.check_request(request)
     variables = _environment.job_environment(request, environ, gpu=gpu, return_memory=return_memory)
@@ -155,9 +156,9 @@ def environment(
 
 
 def foretell(request: Request, environ: Mapping[str, str], *, uid: int, gpu: str | None) -> None:
-    """Warn of what a daemon objects to in a request that is kept for jobs to come.
+    """Warn of a daemon's objections to a request that is stored for later jobs.
 
-    Without a daemon, of what would have no effect unless that is configured.
+    Without a daemon, warn of what has no effect unless it is configured.
     """
     socket = _paths.attach_socket(environ, uid=uid)
     try:
@@ -173,7 +174,7 @@ def foretell(request: Request, environ: Mapping[str, str], *, uid: int, gpu: str
 
 
 def find_program(name: str, *, path: str) -> str:
-    """The file execvp(3) would start, found before a daemon hears of the job.
+    """Find the file that execvp(3) would start, before a daemon hears of the job.
 
     Raises:
         LaunchError: 127 not found, 126 found but not executable.
@@ -186,7 +187,7 @@ def find_program(name: str, *, path: str) -> str:
         problem = _problem_with(candidate)
         if problem == "":
             return candidate
-        # As execvp(3): go on along the path, and remember what might have been meant.
+        # As execvp(3) does: go on along the path, but remember a file that may have been meant.
         if problem is not None and ("/" in name or problem != _DIRECTORY):
             refusal = f"{candidate!r} {problem}"
     if refusal:
@@ -195,7 +196,7 @@ def find_program(name: str, *, path: str) -> str:
 
 
 def _problem_with(candidate: str) -> str | None:
-    # What keeps it from being executed, "" if nothing, None if it does not exist.
+    # Why the file cannot be executed; "" if it can, None if it does not exist.
     try:
         mode = os.stat(candidate).st_mode
     except PermissionError:
@@ -208,12 +209,12 @@ def _problem_with(candidate: str) -> str | None:
 
 
 def execute(program: str, argv: list[str], environ: Mapping[str, str]) -> NoReturn:
-    """Become `program`.
+    """Replace this process by `program`.
 
     Raises:
         LaunchError: the kernel refuses (126, or 127 for a missing interpreter).
     """
-    # Python ignores these two from its start, and exec would hand that on: `yes | head` hangs.
+    # Python ignores these two signals, and exec would pass that on: `yes | head` would hang.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     sys.stdout.flush()
@@ -221,7 +222,7 @@ def execute(program: str, argv: list[str], environ: Mapping[str, str]) -> NoRetu
     try:
         os.execve(program, argv, environ)
     except OSError as exc:
-        if exc.errno == errno.ENOEXEC:  # a script without #!, as execvp(3) treats it
+        if exc.errno == errno.ENOEXEC:  # a script without #!, handled as by execvp(3)
             os.execve("/bin/sh", ["/bin/sh", program, *argv[1:]], environ)
         missing = exc.errno in (errno.ENOENT, errno.ENOTDIR)
         code = EXIT_NOT_FOUND if missing else EXIT_NOT_EXECUTABLE
@@ -229,7 +230,7 @@ def execute(program: str, argv: list[str], environ: Mapping[str, str]) -> NoRetu
 
 
 def _register(launch: Launch, decided: Plan) -> dict[str, str]:
-    """What the job learns from it. One that was refused is left alone: the shim does nothing."""
+    """Register the job and return its variables; a refused job runs with the shim disabled."""
     command = shlex.join(launch.command)
     asked = _registered(launch.request, decided.environ)
     answer_s = REQUIRED_ANSWER_S if launch.require else ANSWER_S
@@ -244,7 +245,7 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
                 said, decided.environ
             )
         case Refused(code=code, reason=reason):
-            if code == _attach.REFUSED_UNFIT:  # running without it would be to ignore it
+            if code == _attach.REFUSED_UNFIT:  # running it nonetheless would ignore the request
                 raise LaunchError(f"not started: {reason}", exit_code=EXIT_FAILED)
             room = code == _attach.REFUSED_NO_ROOM
             exit_code = EXIT_NO_ROOM if room else EXIT_FAILED
@@ -255,9 +256,9 @@ def _register(launch: Launch, decided: Plan) -> dict[str, str]:
 
 
 def _without_daemon(launch: Launch, exc: UnavailableError) -> dict[str, str]:
-    """What the job is told where nobody answers."""
+    """The job's variables when no daemon answers."""
     match exc:
-        case UntrustedError():  # nor does the shim attach to it, and would say so again
+        case UntrustedError():  # the shim would not attach either, and only warn again
             _go_unshared(launch, str(exc), exit_code=EXIT_FAILED, hint="")
             return {"TANDEM_DISABLE": "1"}
         case SilentError():
@@ -271,12 +272,12 @@ def _without_daemon(launch: Launch, exc: UnavailableError) -> dict[str, str]:
 
 
 def _registered(request: Request, job: Mapping[str, str]) -> Request:
-    """The request with the group that the job's launcher makes it part of, unless one was said."""
+    """The request with the launcher's group, unless a group was said."""
     return replace(request, group=request.group or _environment.launch_group(job))
 
 
 def _warn(request: Request, answer: Registered) -> None:
-    """Of what it asked for, and does not have."""
+    """Warn of what the job asked for and did not get."""
     asked, granted = request.priority, answer.priority
     for line in answer.told:
         sys.stderr.write(f"tandem: warning: {printable(line)}\n")
@@ -290,7 +291,7 @@ def _warn(request: Request, answer: Registered) -> None:
 def _said(
     socket: Path, request: Request, environ: Mapping[str, str], *, command: str, gpu: str | None
 ) -> dict[str, str]:
-    """What a daemon would have such a job know; a line on stderr where there is none."""
+    """The variables a daemon would give such a job; without a daemon, a line on stderr."""
     try:
         answer = _ask(socket, replace(request, only_asks=True), command=command, gpu=gpu)
     except UnavailableError as exc:
@@ -303,7 +304,7 @@ def _said(
 
 
 def _object(request: Request, answer: Registered | Refused) -> None:
-    """What a daemon that was only asked has against it, as warnings."""
+    """Print the objections of a daemon that was only asked, as warnings."""
     if isinstance(answer, Refused):
         sys.stderr.write(f"tandem: warning: the daemon would refuse it: {answer.reason}\n")
     else:
@@ -318,7 +319,7 @@ def _ask(
     gpu: str | None,
     answer_s: float = ANSWER_S,
 ) -> Registered | Refused:
-    """What the daemon says, once it knows what a GPU can do, or for now after `PATIENCE_S`."""
+    """The daemon's answer, asked for again while it is undecided, for at most `PATIENCE_S`."""
     end_s, said = time.monotonic() + PATIENCE_S, False
     while True:
         asks = replace(request, asks_again=time.monotonic() < end_s)

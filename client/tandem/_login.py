@@ -1,4 +1,4 @@
-"""The login socket: proof of the caller's uid, as a token that dies with the connection."""
+"""The login socket: proves the caller's uid by a token that is valid during the connection."""
 
 import socket
 from pathlib import Path
@@ -8,22 +8,22 @@ from tandem._paths import fits_socket_address
 from tandem.errors import CapacityError, DeadlineError, UnavailableError
 
 _MAX_TOKEN_BYTES = 512
-_REFUSED = "refused: "  # and why
+_REFUSED = "refused: "  # followed by the reason
 
 
 class Login:
     """A token, and the connection that keeps it valid.
 
-    The daemon learns the uid from the kernel, answers with one line of text and holds the
-    connection; closing it, or dying, ends the token.
+    The daemon learns the uid from the kernel, answers with one line of text and keeps the
+    connection open; the token expires when this process closes the connection or dies.
     """
 
     def __init__(self, path: Path, *, timeout_s: float) -> None:
         """Connect and wait for the token.
 
         Raises:
-            UnavailableError: nobody listens at `path`, or no token came.
-            CapacityError: the daemon lets this user have no more.
+            UnavailableError: nobody listens at `path`, or the daemon sent no token.
+            CapacityError: this user has as many clients as the daemon allows.
             DeadlineError: no token within the timeout.
         """
         if not fits_socket_address(path):
@@ -33,7 +33,7 @@ class Login:
             self._connect(path, timeout_s)
             self._connection.settimeout(timeout_s)
             self.token = self._read_line()
-            self._connection.settimeout(0)  # from now on only looked at
+            self._connection.settimeout(0)  # from now on it is only polled
         except BaseException as exc:
             self._connection.close()
             if isinstance(exc, TimeoutError):
@@ -52,7 +52,7 @@ class Login:
             return False
 
     def close(self) -> None:
-        """End the token."""
+        """Close the connection, which ends the token."""
         self._connection.close()
 
     def _connect(self, path: Path, timeout_s: float) -> None:

@@ -1,7 +1,7 @@
-"""`%load_ext tandem`: the line magic `%tandem` of IPython, about the job of its own kernel.
+"""`%load_ext tandem`: the line magic `%tandem` of IPython, for the job of its own kernel.
 
-Only what is about that job: other commands are programs, `!tandem ps`, and one of them, `tandem
-run`, takes the place of the process that it is in.
+It covers only that job. Other commands are programs, such as `!tandem ps`, and `tandem run` would
+replace the process that calls it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ NO_JOB = (
 
 
 class Shell(Protocol):
-    """What is used of IPython's InteractiveShell."""
+    """The methods needed of IPython's InteractiveShell."""
 
     def register_magic_function(
         self, func: Callable[[str], None], magic_kind: str, magic_name: str
     ) -> None:
-        """Have `%magic_name` call it with the rest of the line."""
+        """Make `%magic_name` call `func` with the rest of the line."""
 
 
 def load_ipython_extension(ipython: Shell) -> None:
@@ -57,18 +57,18 @@ def _tandem(line: str) -> None:
         for told in say(line.split()):
             sys.stdout.write(f"{told}\n")
     except TandemError as error:
-        from IPython.core.error import UsageError as Told  # it is shown without a traceback
+        from IPython.core.error import UsageError as Told  # IPython shows it without a traceback
 
         raise Told(str(error)) from None
 
 
 def say(words: list[str]) -> list[str]:
-    """The lines of an answer.
+    """The lines that answer `%tandem WORDS`.
 
     Raises:
-        UsageError: the words are none that there are.
-        NotFoundError: this process is of no job.
-        TandemError: as `Client.set` and `Client.explain`.
+        UsageError: the words are not understood.
+        NotFoundError: this process is part of no job.
+        TandemError: as raised by `Client.set` and `Client.explain`.
     """
     from tandem._client import Client
     from tandem._text import printable

@@ -1,7 +1,7 @@
-"""Marks: what a program may say of itself. Outside the shim every one of them does nothing.
+"""Marks: what a program may tell about itself. Outside the shim each of them does nothing.
 
-They call the one function that the shim already loaded in this process exports
-(shim/tandem_mark.h); nothing is connected, nothing beyond the standard library is imported.
+They call functions that the shim, already loaded in this process, exports (shim/tandem_mark.h);
+they open no connection and import nothing beyond the standard library.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
@@ -23,7 +23,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _PAUSE = "tandem_pause_v1"
-_requests = count(1)  # next() of it is atomic
+_requests = count(1)  # next() on it is atomic
 
 
 class _Shim(Protocol):
@@ -52,38 +52,38 @@ def memory_is_wanted() -> bool:
 
 
 def pause_number(ready: int) -> int:
-    """Listen for pauses of the job: the number of the one that comes or is; 0 = there is none.
+    """Listen for pauses of the job: return the number of the coming or present one; 0 = none.
 
-    `ready`: of the newest for which this process has done what it wanted to. Outside the shim, and
-    under one that is older than this, there is never one.
+    `ready` is the number of the newest pause for which this process is prepared. Without the shim,
+    or with one that is older than this function, the result is always 0.
     """
     shim = _shim()
     return shim.tandem_pause_v1(ready) if shim is not None and hasattr(shim, _PAUSE) else 0
 
 
 def listen_no_more() -> None:
-    """Be held at once again."""
+    """Stop listening: from now on the job is held at once."""
     shim = _shim()
     if shim is not None and hasattr(shim, _PAUSE):
         shim.tandem_pause_end_v1()
 
 
 def step(number: int = 0) -> None:
-    """Say that an iteration ended here; `number` is the program's own count of them.
+    """Mark the end of an iteration; `number` is the program's own iteration count.
 
     Raises:
-        TypeError: `number` is no whole number.
+        TypeError: `number` is not an integer.
     """
     _mark(STEP, index(number))
 
 
 def phase(name: str) -> AbstractContextManager[None]:
-    """Say that the block is one phase, such as "prefill" or "backward".
+    """Mark a block as one phase, such as "prefill" or "backward".
 
     with tandem.phase("prefill"): ...
 
     Raises:
-        TypeError: `name` is no text.
+        TypeError: `name` is not a string.
     """
     if not isinstance(name, str):
         raise TypeError(f"the name of a phase is text, not {name!r}")
@@ -100,16 +100,16 @@ def _phase(name_hash: int) -> Iterator[None]:
 
 
 def critical(*, max_ms: float) -> AbstractContextManager[None]:
-    """Ask not to lose the GPU inside the block, for at most `max_ms` milliseconds.
+    """Ask to keep the GPU inside the block, for at most `max_ms` milliseconds.
 
-    A wish, which counts where jobs take turns: one that has the turn, and work, keeps it past the
-    end of its quantum until the block ends, for `max_ms`, or for what the daemon grants in a turn
-    (`scheduler.critical_ms`), whichever is first. Jobs of a more urgent class do not wait for it.
-    Blocks may be nested, and entered by several threads: while one is open, the one that may go on
-    longest counts.
+    This is a wish, which counts where jobs take turns: a job that has the turn, and work, keeps it
+    past the end of its quantum until the block ends, for `max_ms`, or for what the daemon grants in
+    a turn (`scheduler.critical_ms`), whichever comes first. Jobs of a more urgent class do not wait
+    for it. Blocks may be nested, and several threads may enter them; while several are open, the
+    one with the latest end counts.
 
     Raises:
-        TypeError: `max_ms` is no number.
+        TypeError: `max_ms` is not a number.
         ValueError: `max_ms` is not positive.
     """
     return _critical(_positive(max_ms, "max_ms"))
@@ -117,7 +117,7 @@ def critical(*, max_ms: float) -> AbstractContextManager[None]:
 
 @contextmanager
 def _critical(max_ms: float) -> Iterator[None]:
-    _mark(CRITICAL, 0, int(max(1, min(max_ms * _NS_PER_MS, _MASK))))  # 0 would end one
+    _mark(CRITICAL, 0, int(max(1, min(max_ms * _NS_PER_MS, _MASK))))  # 0 would end the block
     try:
         yield
     finally:
@@ -127,19 +127,20 @@ def _critical(max_ms: float) -> Iterator[None]:
 def slo(
     *, p99_ms: float
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Decorate the function, plain or async, or the generator, that handles one request.
+    """Decorate the function that handles one request: plain, async or a generator.
 
-    A generator does so from its first step to its end. While it runs a process of class latency
-    counts as busy, also while the GPU does nothing for it, so that best-effort work of others stays
-    away. `p99_ms`, in milliseconds, says what the code was written for. What requests take is
-    reported against it where the job was given no objective; the daemon works to that of `tandem
-    run --slo` alone. More than 100 years, as `math.inf`, says nothing.
+    The request lasts while the function runs; for a generator, from its first step to its end.
+    Meanwhile a process of class latency counts as busy, even while the GPU does nothing for it, so
+    that best-effort work of others stays away. `p99_ms`, in milliseconds, is the objective that the
+    code was written for. Latencies are reported against it where the job itself has no objective;
+    the daemon schedules only by that of `tandem run --slo`. More than 100 years, such as
+    `math.inf`, means no objective.
 
         @tandem.slo(p99_ms=50)
         def handle(request): ...
 
     Raises:
-        TypeError: `p99_ms` is no number.
+        TypeError: `p99_ms` is not a number.
         ValueError: `p99_ms` is not positive.
     """
     objective_ns = _objective_ns(_positive(p99_ms, "p99_ms"))
@@ -167,7 +168,7 @@ def slo(
 
 
 def _positive(value: float, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):  # also one of numpy's
+    if isinstance(value, bool) or not isinstance(value, Real):  # also accepts numpy's numbers
         raise TypeError(f"{what} is a number of milliseconds, not {value!r}")
     if not value > 0:
         raise ValueError(f"{what} must be positive, not {value}")
@@ -175,12 +176,12 @@ def _positive(value: float, what: str) -> float:
 
 
 def _objective_ns(p99_ms: float) -> int:
-    """As the daemon takes it; 0 = it says nothing."""
+    """The objective as the daemon takes it; 0 = none."""
     return int(max(1, p99_ms * _NS_PER_MS)) if p99_ms <= _MOST_OBJECTIVE_MS else 0
 
 
 def fnv1a(text: bytes) -> int:
-    """The 64-bit FNV-1a hash, by which the shim knows phases."""
+    """The 64-bit FNV-1a hash that identifies a phase in the shim."""
     value = 0xCBF29CE484222325
     for byte in text:
         value = (value ^ byte) * 0x100000001B3 & _MASK
@@ -223,7 +224,7 @@ def _marked_async_generator(
             async with aclosing(handle(*args, **kwargs)) as parts:
                 with suppress(StopAsyncIteration):
                     part = await anext(parts)
-                    while True:  # `yield from`, which there is none of
+                    while True:  # `yield from`, which async generators lack
                         try:
                             sent = yield part
                         except GeneratorExit:
@@ -259,7 +260,7 @@ def _shim() -> _Shim | None:
     except ImportError:  # a Python built without libffi
         return None
 
-    # PyDLL keeps the interpreter lock: a mark never blocks, and is cheaper than letting go of it.
+    # PyDLL keeps the GIL: a mark never blocks, and releasing the GIL would cost more.
     process = ctypes.PyDLL(None)
     try:
         mark, managed = process.tandem_mark_v1, process.tandem_is_managed_v1
@@ -268,7 +269,7 @@ def _shim() -> _Shim | None:
         return None
     mark.argtypes = [ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64]
     managed.argtypes = wanted.argtypes = []
-    if hasattr(process, _PAUSE):  # else the shim is older
+    if hasattr(process, _PAUSE):  # an older shim lacks it
         process.tandem_pause_v1.argtypes = [ctypes.c_uint32]
         process.tandem_pause_v1.restype = ctypes.c_uint32
         process.tandem_pause_end_v1.argtypes = []

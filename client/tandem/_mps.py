@@ -1,17 +1,19 @@
-"""The control daemon of MPS, as people speak to it: by its program.
+"""The MPS control daemon, spoken to through its command-line program, as people do.
 
 It has two interfaces, and speaks the one that it was started with (NVIDIA's "Multi-Process
 Service", "Legacy MPS v2 Interface" and "MPS v3 Interface"). In the old one commands come on stdin,
-and a server is started for whoever comes; in the new one they are arguments, and servers have
-names, owners and pipes of their own. Both the daemon and `tandem doctor` ask here.
+and a server is started for whichever client connects; in the new one commands are arguments, and
+servers have names, owners and pipes of their own. Both the daemon and `tandem doctor` use this
+module.
 
-In the old one the daemon answers one session at a time. Whoever asks meanwhile is refused, or ends
-with code 0 and without an answer, which would read as "no servers" (seen of the drivers 535 to 555,
-tests/data/mps). So each question is followed by one that always has an answer, and is asked again
-until that has come. Once it was told to quit it answers nobody, until it has ended.
+With the old interface the control daemon serves one session at a time. A second session meanwhile
+is refused, or ends with code 0 and no answer, which would read as "no servers" (seen with the
+drivers 535 to 555, tests/data/mps). So each question is followed by one that always has an answer,
+and both are repeated until that answer comes. Once told to quit, the control daemon answers nobody
+until it has ended.
 
-Anybody may have made a pipe where programs look for it, in /tmp. Only those of root and of our own
-user are spoken to: another's may answer anything, or not at all.
+Anybody may create a pipe where programs look for it, in /tmp. Only pipes of root and of our own
+user are used: another user's may give any answer, or none.
 """
 
 import fcntl
@@ -28,29 +30,29 @@ from pathlib import Path
 
 PROGRAM = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
-USUAL_PIPES = Path("/tmp/nvidia-mps")  # where they are unless the variable says otherwise
+USUAL_PIPES = Path("/tmp/nvidia-mps")  # the default when the variable is not set
 MOST_DIGITS = 10  # of a pid or uid
-_COMM_LENGTH = 15  # what the kernel keeps of a name; it is the same of its servers
+_COMM_LENGTH = 15  # of a name, as the kernel keeps it; with it a server's is the same
 _CSV = "--format=csv,noheader"
-_LAST = "get_default_active_thread_percentage"  # the answer is a number with a point in it
+_LAST = "get_default_active_thread_percentage"  # always answered, by a number with a decimal point
 _PERCENTAGE = re.compile(r"\d+\.\d+")
-_NOBODY = "Cannot find MPS control daemon"  # at a pipe that was left; or, rarely, of one that runs
+_NOBODY = "Cannot find MPS control daemon"  # at a stale pipe, or rarely at one whose daemon runs
 _AGAIN_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """One process that clients are connected to."""
+    """One MPS server process, to which clients connect."""
 
     pid: int
     pipes: Path  # where its clients look for it
-    name: str = ""  # in the new interface
-    uid: int | None = None  # the same; None: not known
+    name: str = ""  # only in the new interface
+    uid: int | None = None  # only in the new interface; None: not known
     is_ready: bool = True
 
     @property
     def owner(self) -> int | None:
-        """Whose clients it has; None: it has ended."""
+        """The uid whose clients it serves; None: it has ended."""
         if self.uid is not None:
             return self.uid
         try:
@@ -60,17 +62,17 @@ class Server:
 
 
 class Control:
-    """The control daemon with its pipe in `place`, if there is one. One thread at a time."""
+    """The control daemon whose pipe is in `place`, if there is one. One thread at a time."""
 
     def __init__(self, place: Path, *, environment: Mapping[str, str], timeout_s: float) -> None:
-        """`timeout_s`: of each method; longer, and nobody answers."""
+        """`timeout_s` limits each method; after it, the control daemon counts as not answering."""
         self._place = place
         self._environment = {**environment, PIPES: str(place)}
         self._timeout_s = timeout_s
-        self.version = 2  # of the interface, as it was answered last
+        self.version = 2  # of the interface, according to the last answer
 
     def servers(self) -> list[Server] | None:
-        """Those that run; None: nobody answers whom we believe."""
+        """The running servers; None: no control daemon that we trust answers."""
         if not has_pipe(self._place):
             return None
         end_s = time.monotonic() + self._timeout_s
@@ -78,7 +80,8 @@ class Control:
             told = self._session("get_server_list", self._timeout_s / 2)
         except _BusyError:
             told = None
-            # Programs without the new interface take its words for a session, and say nothing.
+            # Programs without the new interface take its arguments for a session, and print
+            # nothing.
             if takes_files(self._environment, timeout_s=(end_s - time.monotonic()) / 2):
                 rows = self._run("server", "list", _CSV)
                 named = None if rows is None else [_server(row) for row in rows.splitlines() if row]
@@ -93,47 +96,47 @@ class Control:
         return [Server(pid=pid, pipes=self._place) for pid in pids]
 
     def pipes_for(self, uid: int, servers: Sequence[Server]) -> Path | None:
-        """Where clients of a uid look for it, of these that it has; None: nowhere."""
+        """The pipe directory for clients of a uid, given these servers; None: there is none."""
         if self.version == 2:
             return self._place
         return next((one.pipes for one in servers if one.uid == uid and one.is_ready), None)
 
     def clients(self, server: Server) -> list[int] | None:
-        """Pids of those of a server; None: it was not answered."""
+        """The pids of a server's clients; None: no answer."""
         if self.version == 2:
             told = self._tell(f"get_client_list {server.pid}")
             words = None if told is None else told.split()
         else:
             rows = self._run("client", "list", f"--server={server.name}", _CSV)
             words = None if rows is None else [r.split(",")[0] for r in rows.splitlines() if r]
-        return None if words is None else _pids(words)  # or it says that the server has gone
+        return None if words is None else _pids(words)  # or it says that the server is gone
 
     def status(self, server: Server) -> str:
-        """Of one of the old interface, in the daemon's word; empty: it was not answered.
+        """A server's status in the old interface, in the control daemon's word; empty: no answer.
 
         INITIALIZING, ACTIVE or FAULT; the driver 535 does not know the question, and says so.
         """
         return (self._tell(f"get_server_status {server.pid}") or "").strip()
 
     def create(self, name: str, *, uid: int, gpus: str) -> None:
-        """Have a server of the new interface; `gpus`: UUIDs, by commas; empty: all."""
+        """Create a server in the new interface; `gpus`: UUIDs separated by commas; empty: all."""
         devices = [f"--allowed-devices={gpus}"] if gpus else []
         self._run("server", "create", name, f"--uid={uid}", *devices)
 
     def shut_down(self, pid: int) -> None:
-        """End a server of the old interface once it has no clients; it takes no more."""
+        """Have a server of the old interface end after its last client; it takes no new ones."""
         self._tell(f"shutdown_server {pid}")
 
     def quit(self) -> None:
-        """Have it end, which is waited for; it may be busy, and not hear of it."""
+        """Tell the control daemon to quit, and wait for that; a busy one may not hear of it."""
         if self.version == 2:
-            # Its code is 1 where a server had failed, or not: nothing is to be learnt from it.
+            # The exit code tells nothing: it is 1 whether or not a server had failed.
             _run((PROGRAM,), "quit\n", self._environment, self._timeout_s)
         else:
             self._run("-q")
 
     def _tell(self, command: str, end_s: float | None = None) -> str | None:
-        """What it answers in the old interface; None: nothing, until `end_s`."""
+        """The answer to a command of the old interface; None: there is none by `end_s`."""
         end_s = time.monotonic() + self._timeout_s if end_s is None else end_s
         while (left_s := end_s - time.monotonic()) > 0:
             try:
@@ -143,10 +146,10 @@ class Control:
         return None
 
     def _session(self, command: str, timeout_s: float) -> str | None:
-        """The answer; None: there is nobody.
+        """The answer of one session; None: there is no control daemon.
 
         Raises:
-            _BusyError: there was no answer, which may come another time.
+            _BusyError: no answer now, but there may be one later.
         """
         told = f"{command}\n{_LAST}\n"
         done = _done((PROGRAM,), told, self._environment, timeout_s)
@@ -163,11 +166,11 @@ class Control:
 
 
 class _BusyError(Exception):
-    """Somebody else is being answered, as far as can be seen."""
+    """The control daemon seems to be serving another session."""
 
 
 def _pids(words: Sequence[str]) -> list[int] | None:
-    """None: one of the words is no pid."""
+    """The words as pids; None: one of them is not a pid."""
     if all(word.isascii() and word.isdigit() and len(word) <= MOST_DIGITS for word in words):
         return [int(word) for word in words]
     return None
@@ -214,7 +217,7 @@ def _done(
 
 
 def pipes_of(environment: Mapping[str, str]) -> Path:
-    """Where a program of this environment looks for it."""
+    """Where a program with this environment looks for the pipe."""
     return Path(environment.get(PIPES) or USUAL_PIPES)
 
 
@@ -224,23 +227,23 @@ def can_start(environment: Mapping[str, str]) -> bool:
 
 
 def takes_files(environment: Mapping[str, str], *, timeout_s: float) -> bool:
-    """Whether it has the new interface, and so starts from a configuration file: it says so."""
+    """Whether the program's usage shows the new interface, which takes configuration files."""
     usage = _run((PROGRAM, "-p", "3", "-h"), "", environment, timeout_s) or ""
     return "namespace" in usage and "--apply" in usage
 
 
 def is_running(pid: int) -> bool:
-    """Whether that is a process of MPS, the control daemon or a server, that has not ended."""
+    """Whether `pid` is a live process of MPS, the control daemon or a server."""
     return _name_of(pid) == PROGRAM[:_COMM_LENGTH]
 
 
 def lives(pid: int) -> bool:
-    """Whether there is a process of that pid that has not ended."""
+    """Whether a process of that pid is alive."""
     return _name_of(pid) is not None
 
 
 def _name_of(pid: int) -> str | None:
-    """As the kernel keeps it; None: it has ended."""
+    """The process name that the kernel keeps; None: the process has ended."""
     try:
         facts = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -250,9 +253,9 @@ def _name_of(pid: int) -> str | None:
 
 
 def control_pid(place: Path) -> int | None:
-    """Of the control daemon that runs there; None: none is known.
+    """The pid of the control daemon that runs at `place`; None: none is known.
 
-    By its lock; a file with its pid is there, too, but from the driver 550 on alone.
+    Found by its lock. There is also a file with its pid, but only from driver 550 on.
     """
     # struct flock: type, whence, start, length, pid
     lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -265,7 +268,7 @@ def control_pid(place: Path) -> int | None:
 
 
 def has_pipe(place: Path) -> bool:
-    """Whether a control daemon of root's or our own user's has its pipe there, or had."""
+    """Whether a control daemon of root's or our own user has, or had, its pipe there."""
     try:
         pipe = os.lstat(place / "control")
         found = (pipe, os.lstat(place), os.stat(place))
@@ -276,7 +279,7 @@ def has_pipe(place: Path) -> bool:
 
 
 def owner_of(place: Path) -> int | None:
-    """The uid whose control daemon has its pipe there; None: there is none."""
+    """The uid of the control daemon whose pipe is there; None: there is none."""
     try:
         return os.lstat(place / "control").st_uid
     except (OSError, ValueError):

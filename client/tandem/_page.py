@@ -1,6 +1,6 @@
-"""Pieces of HTML pages that need no network: the common look, facts, tables that sort themselves.
+"""Pieces of HTML pages that need no network: common style, key figures, sortable tables.
 
-Everything that comes from a job is escaped: whoever named a kernel chose the text.
+All text from a job is escaped: whoever named a kernel chose it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,24 +10,24 @@ from pathlib import Path
 from tandem._text import printable
 from tandem.units import format_bytes
 
-Cell = str | tuple[float, str]  # text, or a figure to sort by and how it is shown
+Cell = str | tuple[float, str]  # text, or a number to sort by and the text shown for it
 
 STYLE = Path(__file__).with_name("_page.css").read_text(encoding="utf-8")
 SORTING = Path(__file__).with_name("_page.js").read_text(encoding="utf-8")
 
 
 def fact(name: str, value: str) -> str:
-    """One of the figures on top of a page."""
+    """A key figure at the top of a page."""
     return f"<div><span>{escape(name)}</span><b>{escape(plain(value))}</b></div>"
 
 
 def note(text: str) -> str:
-    """A remark."""
+    """A paragraph with a remark."""
     return f'<p class="note">{escape(plain(text))}</p>'
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """A heading and a table; nothing where there are no rows."""
+    """A heading and a table; empty if there are no rows."""
     found = list(rows)
     if not found:
         return ""
@@ -50,32 +50,32 @@ def _cell(cell: Cell) -> str:
 
 
 def plain(text: str) -> str:
-    """Without what turns text around or makes it invisible."""
+    """Remove characters that reverse text or make it invisible."""
     return printable(text) or "(no name)"
 
 
 def hue(place: int) -> int:
-    """Of what has that place: far from those before it, and from red, which means something."""
+    """A hue for the item at `place`, far from those before it and from red, which has a meaning."""
     return round(30 + (place * 0.618 + 0.6) % 1 * 290)
 
 
 def count(number: int) -> Cell:
-    """How many."""
+    """A cell with a count."""
     return number, f"{number:,}"
 
 
 def size(size_bytes: int) -> Cell:
-    """How much memory."""
+    """A cell with an amount of memory."""
     return size_bytes, format_bytes(size_bytes)
 
 
 def span(ns: float) -> Cell:
-    """How long."""
+    """A cell with a duration."""
     return ns, time_text(ns)
 
 
 def time_text(ns: float) -> str:
-    """Four digits and a unit."""
+    """A duration with four significant digits and a unit."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= scale:
             return f"{ns / scale:.4g} {unit}"

@@ -1,4 +1,4 @@
-"""Where Tandem's files are: the runtime directory of a daemon, its sockets, the preload library."""
+"""Where Tandem's files are: a daemon's runtime directory, its sockets, the preload library."""
 
 import os
 from collections.abc import Mapping
@@ -14,38 +14,38 @@ SHIM = Path(__file__).absolute().parent / "libtandem.so"
 VARIABLE = "TANDEM_RUNTIME_DIR"
 _VARIABLES = (VARIABLE, "RUNTIME_DIRECTORY")
 SYSTEM = Path("/run/tandem")
-_SUN_PATH_BYTES = 108  # of sockaddr_un, with the final NUL
+_SUN_PATH_BYTES = 108  # of sockaddr_un, including the final NUL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeDir:
-    """A directory where a daemon may be, and why this one."""
+    """A directory where a daemon may be, and why it was chosen."""
 
     path: Path
     origin: str
 
     @property
     def attach(self) -> Path:
-        """Where shims and `tandem run` connect."""
+        """The socket to which shims and `tandem run` connect."""
         return self.path / ATTACH_SOCKET
 
     @property
     def login(self) -> Path:
-        """Where a client gets its token."""
+        """The socket from which a client gets its token."""
         return self.path / LOGIN_SOCKET
 
     @property
     def rpc(self) -> Path:
-        """Where gRPC listens."""
+        """The socket on which gRPC listens."""
         return self.path / RPC_SOCKET
 
 
 def runtime_dir(environ: Mapping[str, str], *, uid: int) -> RuntimeDir:
-    """The directory a client of `uid` looks in; it need not exist.
+    """The directory where a client of `uid` looks for the daemon; it need not exist.
 
-    A variable that names one is obeyed. Among the usual places the first with an attach socket
-    wins, so that a user's own daemon is preferred to the machine's, and the machine's is found by
-    those who have none.
+    A variable that names a directory decides. Otherwise the first of the usual places with an
+    attach socket wins, so a user's own daemon takes precedence over the machine's, which users
+    without one find.
     """
     for variable in _VARIABLES:
         # systemd passes several directories separated by colons; ours is the first.
@@ -67,7 +67,7 @@ def attach_socket(environ: Mapping[str, str], *, uid: int) -> Path:
 
 
 def named(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable by which `environ` itself names the daemon, if it does, with its whole path."""
+    """The variable by which `environ` itself names the daemon, if any, with an absolute path."""
     for variable in ("TANDEM_SOCKET", *_VARIABLES):
         if value := environ.get(variable, "").split(":")[0]:
             name = variable if variable == "TANDEM_SOCKET" else VARIABLE
@@ -78,7 +78,7 @@ def named(environ: Mapping[str, str]) -> dict[str, str]:
 def to_be_named(environ: Mapping[str, str], *, uid: int) -> dict[str, str]:
     """The variable that leads a program started elsewhere to the daemon that is found from here.
 
-    None for /run/tandem, where everybody looks, and none while nothing but a guess is known.
+    Empty for /run/tandem, where every program looks, and if no daemon was named or found.
     """
     place = runtime_dir(environ, uid=uid)
     said = named(environ)
@@ -88,7 +88,7 @@ def to_be_named(environ: Mapping[str, str], *, uid: int) -> dict[str, str]:
 
 
 def fits_socket_address(path: Path) -> bool:
-    """Whether the kernel can take `path` as the name of a unix socket."""
+    """Whether the kernel accepts `path` as the name of a unix socket."""
     return len(os.fsencode(path)) < _SUN_PATH_BYTES
 
 

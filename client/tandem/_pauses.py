@@ -1,4 +1,4 @@
-"""Listens for pauses of this process's job: one thread for all who want to hear of them."""
+"""Listens for pauses of this process's job, with one thread for all listeners."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ Callback = Callable[[], object]
 
 @dataclass(eq=False)
 class Listener:
-    """What somebody wants called before a pause, and behind it."""
+    """The callbacks to run before and after a pause."""
 
     before: list[Callback] = field(default_factory=list)
     after: list[Callback] = field(default_factory=list)
 
 
 class PauseWatch:
-    """Calls listeners in the order in which they came, and says that all are ready. Thread-safe.
+    """Calls listeners in the order in which they were added, then reports ready. Thread-safe.
 
-    The process is not waited for any more when the last of them goes. A forked child has none.
+    Once the last listener is gone, the daemon no longer waits for the process. A forked child
+    starts without listeners.
     """
 
     def __init__(self, *, period_s: float = PERIOD_S) -> None:
-        """Look every `period_s` seconds while there is a listener."""
+        """Poll every `period_s` seconds while there is a listener."""
         self._period_s = period_s
         self._begin()
 
@@ -42,7 +43,7 @@ class PauseWatch:
         self._thread: threading.Thread | None = None
 
     def add(self, listener: Listener) -> None:
-        """Call it, too, from now on."""
+        """Add a listener."""
         self._leave_parent()
         with self._changed:
             self._listeners.append(listener)
@@ -51,7 +52,7 @@ class PauseWatch:
                 self._thread.start()
 
     def remove(self, listener: Listener) -> None:
-        """Call it no more; a call that is under way ends first, unless it is what removes."""
+        """Remove a listener, after a callback in progress returns unless that is the caller."""
         self._leave_parent()
         with self._changed:
             if listener not in self._listeners:
@@ -62,7 +63,7 @@ class PauseWatch:
                 self._changed.wait()
 
     def _leave_parent(self) -> None:
-        if self._pid != os.getpid():  # a child has neither the thread nor what it was there for
+        if self._pid != os.getpid():  # fork copies neither the thread nor its purpose
             self._begin()
 
     def _run(self) -> None:
@@ -71,14 +72,14 @@ class PauseWatch:
             while self._wait():
                 number = _marks.pause_number(ready)
                 if number and number != ready:
-                    if is_told:  # over, and another began, since the last look
+                    if is_told:  # that pause is over and another began since the last poll
                         self._call(lambda each: each.after)
                     self._call(lambda each: each.before)
-                    # The daemon hears at once that it need not wait.
+                    # Poll once more at once, so that the daemon need not wait for the next period.
                     ready, is_told = number, True
                     _marks.pause_number(ready)
                 elif number:
-                    is_told = True  # it is there again, behind a daemon that had hung
+                    is_told = True  # the same pause again, after the daemon had hung
                 elif is_told:
                     is_told = False
                     self._call(lambda each: each.after)
@@ -86,7 +87,7 @@ class PauseWatch:
             _marks.listen_no_more()
 
     def _wait(self) -> bool:
-        """For the next look; False: nobody is there any more, and this thread is nobody's."""
+        """Wait for the next poll; False: no listener is left, and this thread has to end."""
         with self._changed:
             if self._listeners:
                 self._changed.wait(self._period_s)
@@ -111,7 +112,7 @@ class PauseWatch:
 def _call(callback: Callback) -> None:
     try:
         callback()
-    except BaseException as error:  # also of sys.exit: the others are to be called all the same
+    except BaseException as error:  # even SystemExit: the other callbacks still have to run
         tell(error)
 
 

@@ -1,4 +1,4 @@
-"""Who is at the other end of a unix socket, as the kernel says."""
+"""The user at the other end of a unix socket, according to the kernel."""
 
 import socket
 import struct
@@ -7,6 +7,6 @@ _UCRED = struct.Struct("3i")  # pid, uid, gid
 
 
 def uid_of(connection: socket.socket) -> int:
-    """Whose process it is; of who listens, as it was when it began to."""
+    """The uid of the peer process; for a listener, the uid at the time it began to listen."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     return int(_UCRED.unpack(peer)[1])

@@ -1,18 +1,18 @@
-"""Tells a program that other jobs wait for the device memory that it could do without."""
+"""Tells a program when other jobs wait for device memory that it could release."""
 
 import threading
 from collections.abc import Callable
 
 from tandem import _marks
 
-AGAIN_PERIODS = 10  # as long as memory is wanted, ask again after so many looks
+AGAIN_PERIODS = 10  # while memory is wanted, call again after this many polls
 
 
 class MemoryWatch:
-    """Looks whether memory is wanted, on a thread of its own, until closed. Thread-safe."""
+    """Polls on its own thread whether memory is wanted, until closed. Thread-safe."""
 
     def __init__(self, callback: Callable[[], object], *, period_s: float) -> None:
-        """Begin to look every `period_s` seconds."""
+        """Start polling every `period_s` seconds."""
         self._callback = callback
         self._period_s = period_s
         self._closed = threading.Event()
@@ -21,13 +21,13 @@ class MemoryWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; a call that is under way ends first, unless it is what closes."""
+        """Stop, after a callback in progress returns unless that is the caller."""
         self._closed.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def __enter__(self) -> "MemoryWatch":
-        """The watch itself."""
+        """Return the watch itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -35,7 +35,7 @@ class MemoryWatch:
         self.close()
 
     def _run(self) -> None:
-        since = 0  # looks that found memory wanted, in a row
+        since = 0  # consecutive polls that found memory wanted
         while not self._closed.wait(self._period_s):
             since = since + 1 if _marks.memory_is_wanted() else 0
             if since % AGAIN_PERIODS == 1:
@@ -44,21 +44,20 @@ class MemoryWatch:
     def _call(self) -> None:
         try:
             self._callback()
-        except Exception as error:  # the next time it may do better, and others still wait
+        except Exception as error:  # the next call may succeed, and others still wait
             if type(error) not in self._told:
                 self._told.add(type(error))
                 tell(error)
 
 
 def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1) -> MemoryWatch:
-    """Call `callback` when another job waits for device memory, and again as long as one does.
+    """Call `callback` when another job waits for device memory, and repeatedly while one does.
 
         watch = tandem.on_memory_pressure(torch.cuda.empty_cache)
 
-    It is called on a thread of the client, which looks every `period_s` seconds; while memory is
-    wanted, every tenth look. An exception in it is told as in any thread, once of a
-    type, and it is called again all the same. Outside the shim
-    it is never called.
+    The callback runs on a thread of the client that polls every `period_s` seconds; while memory is
+    wanted, it is called at every tenth poll. An exception in it is reported as in any thread, once
+    for each type, and does not stop further calls. Outside the shim it is never called.
 
     Raises:
         TypeError: `callback` cannot be called.
@@ -71,16 +70,16 @@ def on_memory_pressure(callback: Callable[[], object], *, period_s: float = 0.1)
 
 
 def check_callback(callback: object) -> None:
-    """Say at once what would be found when it is called.
+    """Fail early if a callback is not callable.
 
     Raises:
-        TypeError: it cannot be called.
+        TypeError: it is not callable.
     """
     if not callable(callback):
         raise TypeError(f"the callback is to be called, and {callback!r} cannot be")
 
 
 def tell(error: BaseException) -> None:
-    """Of a callback, as Python does for one that ends a thread: but this one goes on."""
+    """Report a callback's exception as for one that ends a thread; here the thread goes on."""
     told = (type(error), error, error.__traceback__, threading.current_thread())
     threading.excepthook(threading.ExceptHookArgs(told))
