@@ -417,7 +417,7 @@ class Client:
     def cut_gpu(
         self, mig: str, *, dry_run: bool = False, deadline_s: float = CUT_DEADLINE_S
     ) -> GpuCut:
-        """Partition a GPU by MIG; if that fails, the GPU is left as it was.
+        """Cut a GPU into MIG instances; if that fails, the GPU is left as it was.
 
         Args:
             mig: a layout such as `0=3g.71gb,2g.35gb`, or `0=off`.

@@ -248,7 +248,7 @@ def _set_proof(message: pb.SetProof) -> SetProof:
 
 
 def gpu_cut(message: pb.ApplyPartitionResponse) -> GpuCut:
-    """Convert the result of partitioning a GPU."""
+    """Convert the result of cutting a GPU by MIG."""
     return GpuCut(
         done=message.done,
         destroyed=tuple(map(_mig_instance, message.destroyed)),

@@ -1,8 +1,8 @@
-"""What a job would see: run by `tandem doctor` as a program, under the preload library.
+"""Report what a job would see: run by `tandem doctor` as a program under the preload library.
 
 Prints one JSON object: which libcuda.so.1 is loaded, what it says of itself, and for each way to
-find a driver function the file its address lies in. A process of its own, because a sick driver may
-hang or kill it.
+look up a driver function the file that its address lies in. It runs in its own process because a
+broken driver may hang or kill it.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _LEGACY_STREAM = 1  # CU_GET_PROC_ADDRESS_LEGACY_STREAM
 
 
 def probe() -> dict[str, object]:
-    """Everything the process can say about its driver and its preload library."""
+    """All facts about this process's driver and its preload library."""
     process = ctypes.CDLL(None)
     found: dict[str, object] = {"marks": hasattr(process, "tandem_mark_v1")}
     try:

@@ -1,18 +1,18 @@
-"""One of the two processes of the probe of sets: has a set of SMs, and fills it for a while.
+"""One of the two processes of the probe of sets: it gets a set of SMs and fills it for a while.
 
-A program: `python -m tandem._set_holder NUMBER PARENT` says how the driver splits the SMs, then
+A program: `python -m tandem._set_holder NUMBER PARENT` prints how the driver splits the SMs, then
 answers each line of its standard input with a line of JSON.
 
-    take GROUP...    has these groups from now on; {"room": how many blocks of the kernel fit there}
-    stay EXTRA NS    {} when it is ready; then, told so by an empty line, launches as many blocks as
-                     fit there and EXTRA more, each of which stays for NS, and says when, in
+    take GROUP...    use these groups from now on; answers {"room": number of blocks that fit there}
+    stay EXTRA NS    answers {} when ready; after an empty line launches as many blocks as fit
+                     there and EXTRA more, each of which stays for NS, and reports when, in
                      nanoseconds of the device's clock (PTX's %globaltimer, one for all processes)
 
-        {"began": the last block that fits began, "left": the first one left,
-         "extra": the first one beyond began, if one was asked for}
+        {"began": when the last block that fits began, "left": when the first of them left,
+         "extra": when the first block beyond began, if one was asked for}
 
-Whatever fails is said as {"problem": ..., "is_answer": ...}, and ends it. NUMBER is for whoever
-looks at a list of processes. It ends with its parent, however that ends.
+Any failure is reported as {"problem": ..., "is_answer": ...} and ends the program. NUMBER only
+tells the two apart in a list of processes. The program ends with its parent, however that ends.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 PR_SET_PDEATHSIG = 1
 MOST_GROUPS = 256
-RESOURCE_BYTES = 144  # of a CUdevResource
-SM_COUNT_AT = 96  # where its number of SMs is
+RESOURCE_BYTES = 144  # size of a CUdevResource
+SM_COUNT_AT = 96  # offset of its number of SMs
 SM_RESOURCE = 1  # CU_DEV_RESOURCE_TYPE_SM
 DEFAULT_STREAM, NON_BLOCKING = 1, 1
-NOT_SUPPORTED, NO_SERVER = 801, 805  # of CUresult; the second one is MPS's
+NOT_SUPPORTED, NO_SERVER = 801, 805  # CUresult; the second is MPS's
 NO_SERVER_HINT = "mps has started no server, and its control daemon's log says why"
-BLOCK_THREADS = 256  # a divisor of what any SM holds
+BLOCK_THREADS = 256  # divides the number of threads that fit on any SM
 NAP_NS = 50_000
-MOST_NAPS = 1 << 17  # of a block, should the clock stand still; some seconds
+MOST_NAPS = 1 << 17  # of a block, in case the clock stands still; some seconds
 NEVER = 2**64 - 1
-FRESH = (0, 0, NEVER, NEVER)  # what `out` begins as
-# `out`: the number of blocks that have begun, then what `stay` says. A block leaves its place when
-# all of its threads do, so these wait for the one that looks at the clock.
+FRESH = (0, 0, NEVER, NEVER)  # initial content of `out`
+# `out` holds the number of blocks that have begun, then the values that `stay` reports. A block
+# frees its place only when all its threads end, so they wait for the one that reads the clock.
 KERNEL = f"""
 .version 6.3
 .target sm_70
@@ -82,7 +82,7 @@ wait:
 
 
 class _DriverError(Exception):
-    """A call failed, or is not there."""
+    """A driver call failed, or does not exist."""
 
     def __init__(self, text: str, *, is_answer: bool = True) -> None:
         super().__init__(text)
@@ -90,8 +90,8 @@ class _DriverError(Exception):
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
-    # Whoever started the parent may block signals.
+    """Answer until standard input ends."""
+    # The process that started the parent may block signals.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _end_with(int(sys.argv[2]))
     try:
@@ -109,8 +109,8 @@ def _do(driver: _Driver, words: Sequence[str]) -> None:
         return
     extra, stay_ns = map(int, words[1:])
     _say({})
-    # Not outside: on a virtual clock neither of two that are ready is to begin much earlier. So
-    # nothing of the device may be waited for since the order came.
+    # Read without `wait_outside`: on a virtual clock neither of the two ready holders may begin
+    # much earlier. So between the order and this line nothing may wait for the device.
     sys.stdin.readline()
     _say(driver.stay(extra, stay_ns))
 
@@ -121,14 +121,14 @@ def _say(what: Mapping[str, object]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Let the kernel end this process when that one ends."""
+    """Have the kernel kill this process when the parent ends."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        sys.exit(0)  # it has ended already
+        sys.exit(0)  # the parent has already ended
 
 
 class _Driver:
-    """As much of the driver as this needs."""
+    """The few driver calls that this program needs."""
 
     def __init__(self) -> None:
         try:
@@ -154,14 +154,14 @@ class _Driver:
         except AttributeError:
             raise _DriverError(f"the driver has no {name}") from None
         if (result := function(*arguments)) != 0:
-            # All else may be so for a moment: no memory, MPS that is not ready, a GPU that is lost.
+            # Any other error may be temporary: no memory, MPS not ready, a lost GPU.
             if result == NOT_SUPPORTED:
                 raise _DriverError(f"the driver does not support {name}", is_answer=True)
             why = f": {NO_SERVER_HINT}" if result == NO_SERVER else ""
             raise _DriverError(f"{name} failed with error {result}{why}", is_answer=False)
 
     def wait_outside(self, wait: Callable[[], str]) -> str:
-        """For others; on a software GPU's virtual clock time is to pass meanwhile."""
+        """Call `wait` for another process; a software GPU's virtual clock may run meanwhile."""
         names = ("softgpu_wait_begin", "softgpu_wait_end")
         begin, end = (getattr(self._library, name, lambda: None) for name in names)
         begin()
@@ -170,7 +170,7 @@ class _Driver:
         return said
 
     def _split(self) -> list[bytes]:
-        """All groups of as few SMs as the driver makes."""
+        """All groups of SMs, each as small as the driver allows."""
         whole = ctypes.create_string_buffer(RESOURCE_BYTES)
         rest = ctypes.create_string_buffer(RESOURCE_BYTES)
         found = ctypes.create_string_buffer(MOST_GROUPS * RESOURCE_BYTES)
@@ -185,7 +185,7 @@ class _Driver:
         return [found.raw[i * size : (i + 1) * size] for i in range(count.value)]
 
     def _load(self) -> None:
-        """The kernel, and room for what it says."""
+        """Load the kernel, and allocate memory for its results."""
         module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), KERNEL)
         self._call("cuModuleGetFunction", ctypes.byref(self._kernel), module, b"stay")
@@ -193,7 +193,7 @@ class _Driver:
         self._call("cuMemAlloc_v2", ctypes.byref(self._out), size)
 
     def take(self, numbers: Sequence[int]) -> int:
-        """A green context over these groups instead of others; how many blocks it has room for."""
+        """Switch to a green context over these groups; return how many blocks fit into it."""
         if self._green:
             self._call("cuStreamDestroy_v2", self._stream)
             self._call("cuGreenCtxDestroy", self._green)
@@ -222,14 +222,14 @@ class _Driver:
         return self._room
 
     def _begin_anew(self) -> None:
-        """Nothing was said by a kernel yet."""
+        """Reset the kernel's results."""
         fresh = (ctypes.c_uint64 * len(FRESH))(*FRESH)
         size = ctypes.c_size_t(ctypes.sizeof(fresh))
         self._call("cuMemcpyHtoDAsync_v2", self._out, fresh, size, self._stream)
         self._call("cuStreamSynchronize", self._stream)
 
     def stay(self, extra: int, stay_ns: int) -> dict[str, int]:
-        """Fill the set; blocks until all blocks have left."""
+        """Fill the set; return when all blocks have left."""
         room, how_long = ctypes.c_uint64(self._room), ctypes.c_uint64(stay_ns)
         places = map(ctypes.addressof, (self._out, room, how_long))
         shape = (self._room + extra, 1, 1, BLOCK_THREADS, 1, 1, 0)

@@ -1,25 +1,26 @@
-"""Whether two processes that split the SMs of a GPU alike get sets that have no SM in common.
+"""Whether two processes that split the SMs of a GPU in the same way get disjoint sets of SMs.
 
-A program: `python -m tandem._set_probe` prints one JSON object, with how many groups there are, how
-many SMs are in each, and what is wrong, if anything is. It starts two of `tandem._set_holder` as
-clients of the MPS that its environment names. They are processes of their own because a sick driver
-may hang or kill them. The GPU is the first that CUDA_VISIBLE_DEVICES lets them see; of a software
-GPU they get a device process of their own, so that nobody's clock waits. The two end with the
-program, however that ends.
+A program: `python -m tandem._set_probe` prints one JSON object with the number of groups, the SMs
+in each, and what is wrong, if anything. It starts two `tandem._set_holder` as clients of the MPS
+that its environment names. They are separate processes because a broken driver may hang or kill
+them. The GPU is the first that CUDA_VISIBLE_DEVICES shows them; for a software GPU they get their
+own device process, so that nobody's clock waits. Both end with this program, however it ends.
 
-The proof. Each has a green context over some of the groups, and a kernel with as many blocks as the
-SMs of these have room for, each of which stays for a while. Where there was a moment at which all
-blocks of both were there, and neither set has room for one more, the two sets have no SM in common.
-Which SMs they are nobody has to know: drivers number them within each set (`%smid` under MPS on an
-H200, driver 580). That is asked of so many divisions of the groups that every two groups were apart
-in one of them, either way round. Where blocks of one wait for those of the other they did not begin
-late by chance: they stay longer each time it is tried.
+The proof. Each process has a green context over some of the groups, and launches a kernel with as
+many blocks as fit on their SMs, each of which stays for a while. If at some moment all blocks of
+both were resident, and neither set has room for one more, the two sets have no SM in common. Nobody
+has to know which SMs they are: drivers number them within each set (`%smid` under MPS on an H200,
+driver 580). The test is repeated for enough divisions of the groups that any two groups were in
+different sets in one of them, either way round. Blocks of one process might begin late by chance.
+So the test is retried with longer stays, until only waiting for the other process's blocks explains
+it.
 
-A program that finds no MPS runs without it and is not told, and MPS may end at any time. So its
-control daemon is asked, when both have their contexts, whether they are its clients: without it the
-two take turns, and blocks that were put aside are there as well, by the clock. Blocks may also wait
-for those of somebody else, so that sets share SMs is an answer only where MPS has no other clients.
-`TANDEM_PROBE_MPS` says where it has its pipe; where that is not set the GPU is the two's alone.
+A program that finds no MPS silently runs without it, and MPS may end at any time. Without MPS the
+two would be time-sliced, and by the clock, blocks that were switched out would count as resident.
+So once both have their contexts, the control daemon is asked whether they are its clients. Blocks
+may also wait for those of another client, so "sets share SMs" is an answer only if MPS has no other
+clients. `TANDEM_PROBE_MPS` names the control daemon's pipe directory; if it is not set, the two
+have the GPU to themselves.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from typing import Any
 from tandem import _mps
 from tandem._set_holder import NO_SERVER_HINT as NO_SERVER_HINT
 
-CONTROL = "TANDEM_PROBE_MPS"  # set by whoever knows where the control daemon is
-ANSWER_S = 5.0  # of that
+CONTROL = "TANDEM_PROBE_MPS"  # set by a caller that knows where the control daemon is
+ANSWER_S = 5.0  # for the control daemon to answer
 TIMEOUT_S = 20.0
-END_S = 1.0  # of one that was killed; a sick driver may keep it
-STAYS_NS = tuple(4_000_000 << i for i in range(6))  # one after the other, until one proves it
+END_S = 1.0  # for a killed process to end; a broken driver may keep it
+STAYS_NS = tuple(4_000_000 << i for i in range(6))  # tried one after the other, until one proves it
 NOT_OURS = ("LD_PRELOAD", "TANDEM_JOB_ID", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
 HOLDER = "tandem._set_holder"
 SILENCE = "a process that was to have a set of SMs ended, or did not answer"
@@ -53,19 +54,19 @@ SILENCE = "a process that was to have a set of SMs ended, or did not answer"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What came out."""
+    """The result of a probe."""
 
     groups: int = 0
     group_sms: int = 0
     problem: str = ""  # empty: sets of two processes are disjoint
-    is_answer: bool = True  # of the driver; else asked again it may say something else
+    is_answer: bool = True  # the driver's answer; else the result may differ next time
 
 
-Said = dict[str, Any]  # of one of the two: JSON
+Said = dict[str, Any]  # JSON that one of the two printed
 
 
 class _NotProvedError(Exception):
-    """Why not."""
+    """The sets could not be proved disjoint; says why."""
 
     def __init__(self, problem: str, *, is_answer: bool) -> None:
         super().__init__(problem)
@@ -73,21 +74,21 @@ class _NotProvedError(Exception):
 
 
 def main() -> None:
-    """Probe."""
-    # The daemon blocks its own signals. To unblock them between fork and exec would be code of ours
-    # in a copy of a process with many threads.
+    """Probe, and print the result."""
+    # The daemon blocks its own signals. Unblocking them between fork and exec would run our code in
+    # the copy of a process with many threads.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and takes the two along
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the two are killed as well
     sys.stdout.write(json.dumps(asdict(probe(os.environ))) + "\n")
 
 
 def probe(environment: Mapping[str, str]) -> Found:
-    """Start the two; blocks for `TIMEOUT_S` at most. Never raises."""
+    """Run the two holders; blocks for at most `TIMEOUT_S`. Never raises."""
     own = {name: value for name, value in environment.items() if name not in NOT_OURS}
     if "CUDA_MPS_PIPE_DIRECTORY" in own:
         return _probe_in(own)
-    # A software GPU that is in mode mps by itself: another one like it. Where there is a server
-    # only the device that it has will do, and there may be no place to write to.
+    # A software GPU that is in mode mps by itself: probe on another one like it. With an MPS server
+    # only its own device will do, and there may be no place to write to.
     try:
         with tempfile.TemporaryDirectory(prefix="tandem-probe-") as place:
             own |= {"TANDEM_SOFTGPU_DIR": place, "TANDEM_SOFTGPU_CLOCK": "real"}
@@ -102,10 +103,11 @@ def probe(environment: Mapping[str, str]) -> Found:
 def as_client(
     place: Path, environment: Mapping[str, str], *, timeout_s: float
 ) -> dict[str, str] | str | None:
-    """That of a probe under the MPS there; or why there is none now; None: no MPS answers there.
+    """The environment for a probe under that MPS, or why there is none now; None: no MPS answers.
 
-    None is started while others have work in it: servers have clients of one user, in turns. So the
-    two would wait for these to go, and who comes next for the two. `timeout_s`: of each question.
+    No probe is started while MPS works for another user: its servers serve one user at a time. The
+    two would have to wait for that user, and the next user for the two. `timeout_s` limits each
+    question.
     """
     control, uid = _mps.Control(place, environment=environment, timeout_s=timeout_s), os.geteuid()
     if (servers := control.servers()) is None:
@@ -160,12 +162,12 @@ def _judge(
             with suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
             for pipe in filter(None, (process.stdin, process.stdout)):
-                with suppress(OSError):  # what it did not read any more
+                with suppress(OSError):  # unwritten input, which the process no longer reads
                     pipe.close()
 
 
 def _let_end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """By themselves: clients that are killed may cost others of their MPS something."""
+    """Let the holders end by themselves: killing MPS clients may harm others of the same MPS."""
     for process in processes:
         assert process.stdin is not None
         with suppress(OSError):
@@ -176,7 +178,7 @@ def _let_end(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 
 class _Holder:
-    """One of the two. What it says in vain ends the proof."""
+    """The connection to one of the two; a problem that it reports ends the proof."""
 
     def __init__(self, process: subprocess.Popen[str], end_s: float) -> None:
         self.pid = process.pid
@@ -184,19 +186,19 @@ class _Holder:
 
     def tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it may have said why
+        with suppress(BrokenPipeError):  # it ended, but may have printed why
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
     def hear(self) -> Said:
-        """What it says next."""
+        """Return its next answer."""
         said: Said = json.loads(self._line())
         if "problem" in said:
             raise _NotProvedError(str(said["problem"]), is_answer=bool(said["is_answer"]))
         return said
 
     def _line(self) -> bytes:
-        """Empty: it has ended, or says nothing in time."""
+        """Return its next line; empty: it ended, or did not answer in time."""
         assert self._process.stdout is not None
         pipe, said = self._process.stdout.fileno(), b""
         while not said.endswith(b"\n"):
@@ -232,20 +234,20 @@ def _prove(holders: Sequence[_Holder], control: _mps.Control | None) -> Found:
 
 
 def _clients(control: _mps.Control) -> set[int]:
-    """Pids of those of that MPS."""
+    """The pids of all clients of that MPS."""
     servers = control.servers()
     if servers is None:
         raise _NotProvedError("mps has ended meanwhile, or does not answer", is_answer=False)
     return {pid for server in servers for pid in control.clients(server) or ()}
 
 
-Sets = tuple[list[int], list[int]]  # the groups of each of the two
+Sets = tuple[list[int], list[int]]  # the groups of each process
 
 
 def _divisions(groups: int) -> Iterator[Sets]:
-    """In two, so that of every two groups each is in each of the sets in one of them.
+    """Divide the groups in two, so that for any two groups some division has each in either set.
 
-    By the binary digits of their numbers: those of two groups differ somewhere.
+    Divides by the binary digits of their numbers: those of any two groups differ somewhere.
     """
     for bit in range((groups - 1).bit_length()):
         zeros = [group for group in range(groups) if not group >> bit & 1]
@@ -255,7 +257,7 @@ def _divisions(groups: int) -> Iterator[Sets]:
 
 
 def _apart(holders: Sequence[_Holder], sets: Sets) -> str:
-    """Why they are not, as far as can be seen; empty: they have no SM in common."""
+    """Why the sets are not proved disjoint; empty: they have no SM in common."""
     for holder, groups in zip(holders, sets, strict=True):
         holder.tell(f"take {' '.join(map(str, groups))}")
     rooms = [holder.hear()["room"] for holder in holders]
@@ -265,7 +267,7 @@ def _apart(holders: Sequence[_Holder], sets: Sets) -> str:
         problem = _try(holders, stay_ns)
         if not problem:
             break
-    # In the end they stayed many times as long as it takes to begin: that is no chance any more.
+    # By now they stayed many times as long as a start takes: this is no chance any more.
     return problem
 
 
@@ -276,12 +278,13 @@ TOO_MANY = "a set has more SMs than it was made of"
 
 
 def _try(holders: Sequence[_Holder], stay_ns: int) -> str:
-    """As `_apart`, of one length."""
+    """Like `_apart`, for one length of stay."""
     for holder in holders:
         (alone,) = _stay([holder], extra=1, stay_ns=stay_ns)
-        if alone["began"] >= alone["left"]:  # others may have been on them
+        if alone["began"] >= alone["left"]:  # others may have been on these SMs
             return TOO_FEW
-        # Clocks of two SMs may differ a little; with room it begins beside the others.
+        # Clocks of two SMs may differ a little; if there is room, it begins together with the
+        # others.
         if alone["extra"] < alone["left"] - stay_ns // 2:
             raise _NotProvedError(TOO_MANY, is_answer=True)
     both = _stay(holders, extra=0, stay_ns=stay_ns)
@@ -293,7 +296,7 @@ def _stay(holders: Sequence[_Holder], *, extra: int, stay_ns: int) -> list[Said]
     for holder in holders:
         holder.tell(f"stay {extra} {stay_ns}")
     for holder in holders:
-        holder.hear()  # it is ready: both are let go at once
+        holder.hear()  # ready: both are then released at once
     for holder in holders:
         holder.tell("")
     return [holder.hear() for holder in holders]

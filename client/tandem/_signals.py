@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP end what cleans up after itself, or keeps what it has, like Ctrl-C."""
+"""SIGTERM and SIGHUP unwind like Ctrl-C, for commands that clean up or save what they have."""
 
 import signal
 import threading
@@ -9,17 +9,17 @@ from types import FrameType
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Unwind by SystemExit(128 + signal) where the process would have ended without a word.
+    """Raise SystemExit(128 + signal) where the signal would have ended the process silently.
 
-    What was ignored before (nohup) stays so. For the main thread: in another nothing is changed.
+    Signals that were ignored before (nohup) stay ignored. Has an effect only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not ours
+        yield  # only the main thread can set handlers
         return
 
     def end(number: int, _frame: FrameType | None) -> None:
         for other in before:
-            signal.signal(other, signal.SIG_IGN)  # not again, amid the unwinding
+            signal.signal(other, signal.SIG_IGN)  # no second exception while unwinding
         raise SystemExit(128 + number)
 
     wanted = (signal.SIGTERM, signal.SIGHUP)

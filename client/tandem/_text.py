@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """`text` without what moves a terminal's cursor, turns text around or cannot be seen."""
+    """Replace characters in `text` that move the cursor, reverse text or are invisible."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

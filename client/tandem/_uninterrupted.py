@@ -1,4 +1,4 @@
-"""Calls that an interrupt of the program must not cut in two."""
+"""Calls that Ctrl-C must not interrupt halfway."""
 
 import threading
 from collections.abc import Callable
@@ -9,11 +9,11 @@ _Result = TypeVar("_Result")
 
 
 def uninterrupted(begin: Callable[[], _Result]) -> _Result:
-    """What `begin` returns or raises; it is over soon. Ctrl-C ends the wait for it, never the call.
+    """Return or raise what `begin` does, which must end soon; Ctrl-C ends only the wait for it.
 
-    Handlers of signals run in the main thread alone, so the call is made in another. Cut between
-    the call and the start of gRPC's own thread, a stream is one whose end nobody tells: closing its
-    channel then waits for ever.
+    Python runs signal handlers only in the main thread, so the call is made in another. If a stream
+    is interrupted between the call and the start of gRPC's own thread, nobody reports its end, and
+    closing its channel then waits for ever.
     """
     if threading.current_thread() is not threading.main_thread():
         return begin()
@@ -25,5 +25,5 @@ def uninterrupted(begin: Callable[[], _Result]) -> _Result:
 def _tell(begin: Callable[[], _Result], outcome: "Future[_Result]") -> None:
     try:
         outcome.set_result(begin())
-    except BaseException as exc:  # whoever waits raises it
+    except BaseException as exc:  # raised again by the waiting thread
         outcome.set_exception(exc)

@@ -1,7 +1,7 @@
-"""The user's own file, ~/.config/tandem/config.toml: what is asked for a job unless it is said.
+"""The user's own file, ~/.config/tandem/config.toml: defaults for what a job asks for.
 
-It is about requests alone; limits are the daemon's. A flag counts before a variable, that before
-this file, and this before what is built in. A value is checked as that of a variable is: as text.
+It covers only requests; limits are the daemon's. A flag overrides a variable, which overrides this
+file, which overrides the built-in defaults. Values are checked as text, like those of variables.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any
 from tandem.errors import UsageError
 
 TABLE = "run"
-# The options of `tandem run` that have a variable, but for the name, which is that of one job.
+# The options of `tandem run` that have a variable, except the name, which is for a single job.
 KEYS = (
     *("priority", "memory", "memory_min", "persistent", "ephemeral", "wait_memory", "sm"),
     *("isolation", "slo", "preemptible", "swappable", "idle_release", "checkpoint"),
@@ -22,13 +22,13 @@ KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserFile:
-    """What it says; nothing where there is none."""
+    """The settings in the file; none if it does not exist."""
 
     path: str
-    said: Mapping[str, str | int | float | bool]  # by keys of the table
+    said: Mapping[str, str | int | float | bool]  # by key of the table
 
     def texts(self) -> dict[str, str]:
-        """The same as variables would say it."""
+        """The settings as text, in the form of variables."""
         return {
             key: str(value).lower() if isinstance(value, bool) else str(value)
             for key, value in self.said.items()
@@ -36,25 +36,25 @@ class UserFile:
 
 
 def place(environ: Mapping[str, str]) -> str:
-    """Where it is, whether or not there is one."""
+    """Where the file is, or would be."""
     folder = environ.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(folder):  # as the XDG Base Directory Specification has it
+    if not os.path.isabs(folder):  # ignored, by the XDG Base Directory Specification
         folder = os.path.expanduser("~/.config")
     return os.path.join(folder, "tandem", "config.toml")
 
 
 def read(environ: Mapping[str, str]) -> UserFile:
-    """The file as it is now.
+    """Read the file.
 
     Raises:
-        UsageError: it is no file, no TOML, or has a key that is not known.
+        UsageError: it is not a regular file, not TOML, or has an unknown key.
     """
     path = place(environ)
     try:
         with open(path, "rb") as file:
             text = file.read()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        # With another user's HOME, as of sudo and containers, it is not this user's file.
+        # With another user's HOME, as under sudo and in containers, it is not this user's file.
         return UserFile(path=path, said={})
     except OSError as exc:
         raise UsageError(f"{path}: {exc.strerror}") from exc
@@ -62,7 +62,7 @@ def read(environ: Mapping[str, str]) -> UserFile:
 
 
 def _parsed(text: bytes, path: str) -> dict[str, Any]:
-    import tomllib  # not before there is a file: each start of a job passes here
+    import tomllib  # only if the file exists: every start of a job runs this
 
     try:
         return tomllib.loads(text.decode())

@@ -1,4 +1,4 @@
-"""Waiting for jobs: told by the daemon, never by asking again and again."""
+"""Waiting for jobs: the daemon reports changes, so nothing polls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tandem._client import Client
     from tandem._results import Job, JobEvent
 
-LONGEST_S = 1e9  # 30 years; gRPC takes what is much longer for what has passed
+LONGEST_S = 1e9  # 30 years; gRPC treats much longer deadlines as expired
 ENDED, EXITED = "ended", "exited"
 STATES = (ENDED, "running", "waiting", "paused", "swapped", "idle", "detached")
 
@@ -34,7 +34,7 @@ def arrivals(
     until: str = ENDED,
     deadline_s: float | None = None,
 ) -> Iterator[Job]:
-    """Each of the jobs, some of them names, once as it gets there; raises as `Client.wait`."""
+    """Yield each job, given by name or as a `Job`, when it gets there; raises as `Client.wait`."""
     if until not in STATES:
         raise UsageError(f"until {until!r} is none of {', '.join(STATES)}")
     end_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
@@ -44,7 +44,7 @@ def arrivals(
         while waiting:
             left_s = None if deadline_s is None else max(0.001, end_s - time.monotonic())
             with closing(client.watch(deadline_s=left_s)) as events:
-                # Behind the begin of the watch: whatever happens from here on is told.
+                # The watch has begun, so no change from here on is missed.
                 now = {job.name: job for job in (_now(client, name, known) for name in waiting)}
                 known |= now
                 waiting, has_begun = list(now), True
@@ -63,7 +63,7 @@ def arrivals(
 
 
 def _now(client: Client, name: str, known: dict[str, Job]) -> Job:
-    """A job as it is; of many that end at once the daemon forgets some before we ask for them."""
+    """Ask for a job. Of many that end at once the daemon may have forgotten some: they ended."""
     try:
         return client.job(name)
     except NotFoundError:
@@ -73,7 +73,7 @@ def _now(client: Client, name: str, known: dict[str, Job]) -> Job:
 
 
 def _told(jobs: dict[str, Job], state: str, events: Iterator[JobEvent]) -> Iterator[Job]:
-    """Those that are there, then those that get there; ends before that if changes were missed."""
+    """Yield the jobs that are there, then those that arrive; ends early if changes were missed."""
     for job in list(jobs.values()):
         if _is_there(job, state):
             yield jobs.pop(job.name)
@@ -85,12 +85,12 @@ def _told(jobs: dict[str, Job], state: str, events: Iterator[JobEvent]) -> Itera
                 del jobs[event.job.name]
                 yield event.job
     except CapacityError:
-        if not has_heard:  # too many watch: this one has not begun
+        if not has_heard:  # too many watches: this one never began
             raise
 
 
 def _is_there(job: Job, state: str, kind: str = "") -> bool:
-    if state in (job.state, kind):  # an event may tell of a state that is over
+    if state in (job.state, kind):  # an event may report a state that is already over
         return True
     if job.state == EXITED:
         raise StateError(f"{job.name} has ended, and will not be {state}")

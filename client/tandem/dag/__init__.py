@@ -1,1 +1,1 @@
-"""The dependency graph of what a job does: read from a recording, pictured and counted."""
+"""The dependency graph of what a job does: built from a recording, drawn and analysed."""

@@ -1,4 +1,4 @@
-"""Operations as records of telemetry, for the detectors of iterations and of phases."""
+"""Operations as telemetry records, for the detectors of iterations and of phases."""
 
 from tandem._native import OperationKind
 from tandem.dag.model import Mark, Operation
@@ -17,23 +17,23 @@ _KINDS = {  # shm::RecordKind
     OperationKind.HOST_FUNC: 10,
     OperationKind.GRAPH: 13,
 }
-_MARK = 11  # the same
+_MARK = 11  # shm::RecordKind too
 _QUERIED = 8  # shm::kRecordQueried
 _DIRECTIONS = {copy_name("htod"): 1, copy_name("dtoh"): 2}
 
 
 def is_looked_at(operation: Operation) -> bool:
-    """Whether the detectors take any notice of it."""
+    """Whether the detectors use this operation."""
     return operation.kind in _KINDS
 
 
 def record_of_mark(mark: Mark, place: int) -> bytes:
-    """64 bytes, with the place for the time."""
+    """The mark as a 64-byte record, with `place` as its time."""
     return RECORD.pack(place, _MARK, mark.kind, 0, 0, 0, mark.object, 0, 0, 0, 0, 0)
 
 
 def record_of(operation: Operation, place: int) -> bytes:
-    """64 bytes, with the place for the time."""
+    """The operation as a 64-byte record, with `place` as its time."""
     kind = _KINDS[operation.kind]
     flags = _QUERIED if operation.name == FOUND_DONE.get(operation.kind) else 0
     value, size = _DIRECTIONS.get(operation.name, 0), operation.bytes

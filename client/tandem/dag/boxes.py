@@ -1,7 +1,7 @@
-"""What is drawn as one: a node, or a chain of nodes that repeats.
+"""What is drawn as one box: a node, or a chain of nodes that repeats.
 
-A chain is drawn as one box when nothing outside its stream comes between: only its first node may
-come after something elsewhere, and only its last may have something elsewhere come after it.
+A chain becomes one box only if nothing of another lane comes in between: only its first node may
+depend on a node elsewhere, and only on its last node may one elsewhere depend.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,30 +9,30 @@ from dataclasses import dataclass
 
 _LEAST_REPEATS = 3
 _LONGEST_PATTERN = 32
-_LONG = 4  # boxes, from which on a pattern is worth a box when it comes twice
-_MANY = 24  # boxes in a lane, from which on patterns of several are drawn as one too
+_LONG = 4  # a pattern of this many boxes is collapsed even if it occurs only twice
+_MANY = 24  # if a lane has more boxes, patterns of several boxes are collapsed too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """Consecutive nodes of a lane."""
+    """Consecutive nodes of a lane, drawn as one."""
 
     nodes: tuple[int, ...]
     label: str
-    parts: tuple[str, ...]  # names of one repetition, in order
+    parts: tuple[str, ...]  # node names of one repetition, in order
     repeats: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ties:
-    """Which nodes come after something of another lane, or have something there come after them."""
+    """The nodes that depend on a node of another lane, and those that a node there depends on."""
 
     entered: frozenset[int]
     left: frozenset[int]
 
 
 def boxes_of(nodes: Sequence[int], names: Sequence[str], ties: Ties) -> list[Box]:
-    """The boxes of a lane; `names` has what each of its nodes is called."""
+    """The boxes of a lane; `names` are the names of its nodes."""
     single = [
         Box(nodes=(n,), label=name, parts=(name,)) for n, name in zip(nodes, names, strict=True)
     ]
@@ -51,7 +51,7 @@ def _collapsed(boxes: Sequence[Box], ties: Ties, *, longest: int) -> Iterator[Bo
 
 
 def _limits(boxes: Sequence[Box], ties: Ties) -> list[int]:
-    # For each box, how far one that begins with it may reach.
+    # For each box, where a chain that begins with it has to end.
     limits = [len(boxes)] * len(boxes)
     for at in range(len(boxes) - 2, -1, -1):
         is_cut = boxes[at].nodes[-1] in ties.left or boxes[at + 1].nodes[0] in ties.entered
@@ -60,7 +60,7 @@ def _limits(boxes: Sequence[Box], ties: Ties) -> list[int]:
 
 
 def _best(boxes: Sequence[Box], at: int, limit: int, longest: int) -> tuple[int, int]:
-    # The period that covers most from here on, the shortest of those; 1, 1 where nothing repeats.
+    # The period that covers most boxes from here on, the shortest of equals; 1, 1 if none repeats.
     best = (1, 1)
     for period in range(1, min(longest, (limit - at) // 2) + 1):
         repeats = _repeats(boxes, at, period, limit)

@@ -1,4 +1,4 @@
-"""The graph of a window: every operation becomes the node of its number."""
+"""Builds the graph of a window; operation i becomes node i."""
 
 from tandem._native import Dag, add_all
 from tandem.dag.limits import refuse_too_wide
@@ -6,10 +6,10 @@ from tandem.dag.model import Window
 
 
 def build(window: Window) -> Dag:
-    """Apply the rules of order; node i is operation i of the window.
+    """Apply the ordering rules; node i is operation i of the window.
 
     Raises:
-        UsageError: it has more streams, threads or contexts than a graph follows.
+        UsageError: the window has more streams, threads or contexts than a graph supports.
     """
     refuse_too_wide(window)
     dag = Dag(most_nodes=max(1, len(window.operations)))

@@ -1,4 +1,4 @@
-"""Graphs in the language of graphviz: a cluster a stream, a node an operation."""
+"""Writes graphs in graphviz's language: a cluster for each stream, a node for each operation."""
 
 from collections.abc import Iterator
 from typing import TextIO
@@ -25,7 +25,7 @@ def write(graph: Graph, file: TextIO) -> None:
     """Write the graph.
 
     Raises:
-        UsageError: there are too many nodes for anyone to lay out.
+        UsageError: there are too many nodes to lay out.
     """
     refuse_too_many(graph.window, len(graph), "dot")
     file.writelines(_lines(graph))
@@ -40,7 +40,7 @@ def _lines(graph: Graph) -> Iterator[str]:
             yield f"    n{node} [label={_quoted(label_of(graph.operation(node)))}];\n"
         yield "  }\n"
     for source, node, kind in graph.all_edges():
-        if kind is EdgeKind.UNKNOWN_DATA:  # one behind almost every node: as much as none
+        if kind is EdgeKind.UNKNOWN_DATA:  # almost every node has one: it tells nothing
             continue
         yield f"  n{source} -> n{node} [{_STYLES[kind.name]}];\n"
     yield "}\n"

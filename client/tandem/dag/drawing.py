@@ -1,6 +1,6 @@
-"""A graph laid out to be drawn: lanes of boxes along an axis of time, and edges between them.
+"""The layout of a graph: lanes of boxes along a time axis, and edges between them.
 
-Independent of how it is written down; times are nanoseconds since the drawing's begin.
+Independent of the output format; times are nanoseconds since the begin of the drawing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _MOST_LANES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A box where it is drawn."""
+    """A box with its position."""
 
     number: int
     box: Box
@@ -36,19 +36,19 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """Between boxes of two lanes, from the end of one to where the other can go on."""
+    """An edge between boxes of two lanes, from the end of one to where the other can continue."""
 
     source: int
     target: int
     kind: EdgeKind
     is_critical: bool
     start_ns: int
-    end_ns: int  # of a wait that had begun before: when it ends
+    end_ns: int  # if the target is a wait that began earlier: its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Launches of one phase of the iteration, one after the other."""
+    """Consecutive launches of one phase of the iteration."""
 
     name: str
     start_ns: int
@@ -57,22 +57,22 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """Everything to draw."""
+    """Everything that is drawn."""
 
     lanes: tuple[str, ...]
     boxes: tuple[Placed, ...]
     edges: tuple[Edge, ...]
     bands: tuple[Band, ...]
     length_ns: int
-    is_timed: bool  # else every operation is drawn as long as the next
-    notes: tuple[str, ...]  # what it leaves out
+    is_timed: bool  # False: all operations are drawn equally long
+    notes: tuple[str, ...]  # what the drawing leaves out
 
 
 def draw(graph: Graph) -> Drawing:
     """Lay the graph out.
 
     Raises:
-        UsageError: it is too large for a picture.
+        UsageError: the graph is too large to draw.
     """
     refuse_too_many(graph.window, len(graph), "svg")
     return _Layout(graph).drawing()
@@ -140,7 +140,7 @@ class _Layout:
         return tuple(self._placed(i, lane, box) for i, (lane, box) in enumerate(made))
 
     def _merged(self, made: Sequence[tuple[int, Box]]) -> list[tuple[int, Box]]:
-        # What lies close together becomes one, as close as it takes.
+        # Merge boxes that are close together, with a reach as large as it takes.
         length = max(end for _, end in self._times) - self._begin_ns
         reach_ns = max(1, length // _MOST_BOXES)
         spans = [
@@ -199,7 +199,7 @@ _LOOKS = {
 
 
 def is_timed(graph: Graph) -> bool:
-    """Whether the time of anything that the GPU did is known."""
+    """Whether the duration of any work on the GPU is known."""
     return any(op.duration_ns and op.kind in ON_GPU for op in map(graph.operation, graph.nodes))
 
 
@@ -208,7 +208,7 @@ def _reconstructed(graph: Graph) -> list[tuple[int, int]]:
 
 
 def _counted(graph: Graph) -> list[tuple[int, int]]:
-    # One unit each, as early as the edges allow.
+    # One time unit each, as early as the edges allow.
     starts = dict.fromkeys(graph.nodes, 0)
     for source, target, _ in graph.edges():
         starts[target] = max(starts[target], starts[source] + 1)
@@ -227,7 +227,8 @@ def _edge(source: Placed, target: Placed, kind: EdgeKind, *, is_critical: bool) 
 
 
 def _close(spans: Sequence[tuple[int, int, int]], reach_ns: int) -> list[range]:
-    # `spans`: lane, begin and end. What follows each other in a lane, together no longer than that.
+    # `spans` are lane, begin and end. Groups neighbours in a lane that together span at most
+    # `reach_ns`.
     groups: list[range] = []
     first, limit = 0, -1
     for place, (lane, begin_ns, end_ns) in enumerate(spans):

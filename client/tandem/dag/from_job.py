@@ -1,7 +1,7 @@
-"""From what the daemon recorded of a running job to the window of a graph.
+"""Turns what the daemon recorded of a running job into the window of a graph.
 
-What the records mean is said once, in csrc/core/dag/records.h; here numbers become names and the
-windows of several processes one. Between processes nothing is claimed.
+The meaning of the records is defined in csrc/core/dag/records.h. Here numbers become names, and the
+windows of several processes become one. No order between processes is assumed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,11 @@ from tandem.dag.names import EVENTS_OF_CONTEXT, NAMES, copy_name
 from tandem.errors import StateError
 from tandem.trace.records import RECORD, RECORD_BYTES, Device
 
-_APART = 0  # handle of what events of a whole context are put into
+_APART = 0  # handle of the stand-in stream for events of a whole context
 _SAMPLED = 32  # kRecordSampled of csrc/core/shm_layout.h
 _MARK, _STEP = 11, 1  # kMark there, TANDEM_MARK_STEP of shim/tandem_mark.h
 _DIRECTIONS = {1: "htod", 2: "dtoh", 3: "dtod"}
-# What telemetry says of these goes by their bytes alone; launches have been measured now and then.
+# Telemetry only estimates these from their bytes; launches were measured now and then.
 _NOT_MEASURED = (OperationKind.COPY, OperationKind.MEMSET)
 _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKind.SYNC_EVENT)
 
@@ -37,10 +37,10 @@ _OF_EVENTS = (OperationKind.EVENT_RECORD, OperationKind.EVENT_WAIT, OperationKin
 def from_job(
     windows: Sequence[_results.Window], source: str, gpus: Sequence[_results.Gpu] = ()
 ) -> Window:
-    """One window of all processes; `source` is the job's name, `gpus` what the daemon knows.
+    """Merge the windows of all processes; `source` is the job's name, `gpus` the known GPUs.
 
     Raises:
-        StateError: no process told anything.
+        StateError: no process recorded anything.
     """
     if not any(window.records for window in windows):
         raise StateError(
@@ -72,17 +72,17 @@ def from_job(
 
 
 def _iterations(windows: Sequence[_results.Window], operations: int) -> tuple[tuple[int, int], ...]:
-    # Of several processes or several iterations none has its bounds here: they are looked for.
+    # Bounds are known only for one iteration of one process; else they are searched for later.
     return ((0, operations),) if _is_one(windows) else ()
 
 
 def _gaps(windows: Sequence[_results.Window], operations: int) -> tuple[int, ...]:
-    # How many records were lost is known, and not where: it may have been before each operation.
+    # How many records were lost is known, but not where: it may have been before any operation.
     return tuple(range(operations)) if any(window.lost_records for window in windows) else ()
 
 
 def _has_step(records: bytes) -> bool:
-    # Once there are any, iterations end with nothing else.
+    # If there are step marks, iterations end nowhere else.
     return any(record[1:3] == (_MARK, _STEP) for record in RECORD.iter_unpack(records))
 
 
@@ -91,8 +91,8 @@ def _is_one(windows: Sequence[_results.Window]) -> bool:
 
 
 def _one_device(windows: Sequence[_results.Window], gpus: Sequence[_results.Gpu]) -> Device:
-    # Operations do not say where they run, so of different devices nothing is said; the daemon does
-    # not know how fast memory is.
+    # Operations do not say on which device they ran, so with different devices nothing is claimed.
+    # The daemon does not know the memory bandwidth.
     used = {index for window in windows for index in window.gpus}
     counts = {gpu.sm_count for gpu in gpus if gpu.index in used}
     return Device(sm_count=counts.pop()) if len(counts) == 1 else Device()
@@ -100,7 +100,7 @@ def _one_device(windows: Sequence[_results.Window], gpus: Sequence[_results.Gpu]
 
 @dataclass(slots=True)
 class _Merger:
-    """Renumbers what each process numbers for itself."""
+    """Renumbers what each process numbers for itself, so that numbers are unique in the window."""
 
     processes: list[Process] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
@@ -111,7 +111,7 @@ class _Merger:
     events: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self, window: _results.Window) -> None:
-        """Take in one process."""
+        """Add one process."""
         recorded = RecordedOperations(window.records)
         self.held += recorded.held
         process = len(self.processes)
@@ -147,7 +147,7 @@ class _Merger:
     def _object(self, operation: NativeOperation, process: int) -> int:
         if operation.kind not in _OF_EVENTS:
             return operation.object
-        # Processes, and forked ones above all, have the same handles for events of their own.
+        # Processes, above all forked ones, use the same handles for events of their own.
         return self.events.setdefault((process, operation.object), len(self.events) + 1)
 
     def _add_threads(self, recorded: RecordedOperations, process: int) -> dict[int, int]:
@@ -184,7 +184,7 @@ class _Merger:
 
 
 def _copied(operation: NativeOperation, record: tuple[int, ...]) -> tuple[Access, ...]:
-    # Just what it names, be it a part of an allocation; nothing where it is unresolved.
+    # Exactly the range that the copy names, even within an allocation; nothing if unresolved.
     if operation.kind is not OperationKind.COPY or operation.flags & UNRESOLVED:
         return ()
     source = record[9] << 32 | record[8]  # source_of of csrc/core/shm_layout.h

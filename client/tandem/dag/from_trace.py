@@ -1,7 +1,7 @@
-"""From a recording of `tandem trace calls` to the window of a graph.
+"""Turns a recording of `tandem trace calls` into the window of a graph.
 
-Marks of the program are those of the process that launches most. An iteration ends with each that
-says so; the first one begins with the recording.
+Only marks of the process that launches most are used. Every step mark ends an iteration; the first
+iteration begins with the recording.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,18 @@ from tandem.trace.records import Call, Device
 def from_trace(
     recording: Recording, source: str, signatures: Mapping[str, str] = MappingProxyType({})
 ) -> Window:
-    """Everything in the recording.
+    """Make a window of everything in the recording.
 
-    `source` is what to call it, `signatures` are C parameter lists of kernels by name.
+    `source` is a name for it; `signatures` gives C parameter lists by kernel name.
 
     Raises:
-        UsageError: a signature is no parameter list, or does not fit its kernel.
+        UsageError: a signature is not a parameter list, or does not fit its kernel.
     """
     made = Operations(recording, parse(signatures))
     operations: list[Operation] = []
     gaps: list[int] = []
-    marks: list[tuple[int, Mark]] = []  # with the process
-    expected = 1  # calls are numbered as they begin: a number that is missing was not recorded
+    marks: list[tuple[int, Mark]] = []  # with the process of each
+    expected = 1  # calls are numbered as they begin: a missing number was not recorded
     for call in recording.calls:
         if call.number > expected:
             gaps.append(len(operations))
@@ -75,5 +75,5 @@ def _mark(call: Call, place: int) -> Mark:
 
 
 def _one_device(recording: Recording) -> Device:
-    # Calls do not say where they are made, so of different devices nothing is said.
+    # Calls do not say on which device they were made, so with several devices nothing is claimed.
     return recording.devices[0] if len(recording.devices) == 1 else Device()

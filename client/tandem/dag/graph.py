@@ -1,4 +1,4 @@
-"""The part of a window that is shown: its operations as nodes, and the edges between them."""
+"""The part of a window that is shown: operations as nodes, and the edges between them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _BATCH = 4096  # nodes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """Nodes are the operations `first` to before `last` of the window, under those numbers."""
+    """Nodes are the window's operations from `first` to before `last`, with the same numbers."""
 
     window: Window
     dag: Dag
@@ -34,28 +34,28 @@ class Graph:
         return self.last - self.first
 
     def operation(self, node: int) -> Operation:
-        """What a node does."""
+        """The operation of a node."""
         return self.window.operations[node]
 
     def edges(self) -> Iterator[Edge]:
-        """Orders: from, to and why, by the node they lead to, then by the one they come from."""
+        """Edges of order: source, target and kind, sorted by target, then by source."""
         return self._edges(of_data=False)
 
     def data_edges(self) -> Iterator[Edge]:
-        """The same of what is written and read."""
+        """Edges between writes and reads of the same memory, in the same form."""
         return self._edges(of_data=True)
 
     def all_edges(self) -> Iterator[Edge]:
-        """Orders, then data."""
+        """Edges of order, then of data."""
         yield from self.edges()
         yield from self.data_edges()
 
     def edge_counts(self) -> dict[EdgeKind, int]:
-        """How many there are of each kind."""
+        """The number of edges of each kind."""
         return self.dag.count_edges(self.first, self.last)
 
     def _edges(self, *, of_data: bool) -> Iterator[Edge]:
-        # Some at a time: there may be millions.
+        # In batches: there may be millions.
         for begin in range(self.first, self.last, _BATCH):
             end = min(begin + _BATCH, self.last)
             yield from self.dag.edges_between(begin, end, of_data=of_data, since=self.first)
@@ -83,6 +83,6 @@ def graph_of(window: Window, iteration: int | None = None) -> Graph:
             sm_count=window.device.sm_count,
             bandwidth_bytes_per_s=window.device.bandwidth_bytes_per_s,
             held=window.held,
-            periodic=iteration is not None,  # after it the same comes again
+            periodic=iteration is not None,  # followed by an equal iteration
         ),
     )

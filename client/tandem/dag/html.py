@@ -1,4 +1,4 @@
-"""A graph as one HTML page: the picture to look closer at, and tables. Needs no network."""
+"""A graph as one HTML page: a picture to zoom into, and tables. Needs no network."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def write(graph: Graph, file: TextIO) -> None:
     """Write the page.
 
     Raises:
-        UsageError: the graph is too large for a picture.
+        UsageError: the graph is too large to draw.
     """
     drawing, stats = draw(graph), stats_of(graph)
     page = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(

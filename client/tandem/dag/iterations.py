@@ -1,8 +1,8 @@
-"""Where the iterations of a window are.
+"""Finds the iterations of a window.
 
-Marks of the program are exact and win. Else they are looked for as the daemon does, in what each
-thread submits (docs/iterations.md). A window has an end, so what was learnt by then also tells of
-the iterations before it was learnt: the finder looks at everything twice.
+The program's marks are exact and take precedence. Otherwise iterations are detected as the daemon
+does, from what each thread submits (docs/iterations.md). A window is finite, so what the detector
+learns late also holds for earlier iterations: it reads everything twice.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ _LAUNCHES = (OperationKind.LAUNCH, OperationKind.GRAPH)
 
 
 def with_iterations(window: Window) -> Window:
-    """The window with its iterations; unchanged where the program marked them."""
+    """Return the window with its iterations; unchanged if the program marked them."""
     if window.iterations:
         return window
     return replace(window, iterations=find_iterations(window.operations))
 
 
 def find_iterations(operations: Sequence[Operation]) -> tuple[tuple[int, int], ...]:
-    """First operation and the one after the last, of the thread that launches most."""
+    """Each iteration's first operation and the one after its last, in the busiest thread."""
     thread = busiest_thread(operations)
     places = [i for i, op in enumerate(operations) if op.thread == thread and is_looked_at(op)]
     records = b"".join(record_of(operations[place], place) for place in places)
@@ -34,8 +34,8 @@ def find_iterations(operations: Sequence[Operation]) -> tuple[tuple[int, int], .
     finder.take(records)
     begins = finder.take(records) if finder.found else []
     found = list(pairwise(sorted(set(begins))))
-    # Before the first operation it saw the last one, and may have taken what a program does before
-    # its loop for the first iteration.
+    # On the second pass the last operation preceded the first one. So what a program does before
+    # its loop may have been taken for the first iteration.
     if found and found[0][0] == places[0]:
         first, *others = (_launches(operations[slice(*pair)], thread) for pair in found[:2])
         del found[: first not in (others or [finder.launches])]
@@ -45,7 +45,7 @@ def find_iterations(operations: Sequence[Operation]) -> tuple[tuple[int, int], .
 
 
 def busiest_thread(operations: Sequence[Operation]) -> int | None:
-    """The thread that launches most; None: none launches."""
+    """The thread with the most launches; None: none launches."""
     launches = Counter(op.thread for op in operations if op.kind in _LAUNCHES)
     return max(launches, key=lambda thread: (launches[thread], -thread), default=None)
 
@@ -53,7 +53,7 @@ def busiest_thread(operations: Sequence[Operation]) -> int | None:
 def bounds(window: Window, iteration: int | None) -> tuple[int, int]:
     """The operations of an iteration, counted from 1: the first, and the one after the last.
 
-    None is the whole window.
+    `iteration` None means the whole window.
 
     Raises:
         UsageError: there is no such iteration; the text says how many there are.
@@ -72,7 +72,7 @@ def bounds(window: Window, iteration: int | None) -> tuple[int, int]:
 
 
 def _is_whole(tail: Sequence[Operation], thread: int | None, usual: int) -> bool:
-    # What follows the last boundary is an iteration if it launches as much as they do.
+    # What follows the last boundary is an iteration if it launches about as much as the others.
     return 0 < usual <= _launches(tail, thread) < 2 * usual
 
 

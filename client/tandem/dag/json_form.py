@@ -1,4 +1,4 @@
-"""Graphs as JSON. docs/dag.md has the schema; a change that breaks readers raises VERSION."""
+"""Graphs as JSON. docs/dag.md has the schema; incompatible changes increment VERSION."""
 
 import json
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from tandem.dag.model import FLAG_NAMES, Access, Window
 FORMAT, VERSION = "tandem-dag", 1
 _OPERATIONS = {kind: kind.name.lower() for kind in OperationKind}
 _EDGES = {kind: kind.name.lower() for kind in EdgeKind}
-_MOST_NAMES = 1 << 16  # to remember
-_BATCH = 4096  # rows, to write at once
+_MOST_NAMES = 1 << 16  # size of the caches
+_BATCH = 4096  # rows written at once
 
 
 def write(graph: Graph, file: TextIO) -> None:
-    """Write the graph, an operation or edge a line; any size."""
+    """Write the graph, one operation or edge per line; any size."""
     file.writelines(_pieces(graph))
 
 
@@ -74,7 +74,7 @@ def _unknown(window: Window) -> dict[str, object]:
 
 
 def _operations(graph: Graph) -> Iterator[str]:
-    # There may be millions: this takes a quarter of the time of a dict and json.dumps of that.
+    # There may be millions: formatting takes a quarter of the time of json.dumps of a dict.
     phases = graph.phases
     shown = graph.window.operations[graph.first : graph.last]
     for node, (kind, name, thread, _, at, stream, duration, of, size, blocks, flags, uses) in zip(

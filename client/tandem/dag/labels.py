@@ -1,6 +1,6 @@
-"""Names for people: of operations, and of the lanes in which they are drawn.
+"""Display names of operations, and of the lanes in which they are drawn.
 
-A lane is a stream, or a thread with what its host does.
+A lane is a stream, or a thread with its host operations.
 """
 
 from tandem._native import OperationKind
@@ -21,14 +21,14 @@ def lanes_of(graph: Graph) -> dict[Lane, list[int]]:
 
 
 def lane_of(operation: Operation) -> Lane:
-    """A wait for a stream is in the thread that waits."""
+    """The lane of an operation; waiting for a stream belongs to the thread that waits."""
     if operation.stream is None or operation.kind is OperationKind.SYNC_STREAM:
         return "thread", operation.thread
     return "stream", operation.stream
 
 
 def lane_names(graph: Graph) -> dict[Lane, str]:
-    """Of the lanes there can be; with the process where there are several."""
+    """The names of all possible lanes, with the pid if there are several processes."""
     window = graph.window
     names = {("stream", i): (s.process, s.name) for i, s in enumerate(window.streams)}
     names |= {("thread", i): (t.process, f"thread {t.tid}") for i, t in enumerate(window.threads)}
@@ -39,7 +39,7 @@ def lane_names(graph: Graph) -> dict[Lane, str]:
 
 
 def label_of(operation: Operation) -> str:
-    """What it is, how much and how long."""
+    """The operation's name, size and duration."""
     parts = [operation.name]
     if operation.bytes:
         parts.append(format_bytes(operation.bytes))

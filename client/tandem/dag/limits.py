@@ -1,21 +1,21 @@
-"""How much a graph follows and a form can show, and what to do with more."""
+"""Limits on the size of a graph and of each output format, and advice for larger ones."""
 
 from tandem._native import MOST_CHAINS, MOST_CONTEXTS
 from tandem.dag.model import Window
 from tandem.errors import UsageError
 
 _MOST = {
-    "dot": ("dot", 20_000),  # graphviz takes minutes for more than some thousand
+    "dot": ("dot", 20_000),  # graphviz takes minutes for more than a few thousand
     "svg": ("a picture", 1_000_000),
     "html": ("a picture", 1_000_000),
 }
 
 
 def refuse_too_many(window: Window, count: int, form: str) -> None:
-    """Refuse so many operations of a window in a form that cannot show them; others show any.
+    """Refuse to show `count` operations in a format that is too limited for them.
 
     Raises:
-        UsageError: the text says how many there are, how many there may be, and what to choose.
+        UsageError: the text says how many there are, the limit, and what to choose instead.
     """
     name, most = _MOST.get(form, (form, count))
     if count <= most:
@@ -30,10 +30,10 @@ def refuse_too_many(window: Window, count: int, form: str) -> None:
 
 
 def refuse_too_wide(window: Window) -> None:
-    """Refuse a window of more streams and threads, or contexts, than a graph follows.
+    """Refuse a window with more streams and threads, or contexts, than a graph supports.
 
     Raises:
-        UsageError: the text says how many there are, and how many there may be.
+        UsageError: the text says how many there are, and the limit.
     """
     for count, most, what in (
         (len(window.streams) + len(window.threads), MOST_CHAINS, "streams and threads"),

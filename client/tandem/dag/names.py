@@ -1,4 +1,4 @@
-"""What operations are called that have no name of their own."""
+"""Names for operations that have none of their own."""
 
 from tandem._native import OperationKind
 
@@ -15,15 +15,15 @@ NAMES = {
     OperationKind.ALLOC: "alloc",
     OperationKind.FREE: "free",
 }
-# Waits that only asked, and were told that there is nothing to wait for.
+# Queries that found everything done, which count as waits.
 FOUND_DONE = {
     OperationKind.SYNC_STREAM: "stream found done",
     OperationKind.SYNC_EVENT: "event found done",
 }
-# The stream that events of all streams of a context are shown in.
+# The stand-in stream for events that concern all streams of a context.
 EVENTS_OF_CONTEXT = "events of the context"
 
 
 def copy_name(direction: str) -> str:
-    """Of a copy: `direction` is htod, dtoh or dtod, or nothing where it is not known."""
+    """The name of a copy; `direction` is htod, dtoh or dtod, or empty if it is not known."""
     return f"copy {direction}".rstrip()

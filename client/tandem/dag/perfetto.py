@@ -1,6 +1,6 @@
-"""Graphs as Chrome's trace-event JSON, for ui.perfetto.dev: a track a stream or thread.
+"""Graphs as Chrome trace-event JSON, for ui.perfetto.dev: a track for each stream and thread.
 
-Begins are reconstructed. Edges between tracks are flows.
+Start times are reconstructed. Edges between tracks are flows.
 """
 
 from typing import TextIO
@@ -37,13 +37,13 @@ def write(graph: Graph, file: TextIO) -> None:
 
 
 def _places(graph: Graph, trace: TraceWriter) -> list[_Track]:
-    # Of each node.
+    # The track of each node.
     tracks = _tracks(graph, trace)
     return [tracks[lane_of(graph.operation(node))] for node in graph.nodes]
 
 
 def _tracks(graph: Graph, trace: TraceWriter) -> dict[Lane, _Track]:
-    # Of each lane; streams have numbers no thread has.
+    # The track of each lane; streams get numbers that no thread has.
     window = graph.window
     for process in window.processes:
         trace.process(process.pid, printable(f"{process.name} ({process.pid})"))

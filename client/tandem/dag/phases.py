@@ -1,7 +1,7 @@
 """Forward, backward and update of one training iteration, as docs/iterations.md defines them.
 
-Of a running job its records say it, with the program's marks (from_job). In a recording what the
-process that launches most submits is looked at, all threads of it, and its marks.
+For a running job they follow from its records and the program's marks (from_job). For a recording,
+they follow from what all threads of the process that launches most submit, and from its marks.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ _LAUNCHES = (OperationKind.LAUNCH, OperationKind.GRAPH)
 
 
 def phases_of(window: Window, first: int, last: int) -> dict[int, str]:
-    """Launch -> its phase, by numbers of operations.
+    """Map launches to their phases, by operation number.
 
-    Empty where it is not known, and of anything but one whole iteration.
+    Empty if the phases are not known, and for anything but one whole iteration.
     """
     is_whole = not any(first <= gap <= last for gap in window.gaps)
     if (first, last) not in window.iterations or not is_whole:
@@ -45,7 +45,7 @@ def _of_main_process(window: Window, first: int, last: int) -> list[int]:
 
 
 def _marks_in(marks: Sequence[Mark], first: int, last: int) -> list[Mark]:
-    # Several may be before one operation: those before a step are of the iteration that it ends.
+    # Several marks may precede one operation; those before a step belong to the iteration it ends.
     inside: list[Mark] = []
     for mark in marks:
         if mark.kind == STEP and mark.place >= last:
@@ -60,7 +60,7 @@ def _marks_in(marks: Sequence[Mark], first: int, last: int) -> list[Mark]:
 def _split(window: Window, places: Sequence[int], marks: Sequence[Mark]) -> str:
     looked_at = (place for place in places if is_looked_at(window.operations[place]))
     rows = [(mark.place, 0, mark) for mark in marks] + [(place, 1, None) for place in looked_at]
-    rows.sort(key=itemgetter(0, 1))  # stable: marks stay in their order
+    rows.sort(key=itemgetter(0, 1))  # stable: keeps the order of marks
     records = (
         record_of_mark(mark, time) if mark else record_of(window.operations[place], time)
         for time, (place, _, mark) in enumerate(rows)

@@ -1,30 +1,30 @@
-"""How much memory rests between its uses for so long that it could be elsewhere meanwhile."""
+"""How much memory is unused between uses for long enough to be moved away meanwhile."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tandem._native import Analysis
 
-# Each way. What the daemon takes of a process that has not measured its link (docs/swap.md).
+# Each way. The daemon assumes the same for a process that has not measured its link (docs/swap.md).
 LINK_BYTES_PER_S = 12_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What work on the GPU is known to use, in bytes, each buffer once."""
+    """The memory that work on the GPU is known to use, in bytes, each buffer counted once."""
 
     used_bytes: int
-    # Of buffers that could go to the host and be back before they are used again: their rest is at
-    # least as long as both copies (the free time of Peng et al., Capuchin, ASPLOS 2020).
+    # Of buffers that could go to the host and return before their next use: they rest for at least
+    # as long as both copies take (the free time of Peng et al., Capuchin, ASPLOS 2020).
     resting_bytes: int
-    is_bound: bool  # of some of these not all uses are known: it may be less
+    is_bound: bool  # some uses of these may be unknown: the true value may be less
 
 
 def memory_of(analysis: Analysis, is_work: Sequence[bool]) -> Memory:
-    """By the longest rest of each buffer; one that is not known to be used again has none.
+    """Sum up the buffers by their longest rest; one without a known next use has none.
 
-    `is_work`: by node, whether it works on the GPU. What lies between an allocation and the first
-    use, or the last use and the end, is no rest.
+    `is_work` tells for each node whether it works on the GPU. The time between an allocation and
+    its first use, or between the last use and the end, is no rest.
     """
     used: dict[int, int] = {}
     resting: dict[int, bool] = {}  # whether another use may come in between

@@ -1,4 +1,4 @@
-"""What people declare the parameters of kernels to be, where their names do not say it.
+"""Signatures of kernels declared by people, for kernels whose names do not contain them.
 
 A TOML file: `kernel = "const float* from, float* to, int n"`, a line for each kernel.
 """
@@ -12,11 +12,12 @@ from tandem.errors import NotFoundError, UsageError
 
 
 def load(path: Path) -> dict[str, str]:
-    """C parameter lists by the names of kernels.
+    """Read C parameter lists by kernel name from a file.
 
     Raises:
         NotFoundError: there is no such file.
-        UsageError: it cannot be read, or something in it is no parameter list; the text says which.
+        UsageError: it cannot be read, or contains something that is not a parameter list; the text
+        says which.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -31,10 +32,10 @@ def load(path: Path) -> dict[str, str]:
 
 
 def parse(declared: Mapping[str, object], *, source: str = "") -> dict[str, Signature]:
-    """The same, ready for use.
+    """Parse the parameter lists.
 
     Raises:
-        UsageError: one is no parameter list.
+        UsageError: one is not a parameter list.
     """
     return {name: _parse(name, text, source) for name, text in declared.items()}
 

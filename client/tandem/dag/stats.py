@@ -1,4 +1,4 @@
-"""A graph in figures."""
+"""The key figures of a graph."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from tandem.dag.rests import LINK_BYTES_PER_S, Memory, memory_of
 from tandem.trace.records import Device
 from tandem.units import format_bytes
 
-_GAPS = {  # by GapCause
+_GAPS = {  # keyed by GapCause
     "host": "host: handed over only then",
     "sync": "host: it had waited for the GPU",
     "pause": "host: a pause of over 1 ms",
@@ -31,25 +31,25 @@ _Table = tuple[str, tuple[str, ...], list[tuple[Cell, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critical:
-    """What the length hangs on, and of what that consists; the parts add up."""
+    """The critical path, which determines the length; its parts add up to that."""
 
     nodes: int
     length_ns: int
     gpu_ns: int
-    host_ns: int  # between the host's waits and what it submitted
-    held_ns: int  # of that, while Tandem held its launches; not counted in it
-    earlier_ns: int  # work from before
+    host_ns: int  # between the host's waits and its submissions
+    held_ns: int  # the same while Tandem held its launches; not part of host_ns
+    earlier_ns: int  # work from before the graph begins
     other_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """What the graph does not know: counts of operations, and of calls."""
+    """How many operations have unknown properties, and how many calls are missing."""
 
-    durations: int  # GPU operations, taken to last 0 ns
-    estimated: int  # their durations are those of others of their name
-    accesses: int  # they may touch more memory than is known
-    order: int  # they may have had to wait for more
+    durations: int  # GPU operations whose duration is taken as 0 ns
+    estimated: int  # with the mean duration of operations of the same name
+    accesses: int  # that may touch more memory than is known
+    order: int  # that may have to wait for more than is known
     lost_calls: int
     left_out: dict[str, int]
     is_cut_short: bool
@@ -57,17 +57,17 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """How far kernels and transfers run side by side, from 0 to 1 (`tandem._native.Overlap`)."""
+    """How far kernels and transfers overlap, from 0 to 1 (`tandem._native.Overlap`)."""
 
     ct: float  # kernel time during which a transfer runs / kernel time
     tc: float  # transfer time during which a kernel runs / transfer time
     cc: float  # kernel time during which another kernel runs / kernel time
-    tot: float  # time of operations beside one that began earlier / time of all
+    tot: float  # time that operations run beside one that began earlier / time of all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Times in which the GPU ran nothing of it."""
+    """Times in which the GPU ran none of the operations."""
 
     count: int
     total_ns: int
@@ -77,20 +77,20 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchBound:
-    """Whether the host is too slow for the GPU."""
+    """Whether the GPU idles because the host is too slow."""
 
     verdict: bool
-    found_idle: int  # operations handed over when all that they had to wait for had ended
-    idle_share: float  # of the length: gaps that the host made, its pauses left out
+    found_idle: int  # operations submitted after all that they had to wait for had ended
+    idle_share: float  # share of the length in gaps caused by the host, without its pauses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Width:
-    """How many GPU operations run at once."""
+    """How many GPU operations run at the same time."""
 
     most: int
     mean: float
-    busy_ns: int  # how long at least one runs
+    busy_ns: int  # time in which at least one runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +99,12 @@ class Phase:
 
     launches: int
     gpu_ns: int  # as far as durations are known
-    share: float  # of the GPU time of all its launches, from 0 to 1
+    share: float  # of the GPU time of all launches in the iteration, from 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Of the whole recording, or of one iteration."""
+    """The figures of a whole recording, or of one iteration."""
 
     source: str
     iteration: int | None
@@ -114,10 +114,10 @@ class Stats:
     operations: int
     nodes: dict[str, int]  # by kind
     edges: dict[str, int]  # by kind
-    gpu_ns: int  # of all GPU operations together
+    gpu_ns: int  # sum over all GPU operations
     critical: Critical
-    gpu_critical_ns: int  # the least for a host that takes no time
-    data_critical_ns: int | None  # the least by data alone; None where accesses are not known
+    gpu_critical_ns: int  # minimum length if the host took no time
+    data_critical_ns: int | None  # minimum by data alone; None if accesses are not known
     phases: dict[str, Phase]  # forward, backward, update; empty: not known, or no single iteration
     overlap: Overlap
     width: Width
@@ -128,7 +128,7 @@ class Stats:
     unknown: Unknown
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """The most important figures, for people."""
+        """The most important figures, as text."""
         how = "marked" if self.iterations_are_marked else "found"
         known = f"{self.iterations} {how}" if self.iterations else "none known"
         yield "iteration", known if self.iteration is None else f"{self.iteration} of {known}"
@@ -158,13 +158,13 @@ class Stats:
         return f"at most {text}" if self.memory.is_bound else text
 
     def _as_known(self, gpu_ns: int) -> str:
-        """A sum of durations, some of which may not be known."""
+        """A sum of durations as text, with a reservation if some are not known."""
         if not self.unknown.durations:
             return time_text(gpu_ns)
         return f"at least {time_text(gpu_ns)}" if gpu_ns else "not known"
 
     def doubts(self) -> Iterator[str]:
-        """What is not known, in sentences."""
+        """Sentences about what is not known."""
         unknown = self.unknown
         if unknown.is_cut_short:
             yield "The recording ends early."
@@ -183,7 +183,7 @@ class Stats:
         yield from [_COMPUTE] * bool(self.classes.get("compute"))
 
     def tables(self) -> Iterator[_Table]:
-        """The rest, for people."""
+        """The remaining figures, as tables."""
         critical = self.critical
         parts = [("GPU", critical.gpu_ns), ("host", critical.host_ns)]
         parts += [("held by tandem", critical.held_ns)]
@@ -222,7 +222,7 @@ class Stats:
 
 
 def stats_of(graph: Graph) -> Stats:
-    """Count a graph."""
+    """Compute the figures of a graph."""
     window, analysis = graph.window, graph.analysis
     parts = analysis.critical_parts
     operations = [graph.operation(node) for node in graph.nodes]

@@ -1,8 +1,7 @@
-"""A drawing as SVG: the file of its own, and the part that the HTML page carries.
+"""A drawing as SVG: a file of its own, or the part inside the HTML page.
 
-Everything that comes from a job is escaped: whoever named a kernel chose the text. Positions are
-those of the whole at a fixed width; the page moves boxes and edges by their data-s and data-e (ns)
-when somebody looks closer.
+All text from a job is escaped: whoever named a kernel chose it. Positions show the whole graph at a
+fixed width; when somebody zooms, the page moves boxes and edges by their data-s and data-e (ns).
 """
 
 from collections import Counter
@@ -36,7 +35,7 @@ def write(graph: Graph, file: TextIO) -> None:
     """Write the graph as a file of its own.
 
     Raises:
-        UsageError: it is too large for a picture.
+        UsageError: the graph is too large to draw.
     """
     drawing = draw(graph)
     below = height_of(drawing)
@@ -54,7 +53,7 @@ def write(graph: Graph, file: TextIO) -> None:
 
 
 def height_of(drawing: Drawing) -> int:
-    """Of the whole picture."""
+    """The height of the whole picture."""
     return _below_lanes(drawing) + (BAND_HEIGHT + 8 if drawing.bands else 0) + 8
 
 
@@ -63,7 +62,7 @@ def _below_lanes(drawing: Drawing) -> int:
 
 
 def elements(drawing: Drawing, graph: Graph) -> Iterator[str]:
-    """What is inside the svg element."""
+    """The content of the svg element."""
     yield (
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" '
         'markerHeight="6" orient="auto-start-reverse"><path d="M0 0L8 4L0 8Z"/></marker></defs>\n'
@@ -73,12 +72,12 @@ def elements(drawing: Drawing, graph: Graph) -> Iterator[str]:
     yield from _bands(drawing)
     for placed in drawing.boxes:
         yield _box(placed, drawing, graph)
-    for edge in reversed(drawing.edges):  # the critical path on top
+    for edge in reversed(drawing.edges):  # draw the critical path on top
         yield _edge(edge, drawing)
 
 
 def lane_top(lane: int) -> int:
-    """Where the boxes of a lane begin."""
+    """The y position at which the boxes of a lane begin."""
     return AXIS_HEIGHT + lane * LANE_HEIGHT + (LANE_HEIGHT - BOX_HEIGHT) // 2
 
 
@@ -120,7 +119,7 @@ def _bands(drawing: Drawing) -> Iterator[str]:
 
 
 def step_of(length_ns: int) -> int:
-    """Between ticks: 1, 2 or 5 times a power of ten, so that there are about ten."""
+    """The distance of ticks: 1, 2 or 5 times a power of ten, for about ten ticks."""
     power = 1
     while power * 100 <= length_ns:
         power *= 10
@@ -172,7 +171,7 @@ def _curve(x1: float, y1: int, x2: float, y2: int) -> str:
 
 
 def describe(placed: Placed, drawing: Drawing, graph: Graph) -> str:
-    """What a box is, line by line."""
+    """The description of a box, in several lines."""
     box = placed.box
     lines = [box.label, drawing.lanes[placed.lane]]
     if drawing.is_timed:

@@ -1,1 +1,1 @@
-"""The main job: an inference server and two trainers share one GPU, with Tandem and without."""
+"""The main demo: an inference server and two trainers share one GPU, with Tandem and without."""

@@ -1,4 +1,4 @@
-"""How much work a kernel of the wanted length is on this device, measured with events."""
+"""Finds the amount of work for a kernel of the wanted duration, measured with events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUNDS = 5
 
 
 def layer_blocks(gpu: Gpu) -> int:
-    """Fewest blocks found for which a layer's kernel lasts at least KERNEL_NS."""
+    """The smallest number of blocks found with which a layer's kernel lasts at least KERNEL_NS."""
     blocks = FIRST_BLOCKS
     while (measured_ns := _layer_ns(gpu, blocks)) < KERNEL_NS:
         growth = 1.05 * KERNEL_NS / max(measured_ns, 1)
@@ -23,7 +23,7 @@ def layer_blocks(gpu: Gpu) -> int:
 
 
 def request_ns(gpu: Gpu, blocks: int) -> int:
-    """GPU time of one request of the server when nothing else runs."""
+    """The GPU time of one request to the server when nothing else runs."""
     server = Server(gpu, blocks)
     times = []
     for number in range(1, ROUNDS + 1):
@@ -36,7 +36,7 @@ def _layer_ns(gpu: Gpu, blocks: int) -> int:
     stream = gpu.stream()
     words = Words(gpu, blocks)
     start, end = gpu.event(timing=True), gpu.event(timing=True)
-    words.affine(1, 1, stream)  # the first launch of a function may load it
+    words.affine(1, 1, stream)  # a function's first launch may load it
     times = []
     for _ in range(ROUNDS):
         gpu.record(start, stream)

@@ -1,7 +1,7 @@
 """The device's clock, as a program on it sees it.
 
-On a GPU that is CLOCK_MONOTONIC. The software GPU exports its own clock from libcuda.so.1, which
-may be virtual: then only its own wait lets time pass, and `time.sleep` would stop the world.
+On a GPU that is CLOCK_MONOTONIC. The software GPU exports its own clock from libcuda.so.1. If that
+is virtual, time passes only in its own wait, and `time.sleep` would stop the world.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import contextmanager
 
 
 class Clock:
-    """Reads and waits on the clock that the device's work is measured by. Any thread."""
+    """Reads the clock that times the device's work, and waits on it. Thread-safe."""
 
     def __init__(self) -> None:
-        """Call after cuInit: the driver is looked up among the libraries already loaded."""
+        """Find the clock in the driver; call this after cuInit, when the driver is loaded."""
         driver = ctypes.CDLL("libcuda.so.1")
         self._now = getattr(driver, "softgpu_now_ns", None)
         self._wait = getattr(driver, "softgpu_wait_until_ns", None)
@@ -34,7 +34,7 @@ class Clock:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Time may pass while this thread does something that is not on the device."""
+        """Let time pass while this thread does something that is not on the device."""
         if not self.is_virtual:
             yield
             return
@@ -45,7 +45,7 @@ class Clock:
             self._driver.softgpu_wait_end()
 
     def wait_until_ns(self, deadline_ns: int) -> None:
-        """Return once the clock has reached the deadline; at once if it already has."""
+        """Wait until the clock has reached the deadline; return at once if it already has."""
         if self._wait is not None:
             if self.now_ns() < deadline_ns:
                 self._wait(deadline_ns)

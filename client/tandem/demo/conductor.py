@@ -1,4 +1,4 @@
-"""The demo from beginning to end: find the device, calibrate, run the scenarios in order."""
+"""The demo from start to end: find the device, calibrate, run the scenarios in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Conductor:
     def prepare(
         *, clock: str, seconds: float | None, folder: Path, keep: bool, say: Say
     ) -> Conductor:
-        """Look for the device and measure it. Without `seconds`: as long as a p99 needs.
+        """Find and measure the device; without `seconds`, run as long as a p99 needs.
 
         Raises:
             WorkerError: the kernels do not compile, or do not run.
@@ -54,19 +54,19 @@ class Conductor:
         )
 
     def run(self) -> Results:
-        """All scenarios, one after the other.
+        """Run all scenarios, one after the other.
 
         Raises:
-            WorkerError: a program failed; its last words are in the text.
+            WorkerError: a program failed; the text quotes its last words.
         """
         *_, results = self.runs()
         return results
 
     def runs(self) -> Iterator[Results]:
-        """The same as it goes on: what is known after each alone, and after each scenario of all.
+        """Like `run`, yielding results after all have run alone, and after each shared scenario.
 
         Raises:
-            WorkerError: a program failed; its last words are in the text.
+            WorkerError: a program failed; the text quotes its last words.
         """
         notes: list[str] = []
         alone = {"server": self._server_alone(notes)}

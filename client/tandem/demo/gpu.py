@@ -1,4 +1,4 @@
-"""One context on device 0 through the driver API of cuda.bindings, and the demo's kernels in it."""
+"""One context on device 0 through cuda.bindings' driver API, with the demo's kernels in it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tandem.demo.clock import Clock
 
 CHUNK_WORDS = 4096  # kChunk in kernels.cu
 WORD_BYTES = 4
-THREADS = 256  # a block; also how many words `fold` leaves of a chunk
+THREADS = 256  # per block; also the number of words that `fold` reduces a chunk to
 
 
-# A stream, event, function.. of cuda.bindings, which has no types.
+# A stream, event, function.. of cuda.bindings, which has no type annotations.
 Handle: TypeAlias = Any
 
 
 class DriverError(RuntimeError):
-    """A driver call failed. Its text names the call's result as the driver does."""
+    """A driver call failed. The text names the result as the driver does."""
 
 
 def check(answer: tuple[Any, ...]) -> Handle:
-    """Unpack what a cuda.bindings call returns.
+    """Unpack the result of a cuda.bindings call.
 
     Raises:
         DriverError: the call did not return CUDA_SUCCESS.
@@ -36,7 +36,7 @@ def check(answer: tuple[Any, ...]) -> Handle:
 
 
 class PinnedWords:
-    """Host memory of some 32-bit words, at an address the driver can copy from and to."""
+    """Pinned host memory of 32-bit words, at an address for the driver to copy from and to."""
 
     def __init__(self, words: int, address: int) -> None:
         self.bytes = words * WORD_BYTES
@@ -48,7 +48,7 @@ class PinnedWords:
         self._view[index] = value & 0xFFFFFFFF
 
     def total(self) -> int:
-        """Sum of all words, modulo 2^32."""
+        """The sum of all words, modulo 2^32."""
         return sum(self._view) & 0xFFFFFFFF
 
 
@@ -68,23 +68,23 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        """As the driver says it."""
+        """The device's name in the driver."""
         raw = check(driver.cuDeviceGetName(128, self.device))
         return bytes(raw).split(b"\0")[0].decode()
 
     def stream(self) -> Handle:
-        """A new stream that does not wait for the legacy one."""
+        """Create a stream that does not wait for the legacy one."""
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
         return check(driver.cuStreamCreateWithPriority(flags, self._stream_priority))
 
     def event(self, *, timing: bool = False) -> Handle:
-        """A new event; without timing it only orders."""
+        """Create an event; without timing it only orders."""
         flags = driver.CUevent_flags
         chosen = flags.CU_EVENT_DEFAULT if timing else flags.CU_EVENT_DISABLE_TIMING
         return check(driver.cuEventCreate(chosen.value))
 
     def record(self, event: Handle, stream: Handle) -> None:
-        """Put the event into the stream."""
+        """Record the event in the stream."""
         check(driver.cuEventRecord(event, stream))
 
     def wait(self, stream: Handle, event: Handle) -> None:
@@ -92,7 +92,7 @@ class Gpu:
         check(driver.cuStreamWaitEvent(stream, event, 0))
 
     def elapsed_ms(self, start: Handle, end: Handle) -> float:
-        """Time between two completed timing events."""
+        """The time between two completed timing events."""
         return float(check(driver.cuEventElapsedTime(start, end)))
 
     def synchronize(self, stream: Handle) -> None:
@@ -100,27 +100,27 @@ class Gpu:
         check(driver.cuStreamSynchronize(stream))
 
     def pinned(self, words: int) -> PinnedWords:
-        """Page-locked host memory."""
+        """Allocate page-locked host memory."""
         return PinnedWords(words, int(check(driver.cuMemHostAlloc(words * WORD_BYTES, 0))))
 
     def allocate(self, words: int) -> int:
-        """Zeroed device memory; returns its address."""
+        """Allocate zeroed device memory; return its address."""
         address = check(driver.cuMemAlloc(words * WORD_BYTES))
         check(driver.cuMemsetD32(address, 0, words))
-        # The set runs in the legacy stream, which our non-blocking streams do not wait for.
+        # The memset runs in the legacy stream, for which our non-blocking streams do not wait.
         check(driver.cuStreamSynchronize(driver.CUstream(0)))
         return int(address)
 
     def free(self, address: int) -> None:
-        """Give device memory back."""
+        """Free device memory."""
         check(driver.cuMemFree(address))
 
     def copy_in(self, address: int, source: PinnedWords, stream: Handle) -> None:
-        """Host to device, in stream order."""
+        """Copy from host to device, in stream order."""
         check(driver.cuMemcpyHtoDAsync(address, source.address, source.bytes, stream))
 
     def copy_out(self, target: PinnedWords, address: int, stream: Handle) -> None:
-        """Device to host, in stream order."""
+        """Copy from device to host, in stream order."""
         check(driver.cuMemcpyDtoHAsync(target.address, address, target.bytes, stream))
 
     def launch(
@@ -130,7 +130,7 @@ class Gpu:
         stream: Handle,
         arguments: tuple[tuple[int, ...], tuple[Any, ...]],
     ) -> None:
-        """Launch a kernel of the module: (values, their ctypes types)."""
+        """Launch a kernel of the module; `arguments` are (values, their ctypes types)."""
         if name not in self._functions:
             self._functions[name] = check(driver.cuModuleGetFunction(self._module, name.encode()))
         function = self._functions[name]

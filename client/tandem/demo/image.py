@@ -1,6 +1,6 @@
-"""Compiles kernels for the device at hand: the demo's own, or a file of the same kind.
+"""Compiles kernels for the present device: the demo's own, or a file of the same kind.
 
-What is in the folder already was compiled before, and is taken.
+If the folder already has the output, that is used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SOURCE = Path(__file__).with_name("kernels.cu")
 
 
 def software_image(folder: Path, source: Path = SOURCE) -> Path:
-    """A shared object with host kernels, made by g++; named after the source, in `folder`.
+    """Compile host kernels with g++ to a shared object in `folder`, named after the source.
 
     Raises:
-        WorkerError: the compiler is missing or refuses; its words are in the text.
+        WorkerError: the compiler is missing, or fails; the text quotes it.
     """
     from tandem import softgpu
 
@@ -41,10 +41,10 @@ def software_image(folder: Path, source: Path = SOURCE) -> Path:
 
 
 def gpu_image(folder: Path, source: Path = SOURCE, *, capability: str) -> Path:
-    """A cubin for compute capability `capability` ("90"), by NVRTC where present, else by nvcc.
+    """Compile a cubin for a compute capability ("90"), by NVRTC if present, else by nvcc.
 
     Raises:
-        WorkerError: neither is there, or the compiler refuses.
+        WorkerError: neither is installed, or the compiler fails.
     """
     output = folder / f"{source.stem}.cubin"
     if not output.exists():
@@ -55,7 +55,7 @@ def gpu_image(folder: Path, source: Path = SOURCE, *, capability: str) -> Path:
 
 @contextmanager
 def whole(output: Path) -> Iterator[Path]:
-    """Where to write a file that others may look for: once the block is done it is there."""
+    """A path for writing `output`, which appears under its own name only when the block is done."""
     with TemporaryDirectory(dir=output.parent) as folder:
         half = Path(folder) / output.name
         yield half
@@ -81,7 +81,7 @@ def _compile(source: Path, output: Path, capability: str) -> None:
 
 
 def _nvrtc(source: Path, capability: str) -> bytes | None:
-    """The cubin, or None when NVRTC's library is not installed."""
+    """The cubin, or None if NVRTC's library is not installed."""
     try:
         from cuda.bindings import nvrtc
 

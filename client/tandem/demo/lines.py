@@ -7,6 +7,6 @@ import sys
 
 
 def say(event: str, **fields: object) -> None:
-    """One line, at once."""
+    """Print one line and flush it."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()

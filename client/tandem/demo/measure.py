@@ -1,4 +1,4 @@
-"""From what workers and the device reported to the figures of a scenario. Pure."""
+"""Computes the figures of a scenario from what workers and the device reported. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Span:
 
     @staticmethod
     def from_json(item: Mapping[str, Any]) -> Span:
-        """From one line of the timeline."""
+        """Convert one line of the timeline."""
         return Span(
             start_ns=int(item["t_start_ns"]),
             end_ns=int(item["t_end_ns"]),
@@ -36,67 +36,67 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerReport:
-    """One worker's result: its items are requests or iterations, as dictionaries."""
+    """One worker's result; the items are its requests or iterations, as dictionaries."""
 
     role: str
     pid: int
     exit_code: int
     start_ns: int
     items: tuple[Mapping[str, Any], ...]
-    digest: str = ""  # of what it computed, for programs that give one
+    digest: str = ""  # of what it computed, from programs that report one
 
     @property
     def intervals(self) -> list[Interval]:
-        """When the items were worked on, on the device's clock."""
+        """When each item was processed, on the device's clock."""
         return [(self.start_ns + i["begin_ns"], self.start_ns + i["end_ns"]) for i in self.items]
 
     @property
     def all_correct(self) -> bool:
-        """Whether every checksum was right and the program ended well."""
+        """Whether all checksums were right and the program exited with 0."""
         return self.exit_code == 0 and bool(self.items) and all(i["correct"] for i in self.items)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A finished scenario. `spans` is empty on a GPU."""
+    """The result of a scenario. `spans` is empty on a GPU."""
 
     name: str
     window_ns: int
     workers: tuple[WorkerReport, ...]
     spans: tuple[Span, ...]
-    mode: str = "time"  # of the GPU: in it kernels of several processes do not overlap
+    mode: str = "time"  # of the GPU; in "time", kernels of several processes do not overlap
 
     def worker(self, role: str) -> WorkerReport | None:
-        """The report of that role, if it took part."""
+        """The report of the worker with that role, if it took part."""
         return next((w for w in self.workers if w.role == role), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alone:
-    """What the programs reach when each has the device for itself."""
+    """What the programs achieve when each has the device to itself."""
 
     request_ns: float  # GPU time of one request
     iteration_ns: Mapping[str, float]  # of one iteration, by role
 
 
 def latencies_ms(server: WorkerReport) -> list[float]:
-    """Completion minus arrival of each request: time in the queue counts."""
+    """Completion minus arrival of each request, so that time in the queue counts."""
     return [(i["end_ns"] - i["arrival_ns"]) / 1e6 for i in server.items]
 
 
 def service_ms(server: WorkerReport) -> list[float]:
-    """Completion minus begin: the same for every request on a quiet device."""
+    """Completion minus begin of each request: the same for all on a quiet device."""
     return [(i["end_ns"] - i["begin_ns"]) / 1e6 for i in server.items]
 
 
 def noise_ratio(server: WorkerReport) -> float:
-    """p99 over p50 of the service time. Queueing is left out: a Poisson process has it anyway."""
+    """p99 over p50 of the service time; excludes queueing, which Poisson arrivals cause anyway."""
     times = service_ms(server)
     return percentile(times, 99) / percentile(times, 50)
 
 
 def server_figures(server: WorkerReport) -> dict[str, float | int]:
-    """The report's `server` object."""
+    """The `server` object of the report."""
     times = latencies_ms(server)
     return {
         "requests": len(times),
@@ -107,7 +107,7 @@ def server_figures(server: WorkerReport) -> dict[str, float | int]:
 
 
 def trainer_figures(trainer: WorkerReport) -> dict[str, object]:
-    """One entry of the report's `trainers`."""
+    """One entry of `trainers` in the report."""
     return {
         "name": trainer.role,
         "iterations_per_s": round(rate_per_s(trainer.intervals), 4),
@@ -116,17 +116,17 @@ def trainer_figures(trainer: WorkerReport) -> dict[str, object]:
 
 
 def busy_ratio(outcome: Outcome, alone: Alone) -> float:
-    """Part of the window in which the device computed."""
+    """The fraction of the window in which the device computed."""
     if outcome.spans:
         return covered_ns(_kernels(outcome, outcome.workers)) / outcome.window_ns
     return min(sum(_work_ns(w, outcome, alone) for w in outcome.workers) / outcome.window_ns, 1.0)
 
 
 def idle_share(outcome: Outcome, alone: Alone) -> float:
-    """Share of the time the server left which the trainers used.
+    """The share of the time left by the server that the trainers used.
 
-    From the timeline where kernels do not overlap; else in work done, each item weighed with its
-    time alone.
+    Computed from the timeline if kernels do not overlap; otherwise from the work done, each item
+    counted with its duration alone.
     """
     servers = [w for w in outcome.workers if w.role not in TRAINERS]
     trainers = [w for w in outcome.workers if w.role in TRAINERS]
@@ -149,7 +149,7 @@ def _kernels(outcome: Outcome, who: Sequence[WorkerReport]) -> list[Interval]:
 
 
 def _work_ns(worker: WorkerReport, outcome: Outcome, alone: Alone) -> float:
-    """GPU time that the items done inside the window would have taken alone."""
+    """The GPU time that the items done inside the window would have taken alone."""
     each_ns = alone.iteration_ns.get(worker.role, alone.request_ns)
     begin, end = _window(outcome)
     done = 0.0

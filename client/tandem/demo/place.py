@@ -1,4 +1,4 @@
-"""Where the demo runs: the NVIDIA GPU where there is one, else the software GPU."""
+"""Chooses the device for the demo: the NVIDIA GPU if there is one, else the software GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROFILE = "tiny"  # 1 GB/s: a millisecond of GPU time is little work for the CPU
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A device, and what a process needs in its environment to compute on it."""
+    """A device, and the environment that a process needs to compute on it."""
 
     name: str
     kind: str  # nvidia | software
@@ -31,7 +31,7 @@ class Place:
     capability: str = ""  # compute capability of an NVIDIA GPU: "90"
 
     def compile(self, source: Path, folder: Path) -> Path:
-        """The image of other kernels for this device, in `folder`.
+        """Compile other kernels for this device, into `folder`.
 
         Raises:
             WorkerError: they cannot be compiled here; the text says why.
@@ -41,9 +41,9 @@ class Place:
         return software_image(folder, source)
 
     def env(self, folder: Path) -> dict[str, str]:
-        """Environment of processes that share the device in `folder`.
+        """The environment of processes that share the device in `folder`.
 
-        On the software GPU each folder has a device of its own, with its timeline.
+        With the software GPU, each folder has a device of its own, and its timeline.
         """
         if self.kind == "nvidia":
             return dict(self.base_env)
@@ -61,9 +61,9 @@ class Place:
 
 
 def find_place(*, clock: str, folder: Path, profile: str = PROFILE) -> Place:
-    """Look for an NVIDIA GPU in a child process; compile the kernels for what there is.
+    """Look for an NVIDIA GPU in a child process, and compile the kernels for what is found.
 
-    The virtual clock exists on the software GPU only, so asking for it chooses that.
+    The virtual clock exists only on the software GPU, so asking for it selects that.
 
     Raises:
         StateError: cuda.bindings is not installed.
@@ -95,7 +95,7 @@ def find_place(*, clock: str, folder: Path, profile: str = PROFILE) -> Place:
 
 
 def probe(env: Mapping[str, str]) -> dict[str, object] | None:
-    """Name and capability of device 0 as a child process sees it; None without a driver.
+    """The name and capability of device 0 as a child process sees it; None without a driver.
 
     Raises:
         StateError: cuda.bindings is not installed.

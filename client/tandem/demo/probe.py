@@ -1,6 +1,6 @@
-"""Says which device 0 there is, as JSON; exit code 1 without one.
+"""Prints the name and capability of device 0 as JSON; exit code 1 if there is none.
 
-A program of its own, because cuInit cannot be undone.
+It is a separate program because cuInit cannot be undone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tandem.demo.gpu import DriverError, check
 
 
 def main() -> int:
-    """Print name and compute capability."""
+    """Print the name and the compute capability."""
     try:
         check(driver.cuInit(0))
         device = check(driver.cuDeviceGet(0))

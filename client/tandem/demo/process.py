@@ -1,4 +1,4 @@
-"""A child process that speaks JSON lines, and the daemon that says READY=1."""
+"""Child processes of the demo: workers that speak JSON lines, and the daemon."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 Message = dict[str, Any]
-DAEMON_READY_S = 30.0  # its first start on a machine reads all of it from disk
+DAEMON_READY_S = 30.0  # the first start on a machine reads all of it from disk
 
 
 class WorkerError(RuntimeError):
-    """A worker or the daemon did not do its part. The text has the end of what it printed."""
+    """A worker or the daemon did not do its part. The text ends with what it printed last."""
 
 
 class Worker:
-    """One worker process. `pid` is the program's own, also under `tandem run`, which execs."""
+    """One worker process. `pid` is the program's own even under `tandem run`, which execs."""
 
     def __init__(
         self, role: str, command: Sequence[str], *, env: Mapping[str, str], log: Path
@@ -34,7 +34,8 @@ class Worker:
         self._log = log
         self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         with log.open("wb") as errors:
-            # A session of its own: Ctrl-C reaches only the conductor, which then ends the workers.
+            # A separate session, so that Ctrl-C reaches only the conductor, which then ends the
+            # workers.
             self._process = subprocess.Popen(
                 list(command),
                 env=dict(env),
@@ -47,22 +48,22 @@ class Worker:
         threading.Thread(target=self._read, name=f"read {role}", daemon=True).start()
 
     def go(self) -> None:
-        """Let a worker begin that waits for the real clock's start."""
+        """Let a waiting worker go on, by a line on its stdin."""
         self.tell("go")
 
     def tell(self, line: str) -> None:
-        """Give an order, to a worker that takes such."""
+        """Send a line to the worker, for workers that take orders."""
         if self._process.stdin is None:
             return
-        with contextlib.suppress(BrokenPipeError):  # it has ended: `wait_for` says how
+        with contextlib.suppress(BrokenPipeError):  # it has ended; `wait_for` reports that
             self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
 
     def wait_for(self, event: str, *, deadline_s: float, done: int = 0) -> Message:
-        """The next message of that kind, with at least `done` items.
+        """Return the next message of that kind with at least `done` items.
 
         Raises:
-            WorkerError: the worker ended or stayed silent until the deadline.
+            WorkerError: the worker ended, or stayed silent until the deadline.
         """
         end = time.monotonic() + deadline_s
         while True:
@@ -80,16 +81,16 @@ class Worker:
         self._process.send_signal(number)
 
     def wait(self, *, deadline_s: float) -> int:
-        """Exit code, negative for a signal."""
+        """Wait for its end and return the exit code, negative for a signal."""
         return self._process.wait(timeout=deadline_s)
 
     @property
     def has_ended(self) -> bool:
-        """By itself or by a signal."""
+        """Whether the process has ended, by itself or by a signal."""
         return self._process.poll() is not None
 
     def close(self, *, farewell_s: float = 0) -> None:
-        """End it, at once if it still runs; or so long after it hears nothing more from us."""
+        """Kill it if it still runs; with `farewell_s`, first close its stdin and wait that long."""
         if farewell_s and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -97,13 +98,13 @@ class Worker:
         _end_group(self._process)
 
     def log_tail(self) -> str:
-        """The last lines it printed on stderr."""
+        """The last lines that it printed on stderr."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-12:])
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            with contextlib.suppress(ValueError):  # the program below may print too
+            with contextlib.suppress(ValueError):  # the program may print other lines too
                 message = json.loads(line)
                 if isinstance(message, dict) and "event" in message:
                     self._messages.put(message)
@@ -114,18 +115,18 @@ class Worker:
 
 
 class Daemon:
-    """A tandemd child on a runtime directory."""
+    """A tandemd child process with its own runtime directory."""
 
     def __init__(
         self, *, env: Mapping[str, str], runtime_dir: Path, log: Path, arguments: Sequence[str] = ()
     ) -> None:
-        """Start it and return once it serves.
+        """Start it, and return once it serves.
 
         Raises:
             WorkerError: it ended, or did not say READY=1 within DAEMON_READY_S.
         """
         self._log = log
-        # How to start it by hand, with the same environment.
+        # The command to start it by hand, with the same environment.
         self.command = [sys.executable, "-m", "tandemd", *arguments]
         notify = runtime_dir / "notify"
         notify.unlink(missing_ok=True)
@@ -152,11 +153,11 @@ class Daemon:
         self._process.send_signal(number)
 
     def wait(self, *, deadline_s: float) -> int:
-        """Exit code, negative for a signal."""
+        """Wait for its end and return the exit code, negative for a signal."""
         return self._process.wait(timeout=deadline_s)
 
     def close(self) -> None:
-        """Ask it to release everybody and end; force it after five seconds."""
+        """Ask it to release all jobs and end; kill it after five seconds."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
@@ -180,7 +181,7 @@ class Daemon:
 
 
 def _wait_unreaped(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Until it has ended, and keep its number: that is also the one of what it started."""
+    """Wait for the end without reaping, which keeps the pid: it is also its children's group."""
     end = time.monotonic() + seconds
     while process.returncode is None and time.monotonic() < end:
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
@@ -189,8 +190,8 @@ def _wait_unreaped(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and what it started, then reap it."""
-    if process.returncode is None:  # not reaped yet: the number is still its own
+    """Kill the process and its group, then reap it."""
+    if process.returncode is None:  # not reaped, so the pid is still its own
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,4 +1,4 @@
-"""The demo's report: one JSON object, and the table that people read."""
+"""The demo's report: one JSON object, and a table for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything a run of the demo found."""
+    """All results of a run of the demo."""
 
     place: Place
     alone: Mapping[str, Outcome]  # by role
@@ -33,12 +33,12 @@ class Results:
 
     @property
     def all_correct(self) -> bool:
-        """Whether every checksum of every run was right."""
+        """Whether all checksums of all runs were right."""
         return all(w.all_correct for o in self.outcomes for w in o.workers)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Of every run, in order."""
+        """The outcomes of all runs, in order."""
         return (*self.alone.values(), *self.shared.values())
 
 
@@ -75,7 +75,7 @@ def build_report(results: Results) -> Json:
 
 
 def format_table(report: Json, *, notes: Sequence[str] = ()) -> str:
-    """The report for people: one column a scenario, each figure with its ratio to alone."""
+    """The report as a table: one column per scenario, figures with their ratios to alone."""
     scenarios, ratios = report["scenarios"], report["ratios"]
     device = report["device"]
     names = tuple(scenarios)
@@ -134,7 +134,7 @@ def _p99_ratio(scenario: Json, alone: Json) -> float:
 
 
 def _rate_ratio(scenario: Json, alone: Json) -> float:
-    """Mean over the trainers of their rate over their rate alone."""
+    """The mean over the trainers of their rate relative to their rate alone."""
     pairs = zip(scenario["trainers"], alone["trainers"], strict=True)
     each = [ratio(now["iterations_per_s"], then["iterations_per_s"]) for now, then in pairs]
     return round(sum(each) / len(each), 4) if each else 0.0

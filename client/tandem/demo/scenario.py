@@ -1,4 +1,4 @@
-"""One scenario: a set of workers on one device, with or without Tandem, and what they reported."""
+"""One scenario: workers on one device, with or without Tandem, and what they reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Program = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What calibration found: the sizes every scenario of a run shares."""
+    """The sizes that calibration found, the same for all scenarios of a run."""
 
     blocks: int
     request_ns: int
@@ -38,9 +38,9 @@ class Work:
 class Scenario:
     """Runs workers together. Use as a context manager: leaving it ends every child.
 
-    `program` says which command plays a role; it speaks the JSON lines of worker.py. `config` is
-    the text of the daemon's configuration, for trying other settings of it, `options` what else
-    `tandem run` is told, `classes` those of roles that are not batch.
+    `program` maps a role to the command that plays it and that speaks the JSON lines of worker.py.
+    `config` is the text of the daemon's configuration, for trying other settings; `options` are
+    further options for `tandem run`; `classes` maps roles to classes other than batch.
     """
 
     name: str
@@ -64,21 +64,21 @@ class Scenario:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and self.daemon is not None:
-            self.daemon.close()  # interrupted or failed: even one that was to be kept
+            self.daemon.close()  # interrupted or failed: end even one that was to be kept
         self._children.close()
 
     @property
     def runtime_dir(self) -> Path:
-        """The daemon's, for this scenario."""
+        """The daemon's runtime directory for this scenario."""
         return self.folder / "run"
 
     @property
     def env(self) -> dict[str, str]:
-        """What the workers and the daemon run with."""
+        """The environment of the workers and the daemon."""
         return {
             **self.place.env(self.folder / "gpu"),
             "TANDEM_RUNTIME_DIR": str(self.runtime_dir),
-            # Its figures are of what it asks for, not of what a user's own file does.
+            # The figures must not depend on a user's own configuration file.
             "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
 
@@ -104,7 +104,8 @@ class Scenario:
             self._children.callback(worker.close)
             self.workers[role] = worker
             worker.wait_for("up", deadline_s=READY_S)
-        # One after the other: they have the same numbers, as jobs and on the device, in every run.
+        # One after the other, so that in every run they get the same numbers, as jobs and on the
+        # device.
         for worker in self.workers.values():
             worker.go()
             worker.wait_for("ready", deadline_s=READY_S)
@@ -112,8 +113,9 @@ class Scenario:
             worker.go()
 
     def start_daemon(self) -> None:
-        """Start tandemd on the runtime directory; again after it was killed."""
-        # Always a file of our own: the demo must not depend on what the machine's daemon is set to.
+        """Start tandemd on the runtime directory; can be called again after it was killed."""
+        # Always our own file: the demo must not depend on the configuration of the machine's
+        # daemon.
         config = self.folder / "tandemd.toml"
         config.write_text(self.config or "version = 1\n")
         arguments = ["--config", str(config)]
@@ -131,7 +133,7 @@ class Scenario:
             self._children.callback(self.daemon.close)
 
     def finish(self, *, expect_alive: Sequence[str] = ()) -> Outcome:
-        """Wait for the results of all workers, or of those named.
+        """Wait for the results of all workers, or of those in `expect_alive`.
 
         Raises:
             WorkerError: one of them failed.
@@ -160,7 +162,7 @@ class Scenario:
     def _by_hand(self, daemon: Daemon) -> str:
         variables = [f"{name}={value}" for name, value in self.env.items() if _ours(name)]
         again = shlex.join([*variables, *daemon.command])
-        # `make demo` runs from an environment that need not be on the PATH.
+        # `make demo` runs from an environment that may not be on the PATH.
         tandem = "tandem" if shutil.which("tandem") else f"{sys.executable} -m tandem.cli"
         return (
             f"runtime directory {self.runtime_dir}\n"
@@ -183,7 +185,7 @@ def worker_command(settings: Settings) -> list[str]:
 def demo_program(
     place: Place, work: Work, *, seconds: float, priorities: Mapping[str, int] | None = None
 ) -> Program:
-    """The demo's own programs, for `Scenario.program`; `priorities` of their streams, by role."""
+    """The demo's programs, for `Scenario.program`; `priorities` are of their streams, by role."""
     grid_ns = VIRTUAL_GRID_NS if place.clock == "virtual" else 0
 
     def command(role: str) -> list[str]:
@@ -204,7 +206,7 @@ def demo_program(
 
 
 def calibrate(place: Place, folder: Path) -> Message:
-    """Measure the device in a worker of its own: name, blocks, request_ns.
+    """Measure the device in a separate worker: name, blocks, request_ns.
 
     Raises:
         WorkerError: the worker failed.
@@ -222,7 +224,7 @@ def calibrate(place: Place, folder: Path) -> Message:
 
 
 def read_timeline(path: Path) -> list[Span]:
-    """The software GPU's operations, oldest first; nothing where there is no timeline."""
+    """The software GPU's operations, oldest first; empty if there is no timeline."""
     if not path.is_file():
         return []
     spans = []

@@ -1,4 +1,4 @@
-"""The inference server: a request is a copy in, a chain of kernels, a sum and a copy out."""
+"""The inference server: each request is a copy in, a chain of kernels, a sum and a copy out."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tandem.demo.words import Input, Total, Words
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What became of one request; times on the device's clock, from the start of the run."""
+    """The times and result of one request, on the device's clock from the start of the run."""
 
     arrival_ns: int
-    begin_ns: int  # the server took it up
+    begin_ns: int  # the server began with it
     end_ns: int  # its result was on the host
     correct: bool
 
 
 class Server:
-    """One model on one stream, one request at a time, in order of arrival."""
+    """One model on one stream, which handles one request at a time, in order of arrival."""
 
     def __init__(self, gpu: Gpu, blocks: int) -> None:
         self._gpu = gpu
@@ -33,7 +33,7 @@ class Server:
         self._events = (gpu.event(timing=True), gpu.event(timing=True))
 
     def infer(self, number: int) -> None:
-        """Run request `number`; returns when the result is on the host."""
+        """Run request `number`; return when the result is on the host."""
         stream = self._stream
         self._gpu.record(self._events[0], stream)
         self._input.upload(number, stream)
@@ -49,11 +49,11 @@ class Server:
         return self._total.value() == self._activations.expected
 
     def gpu_ms(self) -> float:
-        """From the last request's first operation to its last, on the GPU's clock."""
+        """The time from the last request's first operation to its last, on the GPU's clock."""
         return self._gpu.elapsed_ms(*self._events)
 
     def serve(self, settings: Settings, start_ns: int) -> Iterator[Request]:
-        """Take requests as they arrive; a late server finds them waiting (open loop)."""
+        """Take requests as they arrive; if the server is late, they queue (open loop)."""
         clock = self._gpu.clock
         arrivals = poisson_ns(
             seed=SEED, mean_gap_ns=settings.gap_ns, until_ns=int(settings.seconds * 1e9)

@@ -8,10 +8,10 @@ Interval = tuple[int, int]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Nearest rank: the smallest value that at least `percent` of them do not exceed.
+    """Nearest rank: the smallest value that at least `percent` % of the values do not exceed.
 
     Raises:
-        ValueError: no values.
+        ValueError: there are no values.
     """
     if not values:
         msg = "a percentile needs at least one value"
@@ -28,7 +28,7 @@ def clip(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
 
 
 def covered_ns(intervals: Iterable[Interval]) -> int:
-    """Length of the union."""
+    """The length of the union of the intervals."""
     total, reached = 0, None
     for begin, end in sorted(intervals):
         if reached is None or begin > reached:
@@ -39,13 +39,13 @@ def covered_ns(intervals: Iterable[Interval]) -> int:
 
 
 def share_of_idle(*, trainers_ns: float, server_ns: float, window_ns: float) -> float:
-    """Part of the GPU time that the server left which the trainers got."""
+    """The share of the GPU time left by the server that the trainers got."""
     left_ns = window_ns - server_ns
     return trainers_ns / left_ns if left_ns > 0 else 0.0
 
 
 def rate_per_s(spans: Sequence[Interval]) -> float:
-    """Spans done per second, from the first one's begin to the last one's end."""
+    """Spans completed per second, from the first one's begin to the last one's end."""
     if not spans:
         return 0.0
     length_ns = spans[-1][1] - spans[0][0]

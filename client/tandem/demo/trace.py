@@ -1,7 +1,8 @@
-"""The run as a Chrome trace, to open in ui.perfetto.dev or chrome://tracing.
+"""The run as a Chrome trace, for ui.perfetto.dev or chrome://tracing.
 
-One process track per program and scenario; one thread track per stream of the software GPU, and one
-for the requests or iterations as the program saw them. Times count from the scenario's start.
+There is one process track per program and scenario, with a thread track per stream of the software
+GPU, and one for the requests or iterations as the program saw them. Times count from the scenario's
+start.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Model(Protocol):
 
 
 class Vision:
-    """Micro-batches one after the other on one stream; the next batch comes on a second stream."""
+    """Micro-batches in sequence on one stream; the next batch is loaded on a second stream."""
 
     def __init__(self, gpu: Gpu, blocks: int) -> None:
         self._gpu = gpu
@@ -43,7 +43,7 @@ class Vision:
         self.weights = Words(gpu, blocks)
 
     def enqueue(self, number: int) -> None:
-        """Forward, backward, update."""
+        """Submit forward, backward and update."""
         self._input.upload(number, self._loader)
         self._gpu.record(self._loaded, self._loader)
         self._gpu.wait(self.stream, self._loaded)
@@ -57,7 +57,7 @@ class Vision:
 
 
 class Language:
-    """Two halves of a batch side by side on two streams, joined by events for the update."""
+    """Two halves of a batch in parallel on two streams, joined by events for the update."""
 
     def __init__(self, gpu: Gpu, blocks: int) -> None:
         self._gpu = gpu
@@ -69,7 +69,7 @@ class Language:
         self.weights = Words(gpu, blocks)
 
     def enqueue(self, number: int) -> None:
-        """Both halves, then the update that needs them."""
+        """Submit both halves, then the update that needs them."""
         self._input.upload(number, self.stream)
         self._gpu.record(self._fork, self.stream)
         self._gpu.wait(self._side, self._fork)
@@ -94,7 +94,7 @@ class Trainer:
         self._total = Total(gpu, blocks)
 
     def iterate(self, number: int) -> bool:
-        """One iteration; whether the weights are what the CPU computes."""
+        """Run one iteration; return whether the weights are what the CPU computes."""
         model = self._model
         model.enqueue(number)
         self._total.start(model.weights, model.stream)
@@ -102,7 +102,7 @@ class Trainer:
         return self._total.value() == model.weights.expected
 
     def train(self, settings: Settings, start_ns: int) -> Iterator[Iteration]:
-        """Iterate until the time is over; the last iteration is finished."""
+        """Iterate until the time is over; the last iteration is completed."""
         clock = self._gpu.clock
         clock.wait_until_ns(start_ns)
         begin_ns = clock.now_ns() - start_ns
@@ -116,7 +116,7 @@ class Trainer:
 
 
 def make_trainer(gpu: Gpu, role: str, blocks: int) -> Trainer:
-    """The trainer of that role, of settings.TRAINERS."""
+    """Make the trainer of a role in settings.TRAINERS."""
     models: dict[str, Callable[[Gpu, int], Model]] = {"vision": Vision, "language": Language}
     model = models[role](gpu, blocks)
     return Trainer(gpu, model, blocks)

@@ -1,7 +1,7 @@
-"""Device buffers that know on the CPU what the sum of their words must be.
+"""Device buffers with the sum of their words tracked on the CPU.
 
-Every operation launches one kernel and applies the closed form of what it does to the sum, modulo
-2^32. The forms do not commute, so a launch that was lost, doubled or reordered shows.
+Every operation launches one kernel, and applies the closed form of its effect to the sum, modulo
+2^32. The forms do not commute, so a lost, doubled or reordered launch shows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MASK = 0xFFFFFFFF
 
 
 class Input:
-    """One chunk of host words with its device copy: a request's or a batch's data."""
+    """One chunk of words on the host and on the device: a request's or a batch's data."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
@@ -28,7 +28,7 @@ class Input:
         self.expected = 0
 
     def upload(self, number: int, stream: Handle) -> None:
-        """Send the data of request or batch `number`; the previous upload must have completed."""
+        """Copy in the data of request or batch `number`; the last upload must have completed."""
         self._host.store(0, number)
         self.expected = (self._rest + number) & MASK
         self._gpu.copy_in(self.address, self._host, stream)
@@ -44,12 +44,12 @@ class Words:
         self.expected = 0
 
     def spread(self, source: Input, stream: Handle) -> None:
-        """Fill with copies of the input."""
+        """Fill the buffer with copies of the input."""
         self._launch("spread", stream, (self.address, source.address), (c_void_p, c_void_p))
         self.expected = self.blocks * source.expected & MASK
 
     def affine(self, factor: int, addend: int, stream: Handle) -> None:
-        """Multiply every word and add."""
+        """Multiply every word by `factor` and add `addend`."""
         self._launch(
             "affine", stream, (self.address, factor, addend), (c_void_p, c_uint32, c_uint32)
         )
@@ -57,7 +57,7 @@ class Words:
         self.expected = (factor * self.expected + count * addend) & MASK
 
     def mix(self, other: Words, factor: int, stream: Handle) -> None:
-        """Multiply every word and add the other buffer's."""
+        """Multiply every word by `factor` and add the other buffer's word."""
         values = (self.address, other.address, factor)
         self._launch("mix", stream, values, (c_void_p, c_void_p, c_uint32))
         self.expected = (factor * self.expected + other.expected) & MASK
@@ -73,7 +73,7 @@ class Words:
 
 
 class Total:
-    """Sums a buffer on the device: `start` enqueues, `value` reads it after a synchronisation."""
+    """Sums a buffer on the device: `start` enqueues, `value` reads after a synchronisation."""
 
     def __init__(self, gpu: Gpu, blocks: int) -> None:
         self._gpu = gpu
@@ -81,7 +81,8 @@ class Total:
         while True:
             words = blocks * THREADS
             next_blocks = -(-words // CHUNK_WORDS)
-            # Whole chunks, zeroed and never written past `words`: the next level may read them all.
+            # Whole zeroed chunks: past `words` nothing is written, so the next level may read them
+            # all.
             self._levels.append((blocks, gpu.allocate(next_blocks * CHUNK_WORDS)))
             if next_blocks == 1:
                 break
@@ -97,5 +98,5 @@ class Total:
         self._gpu.copy_out(self._host, address, stream)
 
     def value(self) -> int:
-        """The sum modulo 2^32; only after the stream was synchronised."""
+        """The sum modulo 2^32; only valid after the stream was synchronised."""
         return self._host.total()

@@ -1,15 +1,16 @@
 """One process of the demo: `python -m tandem.demo.worker SETTINGS`.
 
-It talks in JSON lines on stdout and takes lines on stdin:
+It prints JSON lines on stdout and reads lines on stdin:
 
     up       -->  the program is loaded; a line lets it open the device
     ready    -->  a line lets it begin
     progress -->  after each request or iteration
     result   -->  at the end
 
-On the real clock it is ready after a warm-up, and the line is the start. On the virtual clock it is
-ready as soon as it is on the device: time stands still while a process on it waits for stdin, so
-all of them read the same time, and begin at the next multiple of `start_grid_ns` but one.
+On the real clock it is ready after a warm-up, and the line starts it. On the virtual clock it is
+ready as soon as it is on the device. Time stands still while a process on the device waits for
+stdin, so all processes read the same time, and begin at the next but one multiple of
+`start_grid_ns`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def _calibrate(gpu: Gpu) -> None:
 
 def _serve(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
     server = Server(gpu, settings.blocks)
-    server.infer(0)  # loads every function, outside the measured time
+    server.infer(0)  # loads every function outside the measured time
     start_ns = agreed_start_ns(gpu, settings.start_grid_ns, joined_ns)
     _finish(server.serve(settings, start_ns), start_ns)
 
@@ -62,7 +63,7 @@ def _train(gpu: Gpu, settings: Settings, joined_ns: int) -> None:
 
 
 def join(gpu: Gpu, grid_ns: int) -> int:
-    """On the virtual clock: wait for the others; the time they all see."""
+    """On the virtual clock, wait for the other processes; return the time that all of them see."""
     if not grid_ns:
         return gpu.clock.now_ns()
     say("ready")
@@ -73,9 +74,9 @@ def join(gpu: Gpu, grid_ns: int) -> int:
 
 
 def agreed_start_ns(gpu: Gpu, grid_ns: int, joined_ns: int) -> int:
-    """When to begin; on the real clock that is once a line has come."""
+    """The time to begin; on the real clock, as soon as a line arrives on stdin."""
     if grid_ns:
-        return (joined_ns // grid_ns + 2) * grid_ns  # at least one whole step to warm up
+        return (joined_ns // grid_ns + 2) * grid_ns  # at least one whole step for the warm-up
     say("ready")
     sys.stdin.readline()
     return gpu.clock.now_ns()

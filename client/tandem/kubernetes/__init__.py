@@ -1,13 +1,13 @@
-"""A device plugin: the kubelet of Kubernetes counts slices of GPUs, and pods share by them.
+"""A device plugin: the kubelet of Kubernetes counts slices of GPUs, and pods share GPUs by them.
 
-Importing this loads gRPC, so nothing but `tandem kubernetes` does.
+Importing this loads gRPC, so only `tandem kubernetes` does.
 
-    slices      what the kubelet counts, and which of them belong together
-    inventory   which there are, which of them can be given out, and who is told
-    readiness   whether the daemon is well
-    container   what a container is started with that got some
-    service     the calls of the kubelet, answered
-    kubelet     how it comes to know of us, also after it has started anew
-    sockets     how both are called
-    plugin      all of it, until it is to end
+    slices      what the kubelet counts, and which slices belong together
+    inventory   which slices exist, which can be allocated, and who is told of changes
+    readiness   whether the daemon is healthy
+    container   what a container with slices is started with
+    service     answers the kubelet's calls
+    kubelet     registers the plugin, again after a restart of the kubelet
+    sockets     opens channels to both
+    plugin      all of it, from start to end
 """

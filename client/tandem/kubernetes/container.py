@@ -1,4 +1,4 @@
-"""What a container is started with that got some slices."""
+"""What a container is started with that got slices."""
 
 import filecmp
 import os
@@ -12,16 +12,16 @@ from tandem._containers import Parts
 from tandem._wire import deviceplugin_pb2 as pb
 from tandem.kubernetes.inventory import Grant
 
-# NVIDIA's: their container runtime reads the one, and `nvidia-ctk cdi generate` writes the other.
+# Both are NVIDIA's: its container runtime reads the variable, `nvidia-ctk cdi generate` the kind.
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NVIDIA_KIND = "nvidia.com/gpu"
 
 
 def response(grants: Sequence[Grant], parts: Parts) -> pb.ContainerAllocateResponse:
-    """By variables and mounts, of which NVIDIA's container runtime takes what the GPU needs.
+    """Variables and mounts, from which NVIDIA's container runtime learns the GPUs.
 
-    Not by CUDA_VISIBLE_DEVICES: inside there are no other GPUs, and programs that count on numbers
-    there stumble over UUIDs.
+    CUDA_VISIBLE_DEVICES is not set: the container sees no other GPUs, and programs that expect
+    numbers in it fail on UUIDs.
     """
     visible = {VISIBLE: ",".join(grant.gpu.uuid for grant in grants)}
     return pb.ContainerAllocateResponse(
@@ -34,7 +34,7 @@ def response(grants: Sequence[Grant], parts: Parts) -> pb.ContainerAllocateRespo
 
 
 def cdi_response(grants: Sequence[Grant]) -> pb.ContainerAllocateResponse:
-    """By devices of CDI: NVIDIA's for the GPUs, and that of `tandem cdi generate`."""
+    """CDI devices: NVIDIA's for the GPUs, and that of `tandem cdi generate`."""
     names = [f"{_cdi.KIND}={_cdi.ANY}", *(f"{NVIDIA_KIND}={grant.gpu.uuid}" for grant in grants)]
     return pb.ContainerAllocateResponse(
         envs=_asked(grants), cdi_devices=[pb.CDIDevice(name=name) for name in names]
@@ -42,9 +42,9 @@ def cdi_response(grants: Sequence[Grant]) -> pb.ContainerAllocateResponse:
 
 
 def lay_out(folder: Path) -> None:
-    """Have the files of ours that containers see in `folder`, as they are installed here.
+    """Copy our files for containers into `folder`, as they are installed here.
 
-    Containers that run keep those they were started with.
+    Running containers keep the files they were started with.
 
     Raises:
         StateError: they are not installed.
@@ -62,6 +62,6 @@ def lay_out(folder: Path) -> None:
 
 
 def _asked(grants: Sequence[Grant]) -> dict[str, str]:
-    # A limit is that of each GPU: of several shares no more than the least.
+    # The limit holds on each GPU, so with different shares the smallest one counts.
     least_bytes = min(grant.memory_bytes for grant in grants)
     return _environment.request_environment(Request(memory_bytes=least_bytes))

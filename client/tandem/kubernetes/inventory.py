@@ -1,4 +1,4 @@
-"""Which slices there are, which of them can be given out, and who is told. For one event loop."""
+"""Which slices exist and can be allocated, and who is told. For one event loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from tandem._results import Gpu
 from tandem.errors import NotFoundError
 from tandem.kubernetes.slices import shares, slices_of
 
-Say = Callable[[str], None]  # a line for who looks after the node
+Say = Callable[[str], None]  # takes a line for the administrator of the node
 
 DRAINING = "it is draining"
 GONE = "the daemon knows it no more"
@@ -16,7 +16,7 @@ GONE = "the daemon knows it no more"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A slice as the kubelet is told of it."""
+    """A slice as the kubelet sees it."""
 
     name: str
     is_healthy: bool
@@ -24,12 +24,12 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownGpu:
-    """A GPU that the daemon has told of, now or before."""
+    """A GPU that the daemon reported, now or earlier."""
 
-    name: str  # as `tandem gpus` has it
+    name: str  # as in `tandem gpus`
     uuid: str
     memory_bytes: int  # without what is kept free of all jobs
-    trouble: str = ""  # why no container is to get it; empty: there is nothing
+    trouble: str = ""  # why no container may get it; empty: it may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,32 +38,32 @@ class Grant:
 
     gpu: KnownGpu
     slices: int
-    memory_bytes: int  # their part of the GPU's
+    memory_bytes: int  # their share of the GPU's
 
 
 class Inventory:
     """The GPUs of this node.
 
-    One that was there once stays, unhealthy: containers may run on it, and the kubelet then knows
-    of what they have.
+    A GPU that disappears stays listed as unhealthy: containers may still run on it, and the kubelet
+    keeps track of what they have.
     """
 
     def __init__(self, *, slices: int, say: Say) -> None:
-        """`slices`: of each GPU."""
+        """`slices` is the number for each GPU."""
         self._slices = slices
         self._say = say
         self._gpus: dict[str, KnownGpu] = {}
-        self._silence = ""  # why the daemon is not well; empty: it is
+        self._silence = ""  # why the daemon is not healthy; empty: it is
         self._changed = asyncio.Condition()
 
     def grants(self, names: Iterable[str]) -> list[Grant]:
-        """What a container gets with these slices, GPU by GPU.
+        """What a container with these slices gets, GPU by GPU.
 
-        One that has become unhealthy is no reason to refuse: the kubelet has been told, and the pod
-        would be lost for a moment's difference.
+        An unhealthy GPU is not refused: the kubelet has been told, and a pod would fail only
+        because the news came a moment later.
 
         Raises:
-            NotFoundError: a slice is of no GPU that was ever here.
+            NotFoundError: a slice is of a GPU that was never here.
         """
         return [self._grant(uuid, slices) for uuid, slices in shares(names).items()]
 
@@ -76,7 +76,7 @@ class Inventory:
         ]
 
     async def lists(self) -> AsyncIterator[list[Device]]:
-        """The devices, now and after each change that the kubelet can see; without end."""
+        """Yield the devices, now and after each change that the kubelet can see; never ends."""
         told: list[Device] | None = None
         while True:
             async with self._changed:
@@ -86,7 +86,7 @@ class Inventory:
             yield now
 
     async def update(self, found: Sequence[Gpu]) -> None:
-        """The daemon is well, and has these GPUs."""
+        """Take the GPUs of the daemon, which is healthy."""
         if self._silence:
             self._say("the daemon is well again")
         self._silence = ""
@@ -98,7 +98,7 @@ class Inventory:
         await self._tell()
 
     async def lose(self, why: str) -> None:
-        """The daemon does not answer, or not well."""
+        """Note that the daemon does not answer or is not healthy."""
         if not self._silence:
             self._say(f"no slice is given out: {why}")
         self._silence = why

@@ -1,7 +1,8 @@
-"""How the kubelet comes to know of a plugin, also after it has started anew.
+"""Registers the plugin with the kubelet, again after a restart of the kubelet.
 
-A plugin serves a socket in the kubelet's folder and says so on the kubelet's own. A kubelet that
-starts knows of none, empties the folder and makes its socket anew: whoever sees that begins again.
+A plugin serves a socket in the kubelet's folder, and announces it on the kubelet's own socket. A
+restarted kubelet knows no plugins, empties the folder and recreates its socket; a plugin that sees
+this registers again.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ KUBELET_SOCKET = "kubelet.sock"
 
 
 class Registration:
-    """Our socket, and that the kubelet knows of it. For one event loop."""
+    """Our socket, and its registration with the kubelet. For one event loop."""
 
     def __init__(self, folder: Path, plugin: DevicePlugin, *, say: Say) -> None:
-        """`folder`: the kubelet's.
+        """`folder` is the kubelet's plugin folder.
 
         Raises:
             UsageError: its path is too long for sockets.
@@ -38,14 +39,14 @@ class Registration:
         self._socket = folder / SOCKET
         self._plugin = plugin
         self._say = say
-        self._trouble = ""  # the last that was said
+        self._trouble = ""  # the last that was reported
         self._server: grpc.aio.Server | None = None
         self._known_by: tuple[int, ...] = ()
         if not fits_socket_address(self._socket):
             raise UsageError(f"{self._socket} is too long for a socket")
 
     async def keep(self) -> None:
-        """Begin again if the kubelet has; where that fails, the next call tries again."""
+        """Register again if the kubelet has restarted; if that fails, the next call retries."""
         if self._is_valid():
             return
         try:
@@ -56,11 +57,11 @@ class Registration:
                 self._say(f"{exc}; waiting for it")
 
     async def renew(self) -> None:
-        """Serve the socket, and tell the kubelet.
+        """Serve the socket, and announce it to the kubelet.
 
         Raises:
             AccessError: no socket can be made in the folder.
-            StateError: the kubelet does not want it.
+            StateError: the kubelet rejects the plugin.
             UnavailableError: no kubelet answers.
         """
         await self.end()
@@ -76,7 +77,7 @@ class Registration:
         self._say(f"the kubelet knows of {RESOURCE}")
 
     async def end(self) -> None:
-        """Serve no longer; the socket is gone then, and the kubelet counts no slices any more."""
+        """Stop serving and remove the socket, so that the kubelet counts no slices any more."""
         self._known_by = ()
         if self._server is not None:
             await self._server.stop(None)
@@ -84,7 +85,7 @@ class Registration:
             self._socket.unlink(missing_ok=True)
 
     def _is_valid(self) -> bool:
-        """Whether the kubelet still is the one that was told, and our socket is there."""
+        """Whether the kubelet is still the one we registered with, and our socket exists."""
         return self._socket.exists() and self._known_by == _identity(self._kubelet)
 
     async def _serve(self) -> grpc.aio.Server:
@@ -115,7 +116,7 @@ def _register(kubelet: Path) -> None:
 
 
 def _identity(socket: Path) -> tuple[int, ...]:
-    """Of the file, empty where there is none. A number of an inode alone may be used again."""
+    """The identity of the socket file, empty if there is none; inode numbers alone are reused."""
     try:
         found = socket.stat()
     except OSError:

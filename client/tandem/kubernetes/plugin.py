@@ -1,4 +1,4 @@
-"""The device plugin from its start to its end."""
+"""Runs the device plugin from start to end."""
 
 import asyncio
 import os
@@ -21,32 +21,32 @@ from tandem.kubernetes.service import DevicePlugin, Respond
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What may be chosen."""
+    """The settings of the plugin."""
 
-    slices: int  # of each GPU
+    slices: int  # for each GPU
     kubelet: Path  # its folder of plugins
-    files: Path | None = None  # of the machine, to lay out in what containers see; None: no need
-    cdi: bool = False  # name devices of CDI instead of mounts
-    interval_s: float = 2.0  # between two looks at the daemon and the kubelet
+    files: Path | None = None  # host folder to copy containers' files to; None: not needed
+    cdi: bool = False  # name CDI devices instead of mounts
+    interval_s: float = 2.0  # between two checks of the daemon and the kubelet
 
 
 def run(settings: Settings, *, say: Say) -> None:
     """Serve the kubelet until SIGTERM or Ctrl-C.
 
-    `say` is called with a line for each thing that happens.
+    `say` is called with a line for each event.
 
     Raises:
-        AccessError: the kubelet's folder is not ours to have a socket in.
-        StateError: the library that containers get is not installed, or the kubelet refuses.
-        UnavailableError: the daemon or the kubelet does not answer. Only at the start: one that
-            ends later is waited for.
+        AccessError: we may not make a socket in the kubelet's folder.
+        StateError: the library for containers is not installed, or the kubelet refuses.
+        UnavailableError: the daemon or the kubelet does not answer. Only at the start: if one ends
+        later, the plugin waits for it.
         UsageError: the path of the kubelet's folder is too long.
     """
     asyncio.run(_until_signal(settings, say))
 
 
 async def serve(settings: Settings, *, say: Say, until: asyncio.Event) -> None:
-    """Serve the kubelet until the event is set; errors are those of `run`."""
+    """Serve the kubelet until the event is set; raises as `run`."""
     inventory = Inventory(slices=settings.slices, say=say)
     plugin = DevicePlugin(inventory, _respond(settings), say=say)
     registration = Registration(settings.kubelet, plugin, say=say)
@@ -75,7 +75,7 @@ async def _until_signal(settings: Settings, say: Say) -> None:
 
 
 def _respond(settings: Settings) -> Respond:
-    """What each container gets; it is known once, for it lies in files and the environment."""
+    """The function that makes a container's response; its constant parts are determined once."""
     if settings.cdi:
         return container.cdi_response
     if settings.files is not None:

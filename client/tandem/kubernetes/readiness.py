@@ -1,4 +1,4 @@
-"""Whether the daemon says of itself that it is well: by grpc.health.v1, as probes ask it."""
+"""Asks the daemon for its health by grpc.health.v1, as probes do."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from tandem.kubernetes.sockets import ANSWER_S, dial
 
 
 def require_ready(socket: Path) -> None:
-    """Ask the daemon whose RPC socket that is; blocks until it answers.
+    """Ask the daemon with this RPC socket; block until it answers.
 
     Raises:
-        UnavailableError: it is not well, or none of its GPUs answers, or it does not say.
+        UnavailableError: it is not healthy, none of its GPUs answers, or it does not tell.
     """
     with dial(socket) as channel:
         try:

@@ -1,4 +1,4 @@
-"""The calls of the kubelet, answered. For one event loop."""
+"""Answers the kubelet's calls. For one event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DevicePlugin(services.DevicePluginServicer):
     """v1beta1.DevicePlugin."""
 
     def __init__(self, inventory: Inventory, respond: Respond, *, say: Say) -> None:
-        """`respond`: what a container is started with."""
+        """`respond` makes what a container is started with."""
         self._inventory = inventory
         self._respond = respond
         self._say = say
@@ -36,13 +36,13 @@ class DevicePlugin(services.DevicePluginServicer):
     async def GetDevicePluginOptions(  # noqa: N802 - gRPC's names
         self, request: pb.Empty, context: Context[pb.Empty, pb.DevicePluginOptions]
     ) -> pb.DevicePluginOptions:
-        """What else may be called."""
+        """Say which optional calls are supported."""
         return OPTIONS
 
     async def ListAndWatch(  # noqa: N802
         self, request: pb.Empty, context: Context[pb.Empty, pb.ListAndWatchResponse]
     ) -> AsyncIterator[pb.ListAndWatchResponse]:
-        """All slices, now and after each change."""
+        """Send all slices, now and after each change."""
         async for devices in self._inventory.lists():
             yield pb.ListAndWatchResponse(devices=map(_message, devices))
 
@@ -51,7 +51,7 @@ class DevicePlugin(services.DevicePluginServicer):
         request: pb.PreferredAllocationRequest,
         context: Context[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse],
     ) -> pb.PreferredAllocationResponse:
-        """For each container slices that belong together."""
+        """Choose slices that belong together, for each container."""
         chosen = (
             preferred(one.available_deviceIDs, one.must_include_deviceIDs, one.allocation_size)
             for one in request.container_requests
@@ -67,7 +67,7 @@ class DevicePlugin(services.DevicePluginServicer):
         request: pb.AllocateRequest,
         context: Context[pb.AllocateRequest, pb.AllocateResponse],
     ) -> pb.AllocateResponse:
-        """For each container what it is started with; or NOT_FOUND, which ends its pod."""
+        """Say what each container is started with; NOT_FOUND ends the pod."""
         try:
             granted = [
                 self._inventory.grants(one.devices_ids) for one in request.container_requests
@@ -84,7 +84,7 @@ class DevicePlugin(services.DevicePluginServicer):
         request: pb.PreStartContainerRequest,
         context: Context[pb.PreStartContainerRequest, pb.PreStartContainerResponse],
     ) -> pb.PreStartContainerResponse:
-        """Nothing is to be done."""
+        """Do nothing."""
         return pb.PreStartContainerResponse()
 
 

@@ -1,7 +1,8 @@
 """Slices: the devices that the kubelet counts. Each is an equal share of one GPU.
 
-`GPU-00112233-4455-6677-8899-aabbccddeeff:3` is the fourth of that GPU. The kubelet knows nothing of
-GPUs: what belongs together is known by the names alone, also after a restart of either side.
+`GPU-00112233-4455-6677-8899-aabbccddeeff:3` is the fourth slice of that GPU. The kubelet knows
+nothing of GPUs; only the names tell which slices belong together, even after a restart of either
+side.
 """
 
 from collections import Counter, defaultdict
@@ -17,16 +18,16 @@ def slices_of(gpu: str, count: int) -> list[str]:
 
 
 def shares(slices: Iterable[str]) -> Counter[str]:
-    """How many of them are of each GPU, by its UUID, in the order of their first."""
+    """The number of slices on each GPU, by UUID, in the order of first appearance."""
     return Counter(map(_gpu_of, slices))
 
 
 def preferred(available: Collection[str], required: Sequence[str], size: int) -> list[str]:
-    """`size` slices for one container: all `required` ones, and others that are available.
+    """Choose `size` slices for one container: all `required` ones, and others that are available.
 
-    They are of one GPU if one has room for them, of those the fullest: the scheduler of Kubernetes
-    counts the slices of a node and not of a GPU, so what a GPU has left must be kept together for
-    pods that need many. Else they are of as few GPUs as possible.
+    All are of one GPU if one has room for them, preferably the fullest. The scheduler of Kubernetes
+    counts the slices of a node, not of a GPU, so what is left on a GPU must be kept together for
+    pods that need many. Otherwise they are of as few GPUs as possible.
     """
     chosen = list(required)
     begun = set(shares(chosen))
@@ -41,7 +42,7 @@ def preferred(available: Collection[str], required: Sequence[str], size: int) ->
 
 
 def _rank(room: int, missing: int) -> tuple[bool, int]:
-    """Of a GPU with so many free slices: the smaller the better."""
+    """The rank of a GPU with `room` free slices: lower is better."""
     return (False, room) if room >= missing else (True, -room)
 
 

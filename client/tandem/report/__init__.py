@@ -1,1 +1,1 @@
-"""What jobs held of the GPUs' memory over time, drawn: `tandem report`, `tandem trace record`."""
+"""The memory that jobs held over time, drawn: `tandem report`, `tandem trace record`."""

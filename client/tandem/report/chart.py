@@ -1,6 +1,6 @@
-"""Charts of a GPU's memory as SVG: stacked areas, and lanes with what was computed and moved.
+"""Charts of a GPU's memory as SVG: stacked areas, and lanes of what was computed and moved.
 
-All of a page share the axis of time. Everything that comes from a job is escaped.
+All charts of a page share a time axis. All text from a job is escaped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,18 +21,18 @@ Values = Callable[[Moment], Sequence[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """The time that is shown."""
+    """The time interval that is shown."""
 
     begin_ns: int
     end_ns: int
 
     def x(self, at_ns: int) -> float:
-        """Where a moment is drawn."""
+        """The x position of a moment."""
         part = (at_ns - self.begin_ns) / max(1, self.end_ns - self.begin_ns)
         return LEFT + min(1.0, max(0.0, part)) * (WIDTH - LEFT - RIGHT)
 
     def lines(self, height: int) -> Iterator[str]:
-        """Ticks, told by how long before the end they are."""
+        """Ticks, labelled with how long before the end they are."""
         for tick in range(_TICKS + 1):
             ago_ns = (self.end_ns - self.begin_ns) * (_TICKS - tick) // _TICKS
             x = self.x(self.end_ns - ago_ns)
@@ -46,7 +46,7 @@ class Axis:
 
 
 def name_of(job: MemoryCurve | JobPart) -> str:
-    """What people call it."""
+    """The job's display name."""
     return plain(f"{job.job} {job.display_name}".strip())
 
 
@@ -58,10 +58,10 @@ def areas(
     capacity_bytes: int = 0,
     label: Callable[[int], str] = format_bytes,
 ) -> str:
-    """Stacked areas of each job, one `stacks` entry (class and values) upon the other.
+    """Stack an area for each job, one `stacks` entry (class and values) on top of the other.
 
-    With a capacity its line is drawn, and the scale reaches to it. What is counted need not be
-    bytes: `label` says a value.
+    A capacity is drawn as a line, and the scale reaches up to it. The values need not be bytes:
+    `label` formats them.
     """
     totals = [sum(sum(values(m)) for _, values in stacks) for m in moments]
     step_bytes = _step(max(_LEAST_LEVELS, capacity_bytes, *totals))
@@ -83,7 +83,7 @@ def areas(
 
 
 def _step(most_bytes: int) -> int:
-    # Between levels: a power of two.
+    # The distance between levels is a power of two.
     return 1 << (most_bytes // _LEAST_LEVELS).bit_length() - 1
 
 
@@ -107,7 +107,7 @@ def _area(
     above: Sequence[int],
     top_bytes: int,
 ) -> str:
-    # Steps: a moment holds until the next.
+    # Steps: each moment holds until the next.
     xs = [axis.x(moment.at_ns) for moment in moments]
     upper: list[str] = []
     lower: list[str] = []
@@ -125,7 +125,7 @@ def _y(size: int, top_bytes: int) -> float:
 
 
 def lanes(curves: Sequence[MemoryCurve], axis: Axis) -> str:
-    """A lane a job: above what it computed, the darker the more; below what was moved."""
+    """A lane for each job: computation above, darker for more, and moved memory below."""
     height = _TOP + len(curves) * _LANE + _BELOW
     parts = list(axis.lines(height))
     for place, curve in enumerate(curves):

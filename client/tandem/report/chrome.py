@@ -1,7 +1,8 @@
-"""What jobs did as Chrome's trace-event JSON, for ui.perfetto.dev.
+"""What jobs did as Chrome trace-event JSON, for ui.perfetto.dev.
 
-A process a GPU: who has the turn, and of each job what waits, iterates and answers requests, what
-it computed, what was moved to the host and back, and counters of what it holds.
+Each GPU is a process. Its tracks show who has the turn, and for each job its waits, iterations and
+requests, what it computed, and what was moved to the host and back. Counters show the memory it
+holds.
 """
 
 from collections.abc import Callable
@@ -14,22 +15,22 @@ from tandem.report.series import swaps_of, work_of
 from tandem.report.spans import Span, Track
 from tandem.units import format_bytes
 
-# Numbers of tracks, no two the same. Those of turns, by parts, are shown first: that of the whole
-# GPU has the number of its process, as a main thread has.
+# Track numbers, all distinct. Tracks of turns, by part, come first; the one of the whole GPU has
+# the number of its process, like a main thread.
 _PART, _FIRST_OF_JOBS, _FIRST_OF_MEMORY = 1000, 100_000, 1_000_000
 
 
 class JobTrace:
-    """Writes spans as they come, and at the end the history of memory."""
+    """Writes spans as they arrive, and the memory history at the end."""
 
     def __init__(self, trace: TraceWriter, name_of: Callable[[str], str]) -> None:
-        """`name_of`: what people call a job."""
+        """`name_of` gives a job's display name."""
         self._trace = trace
         self._name_of = name_of
         self._numbers: dict[Track, int] = {}
 
     def add(self, span: Span) -> None:
-        """Write one."""
+        """Write one span."""
         pid = span.track.gpu + 1
         if (number := self._numbers.get(span.track)) is None:
             number = self._numbers[span.track] = self._next_number(span.track)
@@ -42,7 +43,7 @@ class JobTrace:
         return _FIRST_OF_JOBS + len(self._numbers)
 
     def finish(self, history: MemoryHistory) -> None:
-        """Name the GPUs, and write the whole history."""
+        """Name the GPUs, and write the memory history."""
         for gpu in history.gpus:
             title = plain(f"gpu {gpu.name} {gpu.product_name}")
             self._trace.process(gpu.index + 1, title)

@@ -1,4 +1,4 @@
-"""The history of memory as one HTML page that needs no network."""
+"""The memory history as one HTML page that needs no network."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _HEADER = (
 
 
 def write(history: MemoryHistory, file: TextIO, *, partitions: Sequence[Partition] = ()) -> None:
-    """Write the page; also of a history without any job."""
+    """Write the page, even for a history without jobs."""
     axis = axis_of(history)
     names = {gpu.index: gpu.name for gpu in history.gpus}
     rows = [_row(curve, names.get(curve.gpu, str(curve.gpu))) for curve in history.curves]
@@ -43,7 +43,7 @@ def write(history: MemoryHistory, file: TextIO, *, partitions: Sequence[Partitio
 
 
 def axis_of(history: MemoryHistory) -> Axis:
-    """From the first point of all to the end."""
+    """The time from the earliest point to the end."""
     times = [curve.points[0].time_ns for curve in history.curves if curve.points]
     begin_ns = min([history.end_ns, *times])
     return Axis(begin_ns=begin_ns, end_ns=max(history.end_ns, begin_ns + 1))
@@ -138,7 +138,7 @@ def _data(gpu: Gpu, curves: Sequence[MemoryCurve], moments: Sequence[Moment], ax
         "left": LEFT,
         "right": WIDTH - RIGHT,
     }
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no end of the script
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # cannot end the script
 
 
 def _row(curve: MemoryCurve, gpu: str) -> tuple[Cell, ...]:

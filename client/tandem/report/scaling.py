@@ -1,7 +1,7 @@
-"""How jobs scale with the SMs of a GPU, drawn: speed by SMs, the knee, and what it really is.
+"""Charts of how jobs scale with a GPU's SMs: the speed curve, its knee, and the actual speed.
 
-Speed is that of iterations, as a part of what the curve says of all SMs. Everything that comes from
-a job is escaped.
+Speed is that of iterations, relative to the curve's value on all SMs. All text from a job is
+escaped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ _LEVELS, _TICKS = 4, 8
 
 
 def drawn(partition: Partition) -> list[JobPart]:
-    """The jobs of a GPU whose curves are known."""
+    """The jobs on a GPU whose curves are known."""
     return [job for job in partition.jobs if job.scaling is not None]
 
 
 def chart(partition: Partition) -> str:
-    """Curves of all its jobs: a ring on the knee, a square where it was recorded.
+    """The curves of all jobs on a GPU: a ring on the knee, a square where it was recorded.
 
-    A cross is where the job is now: its SMs and the length of its iterations.
+    A cross shows where the job is now: its SMs and the length of its iterations.
     """
     sms = max(1, partition.gpu.sm_count)
     parts = [*_grid(sms)]
@@ -41,7 +41,7 @@ def chart(partition: Partition) -> str:
 
 
 def rows(partitions: Sequence[Partition]) -> list[tuple[Cell, ...]]:
-    """A line of HEADER for each job with a curve."""
+    """One row, with the columns of HEADER, for each job with a curve."""
     return [_row(job, one) for one in partitions for job in drawn(one)]
 
 

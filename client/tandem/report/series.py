@@ -1,4 +1,4 @@
-"""What the curves of the daemon come to: moves to the host and back, work, and moments to draw."""
+"""Turns the daemon's curves into moves to the host and back, work, and moments to draw."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +7,8 @@ from operator import itemgetter
 
 from tandem._results import MemoryCurve, MemoryHistory, MemoryPoint
 
-LOOK_NS = 100_000_000  # how often the daemon looks: a change began so long before it was seen
-MOST_MOMENTS = 800  # of a drawing; it may have twice as many
+LOOK_NS = 100_000_000  # the daemon's period: a change began at most this long before it was seen
+MOST_MOMENTS = 800  # in a drawing, which may have twice as many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A time in which a job computed."""
+    """An interval in which a job computed."""
 
     start_ns: int
     end_ns: int
@@ -32,7 +32,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What the jobs of a GPU hold from `at_ns` on, in their order."""
+    """What the jobs of a GPU hold from `at_ns` on, in the order of the curves."""
 
     at_ns: int
     resident_bytes: tuple[int, ...]
@@ -41,7 +41,7 @@ class Moment:
 
 
 def since(history: MemoryHistory, begin_ns: int) -> MemoryHistory:
-    """The part of it from then on; curves that were over before are left out."""
+    """The part of the history from `begin_ns` on, without curves that ended before."""
     curves = (replace(c, points=_since(c.points, begin_ns)) for c in history.curves)
     return replace(history, curves=tuple(curve for curve in curves if curve.points))
 
@@ -55,7 +55,7 @@ def _since(points: Sequence[MemoryPoint], begin_ns: int) -> tuple[MemoryPoint, .
 
 
 def _at(at_ns: int, before: MemoryPoint, after: MemoryPoint) -> MemoryPoint:
-    """What was held since `before`; of what was computed between the two, so much as until then."""
+    """The state at `before`, with the times computed between the two points interpolated."""
     length_ns = after.time_ns - before.time_ns
     ratio = (at_ns - before.time_ns) / length_ns if length_ns else 0.0
     return replace(
@@ -71,11 +71,11 @@ def _holds(point: MemoryPoint) -> bool:
 
 
 def swaps_of(curve: MemoryCurve) -> list[Swap]:
-    """Moves in one direction are one, if no two looks in between found nothing moved."""
+    """The moves of a curve; those in one direction without a sample in between are merged."""
     found: list[Swap] = []
     for before, after in pairwise(curve.points):
         moved = after.swapped_bytes - before.swapped_bytes
-        if not moved or not _holds(after):  # who has ended moved nothing
+        if not moved or not _holds(after):  # a job that has ended moved nothing
             continue
         start_ns = max(before.time_ns, after.time_ns - LOOK_NS)
         last = found[-1] if found else None
@@ -91,7 +91,7 @@ def swaps_of(curve: MemoryCurve) -> list[Swap]:
 
 
 def work_of(curve: MemoryCurve) -> list[Work]:
-    """Times between points in which GPU time went to the job."""
+    """The intervals between points in which the job got GPU time."""
     return [
         Work(
             start_ns=before.time_ns,
@@ -108,7 +108,8 @@ def moments_of(
 ) -> list[Moment]:
     """All moments at which anything changed, in order, and the end.
 
-    Of many that lie close together the two stay in which most is on the GPU, and most is away.
+    If there are too many, of those close together only two are kept: the one with most on the GPU,
+    and the one with most elsewhere.
     """
     moments = list(_moments(curves))
     if not moments:
@@ -119,9 +120,9 @@ def moments_of(
 
 
 def occupation_of(curves: Sequence[MemoryCurve], *, most: int = MOST_MOMENTS) -> list[Moment]:
-    """SMs in place of resident bytes: on average between two points of a job; none after the last.
+    """Moments with SMs in place of resident bytes: means between two points of a job, 0 at the end.
 
-    No moment, where nothing was counted.
+    Empty if no SM time was counted.
     """
     held = [_held_sms(curve) for curve in curves]
     if not any(any(sms for _, sms in steps) for steps in held):

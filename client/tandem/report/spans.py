@@ -1,4 +1,4 @@
-"""From the moments of a recorded trace to what lasted: turns, waits, iterations, requests."""
+"""Turns the moments of a recorded trace into intervals: turns, waits, iterations, requests."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,25 +15,25 @@ _WAITS = {
 }
 _LOST = "lost telemetry"
 _HIDDEN = "a job of somebody else"
-MOST_TRACKS = 256  # of a process, which may mark whatever it likes; what needs more is left out
+MOST_TRACKS = 256  # of a process, which may mark anything; further tracks are left out
 _BEGINS = {"phase-begin": "phase", "request-begin": "request"}
 _ENDS = {"phase-end": "phase", "request-end": "request"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """A line of a trace; the spans on it do not overlap."""
+    """A line of a trace, on which spans do not overlap."""
 
-    gpu: int  # by its index
-    job: str  # empty: of the GPU itself
+    gpu: int  # index
+    job: str  # empty: a track of the GPU itself
     what: str  # turns, waits, iterations, phases, requests, lost telemetry
     pid: int = 0
-    lane: int = 0  # of things that are under way at once; of waits: the thread; of turns: the part
+    lane: int = 0  # for concurrent items; of waits: the thread; of turns: the part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Something that lasted."""
+    """An interval with a name, on a track."""
 
     track: Track
     name: str
@@ -42,28 +42,28 @@ class Span:
 
 
 class Spans:
-    """Takes events as they come, those of each process and of turns in order, and pairs them.
+    """Pairs events into spans as they arrive; those of each process, and those of turns, in order.
 
-    Only what is under way is kept, so that a recording may last. Processes write the times, and
-    threads of one do not write in order: what would begin before the last on its track was over
-    begins there.
+    Only open spans are kept, so that recordings may be long. The processes write the times, and the
+    threads of one do not write in order. So a span that would begin before the previous one on its
+    track ended begins at that end.
     """
 
     def __init__(self, begin_ns: int, name_of: Callable[[str], str] = str) -> None:
-        """`begin_ns`: when the recording began; what was under way then is shown from there on.
+        """`begin_ns` is when the recording began; spans open at that time are shown from there on.
 
-        `name_of`: what people call a job.
+        `name_of` gives a job's display name.
         """
-        self._begin_ns = self.last_ns = begin_ns  # the newest moment that was told
+        self._begin_ns = self.last_ns = begin_ns  # the latest time in any event
         self._name_of = name_of
-        self._open: dict[object, Span] = {}  # by what it is; its end is not known yet
-        self._free: dict[tuple[int, str], list[int]] = {}  # lanes of each process; a heap
-        self._steps: dict[Track, int] = {}  # when the last iteration of each ended
-        self._over_ns: dict[Track, int] = {}  # when the last span on each ended
-        self._tracks = Counter[int]()  # of each process
+        self._open: dict[object, Span] = {}  # by identity; spans without a known end
+        self._free: dict[tuple[int, str], list[int]] = {}  # free lanes of each process; a heap
+        self._steps: dict[Track, int] = {}  # end of the last iteration on each track
+        self._over_ns: dict[Track, int] = {}  # end of the last span on each track
+        self._tracks = Counter[int]()  # number of tracks of each process
 
     def feed(self, event: TraceEvent) -> Iterator[Span]:
-        """What has ended by it."""
+        """Take an event; yield the spans that it ends."""
         self.last_ns = max(self.last_ns, event.time_ns)
         if not event.gpus:
             return
@@ -81,7 +81,7 @@ class Spans:
             yield from self._end(event, _ENDS[event.kind])
 
     def finish(self, end_ns: int) -> Iterator[Span]:
-        """What is under way still, cut at the end of the recording."""
+        """Yield the spans that are still open, cut at the end of the recording."""
         for span in self._open.values():
             yield from self._until(span, end_ns)
         self._open.clear()
@@ -140,7 +140,7 @@ class Spans:
 
     def _end(self, event: TraceEvent, what: str) -> Iterator[Span]:
         span = self._open.pop(_key(event, what), None)
-        if span is not None:  # else it began before the recording did, nobody knows when
+        if span is not None:  # else it began before the recording
             self._leave(span, what)
             yield from self._until(span, event.time_ns)
 
@@ -153,7 +153,7 @@ def _track(event: TraceEvent, what: str, *, lane: int = 0) -> Track:
 
 
 def _key(event: TraceEvent, what: str) -> object:
-    # A phase is one thread's; who answers a request need not be who took it.
+    # A phase belongs to a thread; a request may be answered by another thread than took it.
     return (event.pid, what, event.id, event.thread if what == "phase" else 0)
 
 

@@ -3,8 +3,8 @@
     env = softgpu.environment(clock="virtual", folder=tmp_path)
     subprocess.run([sys.executable, "program.py"], env=env)
 
-A program started with that environment finds our `libcuda.so.1`. Kernels for it are host code that
-g++ makes of an ordinary `.cu` file; see `compile_kernels`.
+A program started with that environment loads our `libcuda.so.1`. Its kernels are host code that g++
+compiles from an ordinary `.cu` file; see `compile_kernels`.
 """
 
 import os
@@ -17,13 +17,13 @@ from pathlib import Path
 
 from tandem.errors import UsageError
 
-_SECTION = b"\0.tandem_kernels\0"  # where TANDEM_KERNEL puts what it was told
+_SECTION = b"\0.tandem_kernels\0"  # where TANDEM_KERNEL puts its arguments
 _HERE = Path(__file__).parent
 LIBRARIES = _HERE / "lib"  # libcuda.so.1, libnvidia-ml.so.1
 DEVICE_PROGRAM = _HERE / "bin" / "tandem-softgpu"
 INCLUDE = _HERE / "include"  # tandem_kernel.h
 
-PROFILES = ("h200", "a100", "rtx4090", "tiny", "mini")  # devices it can be; csrc has the figures
+PROFILES = ("h200", "a100", "rtx4090", "tiny", "mini")  # devices it can model; csrc has the figures
 
 # Keyword of `environment` -> variable that the device process reads.
 OPTIONS = {
@@ -54,13 +54,13 @@ __all__ = [
 def environment(
     base: Mapping[str, str] | None = None, **options: str | int | Path | None
 ) -> dict[str, str]:
-    """The environment of a program that shall run on the software GPU.
+    """The environment for a program that is to run on the software GPU.
 
     Args:
-        base: what to start from; the present environment by default.
-        options: settings of the device by the names in OPTIONS; None leaves one as it is. They
-            hold for the program that starts the device process; later ones join the device of
-            their folder as it is.
+        base: the variables to start from; by default the present environment.
+        options: device settings by the names in OPTIONS; None leaves one unchanged. They count only
+        for the program that starts the device process; later programs join the device in their
+        folder as it is.
 
     Raises:
         TypeError: an option that is not in OPTIONS.
@@ -82,7 +82,7 @@ def environment(
 
 
 def runtime_folder(env: Mapping[str, str] | None = None) -> Path:
-    """Where a program with this environment looks for its device process."""
+    """The folder where a program with this environment looks for its device process."""
     env = os.environ if env is None else env
     if own := env.get("TANDEM_SOFTGPU_DIR"):
         return Path(own)
@@ -99,15 +99,15 @@ def runtime_folder(env: Mapping[str, str] | None = None) -> Path:
 def compile_kernels(source: str | Path, output: str | Path | None = None) -> bytes:
     """Compile a `.cu` file into an image for `cuModuleLoadData`, and return its bytes.
 
-    Every kernel in it needs a TANDEM_KERNEL line; tandem_kernel.h says how.
+    Every kernel in it needs a TANDEM_KERNEL line; tandem_kernel.h describes it.
 
     Args:
         source: the `.cu` file.
-        output: where to keep the image too, as a shared object.
+        output: where to save the image as well, as a shared object.
 
     Raises:
-        FileNotFoundError: there is no g++ (or what CXX names) on this machine.
-        UsageError: the compiler refused, and its words are on stderr; or no kernel has its line.
+        FileNotFoundError: g++, or what CXX names, is not on this machine.
+        UsageError: the compiler failed, with its messages on stderr; or no kernel has its line.
     """
     compiler = shlex.split(os.environ.get("CXX", "")) or ["g++"]  # as in make: "ccache g++"
     if shutil.which(compiler[0]) is None:
@@ -119,7 +119,7 @@ def compile_kernels(source: str | Path, output: str | Path | None = None) -> byt
         flags += ["-shared", "-fPIC"]
         includes = ["-I", str(INCLUDE), "-include", str(INCLUDE / "tandem_kernel.h")]
         command = [*compiler, *flags, *includes, str(source), "-o", str(made)]
-        # Not the shim of the job that compiles, nor the software driver.
+        # Neither the shim of the job that compiles, nor the software driver.
         env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
         done = subprocess.run(command, check=False, env=env)
         if done.returncode:

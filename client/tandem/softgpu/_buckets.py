@@ -1,4 +1,4 @@
-"""How busy something was over time, in a fixed amount of memory."""
+"""Utilization over time in a fixed amount of memory."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ _FIRST_WIDTH_NS = 1_000
 
 
 class Buckets:
-    """Amounts over time: `add` spreads an amount evenly over a stretch of it.
+    """Amounts over time; `add` spreads an amount evenly over an interval.
 
-    Begins with buckets of a microsecond from the first time heard of; whenever the time goes past
-    the last one, buckets become twice as wide.
+    Buckets begin at the first time added and are a microsecond wide at first. Whenever a time lies
+    past the last bucket, all buckets become twice as wide.
     """
 
     def __init__(self, begin_ns: int | None = None) -> None:
-        """`begin_ns`: where the first one begins, else with what is added first."""
+        """`begin_ns` is the start of the first bucket; by default, the first time added."""
         self.width_ns = _FIRST_WIDTH_NS
         self.begin_ns = begin_ns
         self._amounts = [0.0] * _COUNT
         self._last = 0  # the highest bucket in use
 
     def add(self, start_ns: int, end_ns: int, amount_per_ns: float) -> None:
-        """`amount_per_ns` for each nanosecond of that stretch."""
+        """Add `amount_per_ns` for each nanosecond of the interval."""
         if self.begin_ns is None:
             self.begin_ns = start_ns
-        # What began before the first end that was written down is counted from there on.
+        # Rows come in the order of their ends; what began before the first one is cut there.
         start, end = max(0, start_ns - self.begin_ns), max(0, end_ns - self.begin_ns)
         while end > self.width_ns * _COUNT:
             self._widen()
@@ -36,9 +36,9 @@ class Buckets:
             start = stop
 
     def levels(self, width_ns: int | None = None) -> list[float]:
-        """The average of each bucket in use, in amounts per nanosecond.
+        """The mean of each used bucket, in amounts per nanosecond.
 
-        `width_ns`: of buckets that are wider than these, to compare with.
+        `width_ns` merges buckets to that larger width, for comparison with wider ones.
         """
         if self.begin_ns is None:
             return []

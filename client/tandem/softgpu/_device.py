@@ -1,4 +1,4 @@
-"""The device process of a directory: what it would be started as, what it is, and its early end."""
+"""The device process of a directory: its settings before and after start, and its early end."""
 
 import json
 import os
@@ -24,10 +24,10 @@ _PEER = struct.Struct("iII")  # pid, uid, gid of SO_PEERCRED
 
 
 def read_settings(flags: Mapping[str, str], env: Mapping[str, str]) -> dict[str, Any]:
-    """What a device process would be started as with these flags; `env` counts where there is none.
+    """The settings that a device process would start with; `flags` take precedence over `env`.
 
     Raises:
-        UsageError: a wrong value; the text names its flag or variable, and what is allowed.
+        UsageError: a wrong value; the text names its flag or variable, and the allowed values.
         UnavailableError: the device program cannot be executed.
     """
     program = env.get("TANDEM_SOFTGPU_BIN") or str(softgpu.DEVICE_PROGRAM)
@@ -53,7 +53,7 @@ def read_settings(flags: Mapping[str, str], env: Mapping[str, str]) -> dict[str,
 
 
 def running_settings(folder: Path) -> dict[str, Any] | None:
-    """What the device process in `folder` was started as; None where none runs."""
+    """The settings that the device process in `folder` was started with; None if none runs."""
     try:
         device_status(folder)
         settings = json.loads((folder / "softgpu.json").read_bytes())
@@ -63,10 +63,10 @@ def running_settings(folder: Path) -> dict[str, Any] | None:
 
 
 def end_idle(folder: Path) -> bool:
-    """End the device process in `folder` if it only waits for a next client.
+    """End the device process in `folder` if it is only waiting for its next client.
 
     Returns:
-        Whether it has ended. It has not where it has clients, or is somebody else's.
+        Whether it has ended; False if it has clients or belongs to another user.
     """
     try:
         process = os.pidfd_open(pid_of(folder))
@@ -79,7 +79,7 @@ def end_idle(folder: Path) -> bool:
         while time.monotonic() < deadline_s:
             if _has_clients(folder):
                 return False
-            # Not SIGTERM: a client that comes at this moment must keep its device.
+            # Not SIGTERM: a client that connects at this moment must keep its device.
             signal.pidfd_send_signal(process, signal.SIGUSR1)
             if poll.poll(_ROUND_MS):
                 return True
@@ -96,15 +96,15 @@ def _has_clients(folder: Path) -> bool:
     try:
         clients = json.loads(device_status(folder))["clients"]
     except UnavailableError:
-        return False  # it is just ending
+        return False  # it is ending right now
     return any(client["role"] != "query" for client in clients)
 
 
 def pid_of(folder: Path) -> int:
-    """The device process that listens in `folder`.
+    """The pid of the device process that listens in `folder`.
 
     Raises:
-        OSError: none does.
+        OSError: there is none.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(str(folder / "softgpu.sock"))

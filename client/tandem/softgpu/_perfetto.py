@@ -1,6 +1,6 @@
-"""A timeline as a trace for Perfetto: a process for each client, a track for each of its streams.
+"""A timeline as a Perfetto trace: a process for each client, a track for each of its streams.
 
-The engines of each GPU are counters of a process of their own, averaged over stretches of time.
+The engines of each GPU are counters of a separate process, averaged over intervals.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from tandem.chrome_trace import TraceWriter
 from tandem.softgpu._buckets import Buckets
 from tandem.softgpu._timeline import Row, Timeline
 
-_FIRST_GPU = 1_000_000_000  # pids of the GPUs' own tracks; a client has its own number
+_FIRST_GPU = 1_000_000_000  # pids of the GPUs' tracks; clients have their own numbers
 _SWITCHES = 0  # tid
 COPY_ENGINES = {"copy_htod": "copies to the device", "copy_dtoh": "copies from the device"}
 
 
 def write_perfetto(timeline: Timeline, output: Path) -> int:
-    """Convert it without loading it whole; returns how many rows there were.
+    """Convert a timeline without loading it as a whole; return the number of rows.
 
     Raises:
         NotFoundError: there is no such timeline.

@@ -1,4 +1,4 @@
-"""Asks a running device process what it is doing, over its socket.
+"""Asks a running device process for its state, over its socket.
 
 The messages are those of csrc/softgpu/protocol.h: HELLO, WELCOME, QUERY, QUERY_REPLY.
 """
@@ -20,7 +20,7 @@ _TIMEOUT_S = 5.0
 
 
 def device_status(folder: Path) -> str:
-    """What the device process in `folder` says of itself, as JSON.
+    """The state that the device process in `folder` reports, as JSON.
 
     Raises:
         UnavailableError: none runs there, or it does not answer within five seconds.

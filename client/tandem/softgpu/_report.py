@@ -1,6 +1,6 @@
-"""One HTML file about a run: figures, charts, a picture of the timeline. Needs no network.
+"""One HTML file about a run: figures, charts and a picture of the timeline. Needs no network.
 
-Everything that comes from the timeline is escaped: whoever named a kernel chose the text.
+All text from the timeline is escaped: whoever named a kernel chose it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOVE_NAMES = {
 
 
 def write_report(timeline: Timeline, about: dict[str, Any], output: Path) -> Summary:
-    """Read the timeline and write the report; `about` is what the device was started as.
+    """Read the timeline and write the report; `about` is the device's settings at its start.
 
     Raises:
         NotFoundError: there is no such timeline.
@@ -55,7 +55,7 @@ def write_report(timeline: Timeline, about: dict[str, Any], output: Path) -> Sum
 
 
 def notes(timeline: Timeline, summary: Summary) -> list[str]:
-    """What the report leaves out, in words."""
+    """Sentences on what the report leaves out."""
     found = []
     if summary.rows == 0:
         found.append("The timeline has no operation.")
@@ -137,7 +137,7 @@ def _charts(summary: Summary, about: dict[str, Any]) -> str:
 
 
 def _keys(occupants: Mapping[int | str, Buckets], summary: Summary) -> str:
-    """Whose the areas are; nothing where there is but one."""
+    """A legend for the areas; empty if there is only one."""
     if len(occupants) < 2:
         return ""
     names = "".join(
@@ -159,7 +159,7 @@ def _chart(
     summary: Summary,
     buckets: Buckets,
 ) -> str:
-    """Areas, one upon the other; all charts span the whole run, with a bucket as unit."""
+    """Stacked areas; all charts span the whole run, with a bucket as the unit."""
     width = max(1.0, summary.length_ns / buckets.width_ns)
     span = time_text(summary.length_ns)
     areas, below = [], [0.0] * max(map(len, stack))
@@ -213,7 +213,7 @@ def _drawing(summary: Summary) -> dict[str, Any]:
 
 
 def _embedded(value: object) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot terminate the script element around it."""
     text = json.dumps(value, separators=(",", ":"))  # ASCII only
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

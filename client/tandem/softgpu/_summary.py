@@ -1,8 +1,8 @@
-"""What a timeline amounts to: figures per client, kernel, stream and GPU, in one pass.
+"""Summarizes a timeline in one pass: figures by client, kernel, stream and GPU.
 
-Memory is bounded whatever the length of the timeline and whatever names are in it: names, streams
-and clients beyond a limit are counted together, and what would be drawn closer together than can be
-seen is drawn as one.
+Memory is bounded whatever the length of the timeline and the names in it. Names, streams and
+clients beyond a limit are counted together, and operations too close together to be told apart are
+drawn as one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from tandem.softgpu._buckets import Buckets
 from tandem.softgpu._timeline import Row, Timeline
 
-_MOST_ENTRIES = 2000  # of each table
-_MOST_OCCUPANTS = 64  # of the picture of who has the SMs
-_MOST_SPANS = 20_000  # of the picture
+_MOST_ENTRIES = 2000  # in each table
+_MOST_OCCUPANTS = 64  # clients in the chart of SM use
+_MOST_SPANS = 20_000  # in the picture
 _FIRST_GAP_NS = 1
 OTHERS = "(others)"
 MOVES = ("copy_htod", "copy_dtoh", "copy_dtod", "memset")
@@ -27,7 +27,7 @@ _Entry = TypeVar("_Entry")
 
 @dataclass(slots=True)
 class ClientFigures:
-    """What one client did. `sm_ns`: the time of its kernels times their SMs."""
+    """What one client did. `sm_ns` is the time of its kernels times their SMs."""
 
     pid: int = 0
     kernels: int = 0
@@ -35,12 +35,12 @@ class ClientFigures:
     copies: int = 0
     to_device_bytes: int = 0
     from_device_bytes: int = 0
-    turns: int = 0  # of the compute engine
+    turns: int = 0  # on the compute engine
 
 
 @dataclass(slots=True)
 class KernelFigures:
-    """The launches of all kernels of one name."""
+    """The launches of all kernels with one name."""
 
     launches: int = 0
     parts: int = 0
@@ -51,7 +51,7 @@ class KernelFigures:
 
 @dataclass(slots=True)
 class StreamFigures:
-    """One stream: how long it worked, and how long something was ready but had to wait."""
+    """One stream: how long it was busy, and how long it had ready work that waited."""
 
     gpu: int = 0
     operations: int = 0
@@ -70,15 +70,15 @@ class MoveFigures:
 
 
 class Track(NamedTuple):
-    """A line of the picture; in their order, streams before changes of contexts."""
+    """A line of the picture; streams sort before context switches."""
 
     is_switches: bool
-    owner: int  # client, or GPU
+    owner: int  # the client, or the GPU
     stream: int
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
+        """The display name."""
         if self.is_switches:
             return f"GPU {self.owner} switches"
         return f"client {self.owner}, stream {self.stream}"
@@ -86,7 +86,7 @@ class Track(NamedTuple):
 
 @dataclass(slots=True)
 class Span:
-    """Something to draw: an operation, or several that lie too close together."""
+    """Something to draw: an operation, or several that lie close together."""
 
     start_ns: int
     end_ns: int
@@ -97,7 +97,7 @@ class Span:
 
 @dataclass(slots=True)
 class Summary:
-    """Figures of a whole timeline."""
+    """The figures of a whole timeline."""
 
     rows: int = 0
     begin_ns: int | None = None
@@ -112,19 +112,19 @@ class Summary:
     occupants: dict[int, dict[int | str, Buckets]] = field(default_factory=dict)  # GPU, client
     tracks: list[Track] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    drawn_gap_ns: int = _FIRST_GAP_NS  # what lies closer together is one span
-    lumped: set[str] = field(default_factory=set)  # tables with an entry for the others
+    drawn_gap_ns: int = _FIRST_GAP_NS  # spans closer than this are merged
+    lumped: set[str] = field(default_factory=set)  # tables with an entry for all others
     _track_numbers: dict[Track, int] = field(default_factory=dict)
     _part_ends: dict[tuple[int, int], int] = field(default_factory=dict)
     _open_spans: dict[int, Span] = field(default_factory=dict)
 
     @property
     def length_ns(self) -> int:
-        """From the first start to the last end."""
+        """The time from the first start to the last end."""
         return self.end_ns - (self.begin_ns or 0)
 
     def add(self, row: Row) -> None:
-        """Count one row."""
+        """Add one row."""
         self.rows += 1
         self.begin_ns = row.start_ns if self.begin_ns is None else min(self.begin_ns, row.start_ns)
         self.end_ns = max(self.end_ns, row.end_ns)
@@ -171,7 +171,7 @@ class Summary:
             self._draw(row, Track(is_switches=False, owner=row.client, stream=row.stream))
 
     def _occupant(self, row: Row) -> Buckets:
-        """Of that GPU's SMs: begins where all of these do, so that they can be stacked."""
+        """The client's SMs over time, with the same begin for all so that they can be stacked."""
         occupants = self.occupants.setdefault(row.gpu, {})
         whole, client = self.engines[row.gpu, "SMs"], row.client
         if client not in occupants and len(occupants) >= _MOST_OCCUPANTS:
@@ -227,7 +227,7 @@ class Summary:
             self._thin_out()
 
     def _joined(self, span: Span) -> bool:
-        """Whether it became part of the one before it on its track."""
+        """Merge the span into the previous one on its track if possible; return whether it was."""
         before = self._open_spans.get(span.track)
         if before is None or self.drawn_gap_ns == _FIRST_GAP_NS:
             return False
@@ -254,7 +254,7 @@ class Summary:
 
 
 def summarize(timeline: Timeline) -> Summary:
-    """Read it to its end.
+    """Read a timeline to its end.
 
     Raises:
         NotFoundError: there is no such timeline.

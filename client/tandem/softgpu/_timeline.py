@@ -1,4 +1,4 @@
-"""Reads the timeline of a software GPU: line by line, whatever its size and however it ends."""
+"""Reads the timeline of a software GPU line by line, whatever its size and however it ends."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from tandem.errors import NotFoundError, UsageError
 
-_LONGEST_LINE_BYTES = 64 * 1024  # a line of the device is shorter than one
+_LONGEST_LINE_BYTES = 64 * 1024  # longer than any line that the device writes
 _LONGEST_NAME = 256
 _INCOMPLETE = b'{"incomplete":true}'  # csrc/softgpu/device/server.cpp
 
 
 class Row(NamedTuple):
-    """One line: a part of an operation, or a change of contexts."""
+    """One line: a part of an operation, or a context switch."""
 
     start_ns: int
     end_ns: int
@@ -36,14 +36,14 @@ class Row(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
+        """The display name."""
         return self.name or self.kind
 
 
 class Timeline:
-    """The rows of a file; `skipped_lines` counts what was none, such as a line cut off.
+    """The rows of a file; `skipped_lines` counts lines that are not rows, such as truncated ones.
 
-    `ends_early` is whether the device could not write it to its end, and has said so.
+    `ends_early` tells whether the device noted that it could not write the file to its end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +53,7 @@ class Timeline:
         self.size_bytes = 0
 
     def rows(self) -> Iterator[Row]:
-        """Every row, in the file's order: that of their ends, for each of the device's clients.
+        """Yield every row in the file's order: by their ends, for each of the device's clients.
 
         Raises:
             NotFoundError: there is no such file.
@@ -77,7 +77,7 @@ class Timeline:
 
 
 def ends_early(path: Path) -> bool:
-    """Whether the device could not write the file to its end, and has said so there."""
+    """Whether the device noted in the file that it could not write it to its end."""
     try:
         with path.open("rb") as file:
             file.seek(-min(_LONGEST_LINE_BYTES, path.stat().st_size), os.SEEK_END)
@@ -126,12 +126,12 @@ def _text(value: object) -> str:
 
 
 def find_timeline(place: Path) -> tuple[Path, dict[str, Any]]:
-    """The timeline that a file or a device's directory means, and what the device was started as.
+    """The timeline that a file or a device's directory means, and the settings of the device.
 
-    The settings are empty where no device process has left them beside the timeline.
+    The settings are empty if no device process has left them beside the timeline.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no timeline.
     """
     if place.is_dir():
         about = _about(place)

@@ -1,7 +1,7 @@
-"""The live view: GPUs, a table of jobs that keeps its place, and why the chosen job waits.
+"""The live view: GPUs, a table of jobs in a stable order, and why the selected job waits.
 
-The daemon is asked on threads of textual's, one look at a time; the screen belongs to its event
-loop. What jobs are called is shown as it is, never read as markup.
+Textual's worker threads ask the daemon, one query at a time; its event loop owns the screen. Names
+of jobs are shown as they are, never read as markup.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ _STATE = HEADER.index("STATE")
 
 
 class Source(Protocol):
-    """What is asked of a `tandem.Client`; it blocks, and may raise any TandemError."""
+    """The methods needed of a `tandem.Client`; they block, and may raise any TandemError."""
 
     def jobs(self) -> list[Job]:
-        """Those that are there."""
+        """The present jobs."""
 
     def gpus(self) -> list[Gpu]:
-        """Those of this machine."""
+        """The GPUs of this machine."""
 
     def explain(self, name: str) -> Explanation:
-        """Why a job runs or waits."""
+        """Tell why a job runs or waits."""
 
     def pause(self, name: str) -> Job:
         """Hold a job."""
 
     def resume(self, name: str) -> Job:
-        """Let it go on."""
+        """Let a job continue."""
 
 
 class Terminal(LinuxDriver):
-    """Textual's own, which what is typed that is not UTF-8 does not end."""
+    """Textual's driver, except that typed bytes that are not UTF-8 do not end it."""
 
     def run_input_thread(self) -> None:
-        """Hear keys until the end, but for what was read together with such bytes."""
+        """Read keys until the end, dropping what was read together with invalid bytes."""
         while True:
             try:
                 return super().run_input_thread()
@@ -59,7 +59,7 @@ class Terminal(LinuxDriver):
 
 
 class Top(App[bool]):
-    """`tandem top`; `run` shows it until somebody ends it, and is True if that was by Ctrl-C."""
+    """The app of `tandem top`; `run` returns at its end, with True if it was ended by Ctrl-C."""
 
     CSS = """
     #gpus { height: auto; max-height: 20%; padding: 0 1; }
@@ -71,7 +71,7 @@ class Top(App[bool]):
         ("p", "pause", "Pause"),
         ("r", "resume", "Resume"),
         ("q", "quit", "Quit"),
-        Binding("ctrl+c", "interrupt", show=False, priority=True),  # textual has it copy text
+        Binding("ctrl+c", "interrupt", show=False, priority=True),  # textual's key to copy text
     ]
     ENABLE_COMMAND_PALETTE = False
 
@@ -83,7 +83,7 @@ class Top(App[bool]):
         self._is_looking = False
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
+        """Lay out the view from top to bottom."""
         yield Static(id="gpus", markup=False)
         yield DataTable[Text](id="jobs", cursor_type="row", zebra_stripes=True)
         yield Static(id="why", markup=False)
@@ -91,7 +91,7 @@ class Top(App[bool]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start polling the daemon."""
         for name in HEADER:
             self._table.add_column(name, key=name)
         self._table.focus()
@@ -99,27 +99,27 @@ class Top(App[bool]):
         self.look()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Read-only views have no key that changes anything."""
+        """Disable keys that change anything in a read-only view."""
         return not (self._is_readonly and action in ("pause", "resume"))
 
     def on_data_table_row_highlighted(self) -> None:
-        """Another job was chosen."""
+        """Ask the daemon at once when another job is selected."""
         self.look()
 
     def action_interrupt(self) -> None:
-        """End."""
+        """End the view."""
         self.exit(result=True)
 
     def action_pause(self) -> None:
-        """Hold the chosen job."""
+        """Hold the selected job."""
         self._change(self._source.pause)
 
     def action_resume(self) -> None:
-        """Let it go on."""
+        """Let the selected job continue."""
         self._change(self._source.resume)
 
     def look(self) -> None:
-        """Ask the daemon, unless it has not answered the last question yet."""
+        """Query the daemon, unless the previous query is still unanswered."""
         if not self._is_looking:
             self._is_looking = True
             self._ask(self._chosen)

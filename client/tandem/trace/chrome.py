@@ -1,8 +1,8 @@
-"""Recordings as Chrome's trace-event JSON, which ui.perfetto.dev and chrome://tracing open.
+"""Recordings as Chrome trace-event JSON, for ui.perfetto.dev and chrome://tracing.
 
-Calls are slices of their threads. Of a launch only its length on the GPU is known, not its begin:
-it is drawn when its call has ended and the launch before it in its stream is over, which is the
-earliest it can have been.
+Calls are slices on the tracks of their threads. For a launch, only its duration on the GPU is
+known, not its start. It is drawn at the earliest possible time: after its call has returned and the
+previous launch in its stream has ended.
 """
 
 import json
@@ -29,7 +29,7 @@ def write(recording: Recording, file: TextIO) -> None:
 
 
 def events(recording: Recording) -> Iterator[Event]:
-    """Names of processes and streams, then a slice for each call, and each one timed on the GPU."""
+    """Yield names of processes and streams, a slice per call, and one per call timed on the GPU."""
     for process in recording.processes:
         yield _name("process_name", process.pid, 0, f"{process.name} ({process.pid})")
     rows = _StreamRows()
@@ -42,7 +42,7 @@ def events(recording: Recording) -> Iterator[Event]:
 
 
 class _StreamRows:
-    """A row below its process for every stream."""
+    """Lays out a track for each stream below its process."""
 
     def __init__(self) -> None:
         self._free_ns: dict[tuple[int, int], int] = {}

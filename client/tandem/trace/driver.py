@@ -1,4 +1,4 @@
-"""The software GPU's driver by ctypes: no more of it than playing a recording takes."""
+"""The software GPU's driver through ctypes, with just what playing a recording needs."""
 
 import ctypes
 from collections import Counter
@@ -9,14 +9,14 @@ Word = ctypes.c_uint64
 
 
 class PlayError(RuntimeError):
-    """A call without which nothing can be played fails.
+    """A call failed without which nothing can be played.
 
-    Not raised for what a recording asks for: that is counted.
+    Not raised for calls of the recording itself: their failures are counted.
     """
 
 
 class Driver:
-    """Calls by name; counts what is refused."""
+    """Makes driver calls by name, and counts those that the driver refuses."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libcuda.so.1")
@@ -27,16 +27,16 @@ class Driver:
         self.refused: Counter[str] = Counter()
 
     def now_ns(self) -> int:
-        """The device's time."""
+        """The time on the device's clock."""
         return int(self._now_ns())
 
     def sleep_until(self, deadline_ns: int) -> None:
-        """Wait on the device's clock."""
+        """Sleep until a time on the device's clock."""
         self._library.softgpu_wait_until_ns(Word(deadline_ns))
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Around a wait that the driver does not see: virtual time may pass meanwhile."""
+        """Enclose a wait that the driver does not see: virtual time may pass meanwhile."""
         self._library.softgpu_wait_begin()
         try:
             yield
@@ -44,20 +44,20 @@ class Driver:
             self._library.softgpu_wait_end()
 
     def attempt(self, name: str, *arguments: object) -> int:
-        """Make a call; its result."""
+        """Make a call and return its result."""
         return int(getattr(self._library, name)(*arguments))
 
     def call(self, name: str, *arguments: object) -> bool:
-        """Make a call, count it if it is refused; whether it was not."""
+        """Make a call, count it if it is refused, and return whether it succeeded."""
         if result := self.attempt(name, *arguments):
             self.refused[f"{name}: {self._error_name(result)}"] += 1
         return result == 0
 
     def made(self, name: str, *arguments: object) -> Word:
-        """The handle or address that a call returns through its first parameter.
+        """Return the handle or address that a call writes through its first parameter.
 
         Raises:
-            PlayError: it fails.
+            PlayError: the call fails.
         """
         made = Word()
         if result := self.attempt(name, ctypes.byref(made), *arguments):

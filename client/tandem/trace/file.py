@@ -1,4 +1,4 @@
-"""Recordings: a header line of JSON, padded to 64 bytes, then records to the end of the file."""
+"""Recordings: a JSON header line padded to a multiple of 64 bytes, then records up to the end."""
 
 import json
 import time
@@ -29,7 +29,7 @@ _LATEST_UNIX_S = 253_402_300_800  # the end of the year 9999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line."""
+    """The content of the header line."""
 
     command: tuple[str, ...]
     started_unix_s: float
@@ -39,30 +39,30 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A whole file. Calls are in the order in which they began."""
+    """The content of a file. Calls are sorted by when they began."""
 
     header: Header
     calls: Sequence[Call]
     processes: Sequence[Process]
-    devices: Sequence[Device]  # different kinds of those that contexts are on, as far as told
+    devices: Sequence[Device]  # different kinds of device that contexts are on, as far as known
     lost: int  # calls that were not recorded
-    end: End | None  # None: the recording ends early
+    end: End | None  # None: the recording stops early
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was written to its end."""
+        """Whether the recording was written to its end."""
         return self.end is not None
 
 
 class FileWriter:
-    """Writes a recording to an unbuffered file; what `add` was given is then in it."""
+    """Writes a recording to an unbuffered file, so that what `add` got is in the file at once."""
 
     def __init__(self, stream: BinaryIO, header: Header) -> None:
         self._stream = stream
         self._write(header_line(header))
 
     def add(self, records: bytes) -> None:
-        """Append chunks of records."""
+        """Append records."""
         self._write(records)
 
     def finish(self, *, status: int, lost: int) -> None:
@@ -70,12 +70,12 @@ class FileWriter:
         self._write(RECORD.pack(0, END, 0, 0, 0, 0, status & 0xFF, 1, 0, 0, 0, lost))
 
     def _write(self, data: bytes) -> None:
-        while data:  # an unbuffered file may take a part
+        while data:  # an unbuffered file may accept only a part
             data = data[self._stream.write(data) :]
 
 
 def header_line(header: Header) -> bytes:
-    """The header, its length a multiple of a record's."""
+    """Serialize the header; its length is a multiple of a record's."""
     value = {
         "format": FORMAT,
         "version": VERSION,
@@ -90,7 +90,7 @@ def header_line(header: Header) -> bytes:
 
 
 def new_header(command: Sequence[str], *, device_times: bool, table: Table) -> Header:
-    """The header of a recording that begins now."""
+    """Make the header of a recording that begins now."""
     return Header(
         command=tuple(command),
         started_unix_s=time.time(),
@@ -103,7 +103,7 @@ def read(path: Path) -> Recording:
     """Read a recording.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: the file does not exist.
         UsageError: it is of another version, or damaged; the text says where.
     """
     try:
@@ -123,11 +123,11 @@ def read(path: Path) -> Recording:
 
 
 def parse(data: bytes) -> Recording:
-    """The recording in the bytes of a file.
+    """Parse the bytes of a recording.
 
     Raises:
-        DamagedError: a record that cannot be.
-        ValueError: no recording, or of another version; the text goes on after the file's name.
+        DamagedError: a record that is not possible.
+        ValueError: not a recording, or of another version; the text is to follow the file's name.
     """
     header, body = _split(data)
     decoder = Decoder(header.table)
@@ -140,7 +140,7 @@ def parse(data: bytes) -> Recording:
             case Call():
                 calls.append(item)
             case Process():
-                processes[item.pid, item.name] = item  # its last word: the clock is known by then
+                processes[item.pid, item.name] = item  # the last counts: the clock is known by then
                 if item.device:
                     devices[item.device] = None
             case Lost(count=count):

@@ -1,4 +1,4 @@
-"""Which calls to show: `-e trace=...` and `-e status=...`, as strace has them."""
+"""Which calls to show: `-e trace=...` and `-e status=...`, as in strace."""
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -17,17 +17,17 @@ _STATUSES: dict[str, Keep] = {
 
 
 def parse_filters(expressions: Sequence[str], table: Table) -> Keep:
-    """One predicate from all expressions; all of them must hold.
+    """Build one predicate from all expressions; a call must satisfy each of them.
 
     Raises:
-        UsageError: an expression that is none, or names no call; the text says what there is.
+        UsageError: an expression is invalid, or matches no call; the text says what is possible.
     """
     parts = [_parse(text, table) for text in expressions]
     return lambda call: all(part(call) for part in parts)
 
 
 def names_calls(expressions: Sequence[str]) -> bool:
-    """Whether one of them says which calls, not only how they ended."""
+    """Whether an expression selects calls by name, not only by how they ended."""
     return any(_split(text)[0] == "trace" for text in expressions)
 
 

@@ -1,4 +1,4 @@
-"""Waiting of one playing thread for another, so that virtual time notices nothing of it."""
+"""Lets one playing thread wait for another without an effect on virtual time."""
 
 import threading
 from collections.abc import Callable
@@ -6,21 +6,21 @@ from contextlib import AbstractContextManager
 
 
 class Latch:
-    """Opens once. Whoever waited takes part in time again before the opener goes on.
+    """Opens once. The opener continues only after all waiters count in virtual time again.
 
-    Without that last rule the opener could block in the driver first, time would pass, and how much
-    would be a matter of luck.
+    Otherwise the opener might block in the driver first, and virtual time would pass by an amount
+    that depends on luck.
     """
 
     def __init__(self, outside: Callable[[], AbstractContextManager[None]]) -> None:
-        """`outside` is what surrounds a wait that the driver does not see."""
+        """`outside` makes the context manager for waits that the driver does not see."""
         self._outside = outside
         self._changed = threading.Condition()
         self._is_open = False
         self._waiting = 0
 
     def wait(self) -> None:
-        """Return once it is open."""
+        """Return once the latch is open."""
         with self._changed:
             if self._is_open:
                 return
@@ -32,7 +32,7 @@ class Latch:
             self._changed.notify_all()
 
     def open(self) -> None:
-        """Let everybody go on."""
+        """Open the latch and let all waiters continue."""
         with self._changed:
             self._is_open = True
             self._changed.notify_all()

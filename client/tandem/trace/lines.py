@@ -1,4 +1,4 @@
-"""Calls as text, a line each: for people as strace prints them, for programs as JSON."""
+"""Calls as text, one line each: for people as strace prints them, for programs as JSON."""
 
 import json
 from collections.abc import Callable
@@ -18,21 +18,21 @@ _INTEGERS = {
     "cuuint32_t": 0,
     "cuuint64_t": 0,
     "size_t *": 0,
-}  # type -> bits of a signed one, 0 = unsigned
-_SMALL = 1 << 32  # kernel parameters from here on are shown as addresses
+}  # type -> bits of a signed type, 0 = unsigned
+_SMALL = 1 << 32  # kernel parameters of at least this value are shown as addresses
 
 
 class Stamp(Enum):
-    """What a line begins with."""
+    """The time that a line begins with."""
 
     NONE = "none"
-    TIME = "time"  # seconds of the call's clock
-    RELATIVE = "relative"  # since the line before
+    TIME = "time"  # seconds on the call's clock
+    RELATIVE = "relative"  # seconds since the previous line
 
 
 @dataclass(slots=True)
 class Printer:
-    """Makes the lines of one output."""
+    """Formats the lines of one output."""
 
     table: Table
     stamp: Stamp = Stamp.NONE
@@ -40,7 +40,7 @@ class Printer:
     _last_ns: int | None = None
 
     def line(self, item: Call | Lost) -> str:
-        """The line of a call, or of a gap."""
+        """Format the line of a call, or of a gap."""
         if isinstance(item, Lost):
             if self.as_json:
                 return json.dumps({"pid": item.pid, "tid": item.tid, "lost_calls": item.count})
@@ -61,12 +61,12 @@ class Printer:
 
 
 def who(pid: int, tid: int) -> str:
-    """The process, and the thread if it is not the first one."""
+    """The process, and the thread if it is not the main one."""
     return f"[pid {pid}]" if pid == tid else f"[pid {pid} tid {tid}]"
 
 
 def text_of(call: Call, table: Table) -> str:
-    """`cuMemAlloc_v2(dptr=[0x7f...], bytesize=4096) = CUDA_SUCCESS <1.2us>`."""
+    """Format `cuMemAlloc_v2(dptr=[0x7f...], bytesize=4096) = CUDA_SUCCESS <1.2us>`."""
     if call.duration_ns is None or call.result is None:
         return f"{call.type.name}( <unfinished ...>"
     device = "" if call.device_ns is None else f" {{on the GPU {duration_text(call.device_ns)}}}"
@@ -76,7 +76,7 @@ def text_of(call: Call, table: Table) -> str:
 
 
 def as_dict(call: Call, table: Table) -> dict[str, object]:
-    """The call under stable names; times in nanoseconds."""
+    """The call as a dict with stable keys; times in nanoseconds."""
     return {
         "pid": call.pid,
         "tid": call.tid,
@@ -95,7 +95,7 @@ def as_dict(call: Call, table: Table) -> dict[str, object]:
 
 
 def arguments_of(call: Call, table: Table) -> list[tuple[str, str]]:
-    """Name and text of each argument."""
+    """The name and the text of each argument."""
     shown = []
     for parameter, offset in zip(call.type.parameters, call.type.offsets, strict=True):
         show = _SHAPES[parameter.shape]
@@ -104,7 +104,7 @@ def arguments_of(call: Call, table: Table) -> list[tuple[str, str]]:
 
 
 def duration_text(ns: int) -> str:
-    """Three or four digits and a unit."""
+    """A duration with three or four digits and a unit."""
     for unit, scale in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if ns >= scale:
             value = ns / scale
@@ -166,7 +166,7 @@ def _kernel(call: Call, _parameter: Parameter, offset: int, _table: Table) -> st
 
 
 def kernel_parameters(call: Call) -> list[tuple[int, tuple[int, ...]]]:
-    """Size in bytes and words of each recorded parameter of a launch."""
+    """The size in bytes and the words of each recorded parameter of a launch."""
     found = []
     at = call.type.words
     for _, size in call.function.parameters if call.function else ():
@@ -241,7 +241,7 @@ _SHAPES: dict[str, Callable[[Call, Parameter, int, Table], str]] = {
 
 
 def bytes_of(call: Call) -> int | None:
-    """How many bytes a copy moves or an allocation takes; None for other calls."""
+    """The bytes that a copy moves or an allocation takes; None for other calls."""
     kind: CallType = call.type
     for name in ("bytesize", "ByteCount"):
         if (found := kind.value(call.words, name)) is not None:

@@ -1,12 +1,13 @@
-"""What a recording comes to on another device: operations for each process and thread.
+"""Turns a recording into a plan to replay on another device: operations by process and thread.
 
-Pure: a recording in, a plan out. Rules:
+A pure function from a recording to a plan. Rules:
 
-1. Only what succeeded is played: a refused call has done nothing.
-2. Handles become numbers, in order of their first appearance in their process.
-3. A query that said "not yet" is time that passed; the one that said "done" is a wait.
-4. A thread whose operation touches a stream, event or allocation that another one has touched
-   before waits until that one has issued its own: streams keep their order, events their meaning.
+1. Only calls that succeeded are played: a refused call did nothing.
+2. Handles become numbers, in the order of their first appearance in their process.
+3. A query that answered "not yet" becomes elapsed time; one that answered "done" becomes a wait.
+4. If an operation touches a stream, event or allocation that another thread touched before, its
+thread waits until that one has issued its operation. So streams keep their order and events their
+meaning.
 5. What cannot be played (host functions, stream memory operations) is left out and counted.
 """
 
@@ -36,38 +37,38 @@ _UNNAMED = "kernel"
 
 @dataclass(slots=True, kw_only=True)
 class Operation:
-    """One thing to do. Numbers of streams, events and allocations are those of the process."""
+    """One thing to do. Streams, events and allocations are numbered within the process."""
 
     kind: str  # alloc free copy set launch record wait sync_stream sync_event sync_context destroy
-    gap_ns: int  # of the host, since the operation before it in its thread
+    gap_ns: int  # host time since the end of the previous operation in its thread
     context: int = 0
-    stream: int = -1  # -1: none; a copy or set then has ended when it returns
+    stream: int = -1  # -1: none; a copy or set then is synchronous
     event: int = -1
     allocation: int = -1
     kernel: int = -1
     direction: str = ""  # htod, dtoh or dtod
     size_bytes: int = 0
     device_ns: int = 0
-    after: list[int] = field(default_factory=list)  # of other threads, to be issued before
-    id: int = -1  # set where another thread waits for this one
+    after: list[int] = field(default_factory=list)  # ids in other threads that must be issued first
+    id: int = -1  # set if another thread waits for this operation
 
 
 @dataclass(slots=True, kw_only=True)
 class ThreadPlan:
     """The operations of one recorded thread."""
 
-    start_gap_ns: int  # from the first operation of all to the first of this thread
+    start_gap_ns: int  # from the first operation of all to this thread's first
     operations: list[Operation] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
 class ProcessPlan:
-    """One recorded process."""
+    """The plan of one recorded process."""
 
     pid: int
     threads: list[ThreadPlan] = field(default_factory=list)
     streams: list[tuple[int, bool]] = field(default_factory=list)  # context, non-blocking
-    default_streams: dict[int, int] = field(default_factory=dict)  # number -> 1 or 2
+    default_streams: dict[int, int] = field(default_factory=dict)  # stream number -> handle 1 or 2
     contexts: int = 0
     events: int = 0
     largest_copy_bytes: int = 0
@@ -75,18 +76,18 @@ class ProcessPlan:
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """Everything a replay does, and what it leaves out."""
+    """All that a replay does, and what it leaves out."""
 
     kernels: list[str]
     processes: list[ProcessPlan]
     counts: dict[str, int]  # operations by kind
     left_out: dict[str, int]  # calls that are not played, by name
-    untimed_launches: int  # launches without a time of their own
-    makespan_ns: int  # from the first operation's begin to the last one's end
-    kernel_ns: int  # of all launches together
+    untimed_launches: int  # launches without their own measured time
+    makespan_ns: int  # from the begin of the first operation to the end of the last
+    kernel_ns: int  # sum over all launches
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """The plan as a dict, for JSON."""
         return asdict(self)
 
 
@@ -121,7 +122,7 @@ def make_plan(recording: Recording) -> Plan:
     )
 
 
-# Neither work nor memory; look-ups are a class of their own in older files.
+# Calls with neither work nor memory; older files have look-ups as a class of their own.
 _IGNORED = frozenset({"capture", "context", "lookup", "mark", "pass", "query"})
 
 
@@ -130,12 +131,12 @@ def _is_played(call: Call) -> bool:
 
 
 def _is_missed(call: Call) -> bool:
-    # Work that was done and will not be; refused calls and questions are no loss.
+    # A call that never returned may have done work; refused calls and queries are no loss.
     return call.result is None
 
 
 class _Span:
-    """From the first begin to the last end."""
+    """The time from the first begin to the last end of the calls given."""
 
     def __init__(self) -> None:
         self.start_ns = 0
@@ -150,7 +151,7 @@ class _Span:
 
 
 class _Kernels:
-    """Names of kernels, and how long a launch is taken to last."""
+    """Names of kernels, and the assumed duration of their launches."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.names: list[str] = []
@@ -172,7 +173,7 @@ class _Kernels:
 
     def device_ns(self, call: Call) -> int:
         ns = call.device_ns
-        if ns is None:  # the best that is known: others of its name
+        if ns is None:  # the best estimate: the mean of its name
             self.untimed += 1
             ns = self._means.get(self._name(call), 0)
         self.total_ns += ns
@@ -186,7 +187,7 @@ class _Kernels:
 
 
 class _Numbers:
-    """Handles -> numbers from 0, in order of appearance."""
+    """Maps handles to numbers from 0, in order of appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
@@ -202,11 +203,11 @@ class _Numbers:
         return handle in self._numbers
 
     def forget(self, *handle: int) -> None:
-        self._numbers.pop(handle, None)  # the driver may give the handle to another one
+        self._numbers.pop(handle, None)  # the driver may reuse the handle
 
 
 class _Process:
-    """What of a process is known while its calls go by."""
+    """State of a process while its calls are processed in order."""
 
     def __init__(self, pid: int) -> None:
         self.plan = ProcessPlan(pid=pid)
@@ -217,7 +218,7 @@ class _Process:
         self.memory = Allocations()
         self._threads: dict[int, ThreadPlan] = {}
         self._ends: dict[int, int] = {}
-        # (stream or event, its number) -> the thread that touched it last, and its operation
+        # (kind of object, its number) -> the thread that last touched it, and the operation
         self._last: dict[tuple[str, int], tuple[int, Operation]] = {}
         self._ids = 0
 
@@ -249,7 +250,7 @@ class _Process:
             last = self._last.get(key)
             if last and last[0] != tid:
                 operation.after.append(self._id_of(last[1]))
-            if not operation.kind.startswith("sync"):  # a wait changes nothing for who comes later
+            if not operation.kind.startswith("sync"):  # a host wait orders nothing that comes later
                 self._last[key] = (tid, operation)
 
     def _id_of(self, operation: Operation) -> int:
@@ -259,7 +260,7 @@ class _Process:
         return operation.id
 
     def context(self, call: Call) -> int:
-        # A call needs none where its stream or event says which; any will do then.
+        # A call needs none if its stream or event determines it; then any context will do.
         return self.contexts.of(call.context) if call.context else 0
 
     def is_device(self, address: int) -> bool:
@@ -270,7 +271,7 @@ class _Process:
         if handle is None:
             return -1
         if handle in _DEFAULT_STREAMS:
-            # The legacy stream is one a context, the per-thread one is one a thread.
+            # There is one legacy stream per context, and one per-thread stream per thread.
             owner = call.tid if handle == PER_THREAD_STREAM else 0
             known = self.streams.knows(handle, call.context, owner)
             number = self.streams.of(handle, call.context, owner)
@@ -310,7 +311,7 @@ def _free(call: Call, process: _Process, _kernels: _Kernels) -> Operation | None
     number = process.allocations.of(address)
     process.allocations.forget(address)
     process.memory.remove(address)
-    # A free in a stream waits for nothing; one without waits for the device.
+    # A free in a stream waits for nothing; one without a stream waits for the device.
     return Operation(kind="free", gap_ns=0, allocation=number, stream=process.stream(call))
 
 
@@ -361,7 +362,7 @@ def _context(_call: Call, _process: _Process, _kernels: _Kernels) -> Operation:
     return Operation(kind="sync_context", gap_ns=0)
 
 
-# Kinds that are not here (host functions, stream memory operations) are left out, and counted.
+# Kinds without an entry (host functions, stream memory operations) are left out and counted.
 _MAKERS: dict[str, _Make] = {
     "alloc": _alloc,
     "free": _free,

@@ -1,7 +1,7 @@
 """Plays one process of a plan on the software GPU: `python -m tandem.trace.player PLAN INDEX`.
 
-PLAN is the file that `replay` writes. The figures go to stdout as one JSON object. Every recorded
-thread is a thread; between them only the order matters that the plan gives.
+PLAN is the file that `replay` writes. The results go to stdout as one JSON object. Each recorded
+thread is played by a thread of its own; they are ordered only as the plan says.
 """
 
 import ctypes
@@ -21,11 +21,11 @@ from tandem.trace.latch import Latch
 _NON_BLOCKING, _DISABLE_TIMING, _HOST_PORTABLE = 1, 2, 1
 _EXIT_FAILED = 1
 
-Values = dict[str, Any]  # an object of the plan
+Values = dict[str, Any]  # a JSON object of the plan
 
 
 def main() -> int:
-    """Play what the command line names."""
+    """Play the process that the command line names."""
     plan = json.loads(Path(sys.argv[1]).read_text())
     process = plan["processes"][int(sys.argv[2])]
     try:
@@ -38,10 +38,10 @@ def main() -> int:
 
 
 class Handles:
-    """What stands for the recorded handles; made before anything is played."""
+    """Objects that stand for the recorded handles, made before anything is played."""
 
     def __init__(self, driver: Driver, plan: Values, process: Values) -> None:
-        """Make them.
+        """Make the objects.
 
         Raises:
             PlayError: the device has no room for them.
@@ -68,7 +68,7 @@ class Handles:
         ]
 
     def enter(self, context: int) -> None:
-        """Make a context the thread's current one."""
+        """Make a context current in the calling thread."""
         self._driver.call("cuCtxSetCurrent", self.contexts[context])
 
     def _context(self, number: int) -> Word:
@@ -94,7 +94,7 @@ class Handles:
 
 
 def image_of(plan: Values) -> bytes:
-    """The module with the kernels."""
+    """The module that contains the kernels."""
     return Path(plan["image"]).read_bytes()
 
 
@@ -114,7 +114,7 @@ class Player:
         }
         self._addresses: dict[int, tuple[Word, bool]] = {}  # and whether of the stream's pool
         (device,) = json.loads(device_status(runtime_folder()))["devices"][:1]
-        self._flops_per_ns = device["flops_per_s"] / device["sm_count"] / 1e9  # of one SM
+        self._flops_per_ns = device["flops_per_s"] / device["sm_count"] / 1e9  # of a single SM
         self._counts: Counter[str] = Counter()
         self._spans: list[tuple[int, int]] = []
         self._play = {
@@ -124,7 +124,7 @@ class Player:
         }
 
     def play(self) -> Values:
-        """Play everything; begin, end and counts."""
+        """Play everything; return begin, end and counts."""
         threads = self._process["threads"]
         ready = threading.Barrier(len(threads) + 1)
         running = [
@@ -132,7 +132,7 @@ class Player:
         ]
         for one in running:
             one.start()
-        ready.wait()  # all of them take part in time now
+        ready.wait()  # from here on all threads count in virtual time
         with self._driver.outside():
             for one in running:
                 one.join()
@@ -183,13 +183,13 @@ class Player:
     def _play_free(self, operation: Values) -> None:
         address, pooled = self._addresses.pop(operation["allocation"], (None, False))
         if address is None:
-            return  # it was refused
+            return  # the allocation was refused
         stream = self._stream(operation)
         if stream is None:
             self._driver.call("cuMemFree_v2", address)
         elif pooled:
             self._driver.call("cuMemFreeAsync", address, stream)
-        # Else it stays: to free it now would wait for the device, which the program did not.
+        # Otherwise keep it: freeing it here would wait for the device, unlike the recorded program.
 
     def _play_copy(self, operation: Values) -> None:
         first, second = self._handles.scratch[operation["context"]]
@@ -216,7 +216,7 @@ class Player:
             self._driver.call("cuMemsetD8Async", first, 0, size, stream)
 
     def _play_launch(self, operation: Values) -> None:
-        # One block on one SM: the recorded time contains what the kernel shared with others.
+        # One block on one SM: the recorded time includes the effect of sharing with other kernels.
         flops = ctypes.c_double(operation["device_ns"] * self._flops_per_ns)
         parameters = (ctypes.c_void_p * 1)(ctypes.addressof(flops))
         function = self._handles.functions[operation["context"]][operation["kernel"]]

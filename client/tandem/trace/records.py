@@ -1,4 +1,4 @@
-"""From 64-byte records to calls. csrc/core/trace_layout.h is the contract; nothing is believed."""
+"""Decodes 64-byte records into calls, per csrc/core/trace_layout.h, and trusts no input."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _PAYLOAD_BYTES = 48
 CALL, WORDS, TEXT, FUNCTION, PROCESS, DEVICE_TIME, LOST, CHUNK, END = range(15, 24)
 _NO_STREAM = 2**64 - 1
 _MAX_WORDS, _MAX_TEXT = 96, 4096
-# Of so many records that continue a call, each with a head of 16 bytes.
+# For N records that continue a call, each of which begins with a head of 16 bytes.
 _WORDS_OF = [struct.Struct("<" + "16x6Q" * n) for n in range(_MAX_WORDS // 6 + 1)]
 _TEXT_OF = [struct.Struct("<" + "16x48s" * n) for n in range(-(-_MAX_TEXT // 48) + 1)]
 _HOST_TIME, _UNFINISHED, _TIMED, _CUT, _CAPTURED, _NON_BLOCKING = 1, 2, 4, 8, 16, 32
@@ -24,9 +24,9 @@ LEGACY_STREAM, PER_THREAD_STREAM = 1, 2
 
 
 class DamagedError(ValueError):
-    """A record that no writer writes; carries its number, counted from 0.
+    """A record that no writer produces; carries its number, counted from 0.
 
-    Not raised for a file that merely ends too early.
+    Not raised for a file that is merely truncated.
     """
 
     def __init__(self, text: str, *, record: int) -> None:
@@ -36,7 +36,7 @@ class DamagedError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Function:
-    """A kernel, as the driver described it; each description is one of its own."""
+    """A kernel as the driver described it; each description is a distinct object."""
 
     handle: int
     name: str
@@ -45,7 +45,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A GPU, as far as it says what a kernel is bound by."""
+    """The properties of a GPU that tell what a kernel is bound by."""
 
     sm_count: int = 0  # 0 = not known
     bandwidth_bytes_per_s: int = 0  # of its memory; 0 = not known
@@ -57,7 +57,7 @@ class Process:
 
     pid: int
     name: str
-    device: Device | None = None  # where a context of it is; None: this record does not say
+    device: Device | None = None  # the device of one of its contexts; None: not in this record
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,35 +67,35 @@ class Call:
     type: CallType
     pid: int
     tid: int
-    number: int  # of the call among all, in the order in which they began
+    number: int  # unique among all calls, in the order in which they began
     start_ns: int
-    duration_ns: int | None  # None: it never returned
+    duration_ns: int | None  # None: the call never returned
     result: int | None
     stream: int | None  # 1 and 2 are the legacy and the per-thread default stream
-    context: int  # of the stream, else current afterwards; 0 = none
+    context: int  # the stream's, else the one current afterwards; 0 = none
     words: tuple[int, ...]
     text: str
     function: Function | None
     has_host_time: bool  # its time is CLOCK_MONOTONIC although the device's clock is virtual
-    is_cut: bool  # more kernel parameters than were recorded
-    is_captured: bool  # into a graph: it has computed nothing
-    is_non_blocking: bool  # its stream does not wait for the legacy one
-    device_ns: int | None = None  # how long the launch lasted on the GPU, if that was measured
+    is_cut: bool  # it had more kernel parameters than were recorded
+    is_captured: bool  # into a graph, so it computed nothing
+    is_non_blocking: bool  # its stream does not wait for the legacy stream
+    device_ns: int | None = None  # duration of the launch on the GPU, if it was measured
 
     @property
     def failed(self) -> bool:
-        """Whether the driver refused; "not yet" of a query is no refusal."""
+        """Whether the driver refused the call; a query's "not yet" is no refusal."""
         return self.result not in (None, 0, 600)  # 600: CUDA_ERROR_NOT_READY
 
     @property
     def is_lookup(self) -> bool:
-        """Whether it only asks where another call is."""
+        """Whether the call only looks up another one."""
         return self.type.base == "cuGetProcAddress"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Calls of a thread that could not be written, before what comes next from it."""
+    """Calls that a thread could not record, just before the next item from it."""
 
     pid: int
     tid: int
@@ -104,28 +104,28 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The command has ended, and so does the trace."""
+    """The end of the command and of the trace."""
 
-    status: int  # its exit code
-    lost: int  # calls
+    status: int  # exit code of the command
+    lost: int  # number of calls that were not recorded
 
 
 Item = Call | Process | Lost | End
 
 
 class Decoder:
-    """Reads chunks in the order in which they were written. Remembers functions and processes."""
+    """Decodes chunks in the order in which they were written, keeping functions and processes."""
 
     def __init__(self, table: Table) -> None:
         self._known = _Known(table)
-        self._base = 0  # records of earlier feeds
-        self.is_cut_short = False  # the last chunk ended before its records did
+        self._base = 0  # number of records in earlier feeds
+        self.is_cut_short = False  # the last chunk had fewer records than announced
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """The items in whole chunks of records; a partial record or chunk at the end is left out.
+        """Yield the items of all whole chunks; a partial record or chunk at the end is left out.
 
         Raises:
-            DamagedError: a record that cannot be.
+            DamagedError: a record that is not possible.
         """
         count = len(data) // RECORD_BYTES
         at = 0
@@ -162,23 +162,23 @@ def _device(words: tuple[int, ...]) -> Device | None:
 
 
 class _Known:
-    """What earlier records have told."""
+    """State from earlier records."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.functions: dict[tuple[int, int], dict[int, Function]] = {}  # by process and thread
-        # Call and device time may be written by two threads, and come in either order.
+        # A call and its device time may be written by two threads, and arrive in either order.
         self._untold: dict[int, Call] = {}
         self._early_ns: dict[int, int] = {}
 
     def expect_time(self, call: Call) -> None:
-        """Give the call its device time, now or when it comes."""
+        """Set the call's device time, now or when it arrives."""
         call.device_ns = self._early_ns.pop(call.number, None)
         if call.device_ns is None:
             self._untold[call.number] = call
 
     def tell_time(self, number: int, device_ns: int) -> None:
-        """A device time has come."""
+        """Take a device time that has arrived."""
         if call := self._untold.pop(number, None):
             call.device_ns = device_ns
         else:
@@ -186,7 +186,7 @@ class _Known:
 
 
 class _Chunk:
-    """The records of one thread."""
+    """The records of one thread in a chunk."""
 
     def __init__(
         self, known: _Known, data: bytes, head: tuple[int, ...], *, begin: int, end: int
@@ -206,9 +206,9 @@ class _Chunk:
             head = RECORD.unpack_from(self._data, first * RECORD_BYTES)
             self._at += 1
             match head[1]:
-                case 15 | 18 | 19:  # CALL, FUNCTION, PROCESS: with words and text
+                case 15 | 18 | 19:  # CALL, FUNCTION, PROCESS: have words and text
                     payload = self._payload(head)
-                    if payload is None:  # the chunk was cut here
+                    if payload is None:  # the chunk is truncated here
                         self.is_cut_short = True
                         return
                     item = self._event(first, head, *payload)
@@ -222,7 +222,7 @@ class _Chunk:
                     raise self._damaged(first, f"has kind {kind}")
 
     def _payload(self, head: tuple[int, ...]) -> tuple[tuple[int, ...], str] | None:
-        # Words and text that follow a head; None when the data end first.
+        # The words and text that follow a head; None if the data end before.
         first = self._at - 1
         word_count, text_bytes = head[8], head[9]
         if word_count > _MAX_WORDS or text_bytes > _MAX_TEXT:
@@ -235,7 +235,7 @@ class _Chunk:
         return words[:word_count], text[:text_bytes].decode(errors="replace")
 
     def _take(self, kind: int, count: int, formats: Sequence[struct.Struct]) -> tuple[Any, ...]:
-        # The payloads of the next records, which must all be of that kind.
+        # Unpack the next `count` records, which must all be of that kind.
         start = self._at * RECORD_BYTES
         kinds = self._data[start + 8 : start + count * RECORD_BYTES : RECORD_BYTES]
         if kinds.count(kind) != count:

@@ -1,4 +1,4 @@
-"""Replays a recording on the software GPU and compares: what ran, in which order, how long."""
+"""Replays a recording on the software GPU and compares what ran, in which order and how long."""
 
 import ctypes
 import json
@@ -19,7 +19,7 @@ from tandem.trace.plan import Plan
 
 SPEEDS = ("asap", "recorded")
 _LINGER_MS = "50"
-# What would trace the players, or hide the device or a part of it from them.
+# Variables that would trace the players, or hide the device or a part of it from them.
 _NOT_OURS = (
     "LD_PRELOAD",
     "TANDEM_TRACE_CALLS",
@@ -31,19 +31,19 @@ _NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to replay. What is None is the software GPU's own default."""
+    """How to replay; None means the software GPU's own default."""
 
     speed: str = "asap"
     clock: str | None = "virtual"
     mode: str | None = "mps"
     profile: str | None = None
-    folder: Path | None = None  # join the device there instead of starting one
+    folder: Path | None = None  # join the device that runs there instead of starting one
     timeline: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Recorded against replayed. Times in nanoseconds."""
+    """The recording compared with its replay. Times in nanoseconds."""
 
     device: str
     processes: int
@@ -53,17 +53,17 @@ class Result:
     recorded_makespan_ns: int
     replayed_makespan_ns: int
     recorded_kernel_ns: int
-    replayed_kernel_ns: int | None  # None: the device keeps no timeline for us
+    replayed_kernel_ns: int | None  # None: we do not have the device's timeline
     untimed_launches: int
     left_out: Mapping[str, int]
     refused: Mapping[str, int]
 
 
 def replay(plan: Plan, options: Options) -> Result:
-    """Play every process of the plan at once, each from the virtual time 0.
+    """Play all processes of the plan concurrently, each from virtual time 0.
 
     Raises:
-        StateError: there is nothing to play, or a player fails; the text has its words.
+        StateError: there is nothing to play, or a player fails; the text quotes it.
         UnavailableError: this machine has no compiler, or no software GPU.
     """
     if not plan.processes:
@@ -85,7 +85,7 @@ def replay(plan: Plan, options: Options) -> Result:
 
 
 def kernel_symbols(names: Sequence[str]) -> list[str]:
-    """A symbol for each kernel: its own name, unless that is none, or one of the C library's."""
+    """A symbol for each kernel: its name, unless that is invalid or taken by the C library."""
     process = ctypes.CDLL(None)
     symbols: list[str] = []
     for number, name in enumerate(names):
@@ -97,9 +97,9 @@ def kernel_symbols(names: Sequence[str]) -> list[str]:
 
 
 def kernel_source(symbols: Iterable[str]) -> str:
-    """Kernels whose only parameter is what they cost."""
+    """Source code of kernels whose only parameter is their cost."""
     return "".join(
-        # By the label a kernel may have any name, also one that C++ reserves.
+        # The asm label allows any name for a kernel, even one that C++ reserves.
         f'extern "C" __global__ void k{number}(double) __asm__("{symbol}");\n'
         f"void k{number}(double) {{}}\n"
         f"TANDEM_KERNEL(k{number}, (double flops), flops, 0)\n"

@@ -11,7 +11,7 @@ _HEADER = ("share", "total", "mean", "max", "calls", "errors", "call")
 
 @dataclass(slots=True)
 class Row:
-    """Figures of one call; times in ns."""
+    """The figures of one call; times in ns."""
 
     name: str
     calls: int = 0
@@ -21,30 +21,30 @@ class Row:
 
     @property
     def mean_ns(self) -> int:
-        """Mean time of those that returned."""
+        """Mean time over all calls."""
         return self.total_ns // self.calls if self.calls else 0
 
 
 @dataclass(slots=True)
 class Summary:
-    """Adds up calls as they come."""
+    """Accumulates calls as they arrive."""
 
     rows: dict[str, Row] = field(default_factory=dict)
 
     def add(self, call: Call) -> None:
-        """Count one call."""
+        """Add one call."""
         row = self.rows.setdefault(call.type.name, Row(call.type.name))
         row.calls += 1
-        row.errors += call.failed and not call.is_lookup  # a driver without it is no error
+        row.errors += call.failed and not call.is_lookup  # a missing function is no error
         row.total_ns += call.duration_ns or 0
         row.max_ns = max(row.max_ns, call.duration_ns or 0)
 
     def sorted(self) -> list[Row]:
-        """The rows, those that took longest first."""
+        """The rows, longest total time first."""
         return sorted(self.rows.values(), key=lambda row: (-row.total_ns, -row.calls, row.name))
 
     def lines(self) -> list[str]:
-        """The table."""
+        """The table as text lines."""
         rows = self.sorted()
         total_ns = sum(row.total_ns for row in rows)
         body = [_cells(row, total_ns) for row in rows]
@@ -53,7 +53,7 @@ class Summary:
         return _aligned([_HEADER, *body, _cells(end, total_ns)])
 
     def as_dicts(self) -> list[dict[str, object]]:
-        """The rows under stable names."""
+        """The rows as dicts with stable keys."""
         return [
             {
                 "call": row.name,
@@ -68,7 +68,7 @@ class Summary:
 
 
 def summarise(calls: Iterable[Call]) -> Summary:
-    """The summary of all `calls`."""
+    """Summarise all `calls`."""
     summary = Summary()
     for call in calls:
         summary.add(call)

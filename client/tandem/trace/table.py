@@ -1,7 +1,7 @@
-"""What a trace's calls are: names, parameters, and the enumerations among them.
+"""The call table of a trace: names, parameters and enumerations.
 
-The table comes from `shim/calls.def` and `cuda.h` when the shim is built. A file carries the one it
-was recorded with, so that it can be read by any later version.
+The table is made from `shim/calls.def` and `cuda.h` when the shim is built. A file contains the
+table it was recorded with, so that later versions can read it.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-# How many words the shim writes for a parameter of each shape; see shim/trace/tracing.h.
+# Number of words that the shim writes for a parameter of each shape; see shim/trace/tracing.h.
 SHAPE_WORDS = {
     "value": 1,
     "text": 1,
@@ -34,13 +34,13 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CallType:
-    """One call of the driver. A trace has a million calls of a few types: see `cached_property`."""
+    """One driver function. Properties are cached: a trace has many calls of few types."""
 
     name: str
     group: str  # its class: launch, copy, alloc, sync and so on
     parameters: tuple[Parameter, ...]
-    offsets: tuple[int, ...]  # of the first word of each parameter
-    words: int  # of all parameters
+    offsets: tuple[int, ...]  # index of the first word of each parameter
+    words: int  # total for all parameters
 
     @cached_property
     def base(self) -> str:
@@ -52,19 +52,19 @@ class CallType:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Of which word each parameter is the first, by name."""
+        """The index of each parameter's first word, by name."""
         names = (parameter.name for parameter in self.parameters)
         return dict(zip(names, self.offsets, strict=True))
 
     def value(self, words: tuple[int, ...], name: str) -> int | None:
-        """The first word of a parameter; None if the call has no such one."""
+        """The first word of a parameter; None if the call has no such parameter."""
         place = self.places.get(name)
         return None if place is None or place >= len(words) else words[place]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """All calls, by their number in a trace, and number -> name of each enumeration."""
+    """All calls by their number in a trace, and number -> name for each enumeration."""
 
     calls: tuple[CallType, ...]
     enums: Mapping[str, Mapping[int, str]]
@@ -75,19 +75,19 @@ class Table:
 
 
 def parse_table(text: str) -> Table:
-    """The table from its JSON.
+    """Parse a table from JSON.
 
     Raises:
-        ValueError: it is none; the text goes on after the name of what it was in.
+        ValueError: not a table; the text is to follow the name of what contains it.
     """
     return table_of(json.loads(text))
 
 
 def table_of(value: object) -> Table:
-    """The table from the value of its JSON.
+    """Make a table from parsed JSON.
 
     Raises:
-        ValueError: it is none; the text goes on after the name of what it was in.
+        ValueError: not a table; the text is to follow the name of what contains it.
     """
     try:
         calls = tuple(_call(row) for row in value["calls"])  # type: ignore[index]
@@ -116,7 +116,7 @@ def _call(row: Mapping[str, object]) -> CallType:
         if parameter.shape not in SHAPE_WORDS:
             msg = f"{row['name']} has a parameter of the unknown shape {parameter.shape!r}"
             raise ValueError(msg)
-    group = str(row["class"]).removeprefix("k").lower()  # older files say kSync for sync
+    group = str(row["class"]).removeprefix("k").lower()  # older files have kSync for sync
     sizes = [SHAPE_WORDS[p.shape] for p in parameters]
     offsets = tuple(sum(sizes[:i]) for i in range(len(sizes)))
     return CallType(
@@ -129,7 +129,7 @@ def _call(row: Mapping[str, object]) -> CallType:
 
 
 def to_json(table: Table) -> dict[str, object]:
-    """What `table_of` reads."""
+    """The table in the form that `table_of` reads."""
     return {
         "calls": [
             {

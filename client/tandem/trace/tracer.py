@@ -1,4 +1,4 @@
-"""Runs a command with its driver calls traced, and hands on what it and its children write."""
+"""Runs a command with its driver calls traced, and passes on what it and its children record."""
 
 import os
 import secrets
@@ -14,10 +14,10 @@ from tandem._native import Tracer
 
 VARIABLE = "TANDEM_TRACE_CALLS"
 ROUND_MS = 5
-BUSY_ROUND_MS = 1  # after a round that brought
-MANY_BYTES = 64 * 1024  # or more: a ring holds eight times that
-LOOK_FOR_DEAD_ROUNDS = 20  # asking the kernel about every thread costs more than a look at its ring
-WAIT_MS = 2000  # how long a traced thread waits for us before it goes on unrecorded
+BUSY_ROUND_MS = 1  # after a round with MANY_BYTES or more
+MANY_BYTES = 64 * 1024  # a ring holds eight times that
+LOOK_FOR_DEAD_ROUNDS = 20  # asking the kernel about each thread costs more than a look at its ring
+WAIT_MS = 2000  # how long a traced thread waits for room before it goes on unrecorded
 
 Consume = Callable[[bytes], None]
 
@@ -43,7 +43,7 @@ def _tracer(key: int, *, device_times: bool) -> Tracer:
 
 
 class TracedCommand:
-    """A running command, and the memory its calls arrive in."""
+    """A running command, and the shared memory in which its calls arrive."""
 
     def __init__(
         self, command: Sequence[str], environ: Mapping[str, str], *, device_times: bool
@@ -51,8 +51,8 @@ class TracedCommand:
         """Start `command`.
 
         Raises:
-            LaunchError: it does not exist (127), cannot be executed (126), or there is no memory
-                for the trace (125).
+            LaunchError: the command does not exist (127) or cannot be executed (126), or there is
+            no memory for the trace (125).
             StateError: there is no usable shim.
         """
         key = secrets.randbits(63)
@@ -67,21 +67,21 @@ class TracedCommand:
                 exit_code=_launch.EXIT_NOT_EXECUTABLE,
             ) from exc
         self._interrupts = 0
-        self.failure: OSError | None = None  # of `consume`; what came after it went nowhere
+        self.failure: OSError | None = None  # raised by `consume`; later records were discarded
 
     @property
     def lost(self) -> int:
-        """Calls that were not recorded."""
+        """The number of calls that were not recorded."""
         return self._tracer.lost
 
     def follow(self, consume: Consume) -> int:
-        """Hand on records until the command and the traced ones of its children have ended.
+        """Pass records to `consume` until the command and its traced children have ended.
 
-        When `consume` fails for want of space or of a reader, the command still runs to its end.
+        If `consume` fails for lack of space or of a reader, the command still runs to its end.
 
         Returns:
-            The exit code of the command, 128 + N if signal N ended it. A second interrupt ends the
-            waiting for children that outlive it.
+            The exit code of the command, or 128 + N if signal N ended it. A second interrupt stops
+            the wait for children that outlive the command.
         """
         pidfd = os.pidfd_open(self._process.pid)
         try:
@@ -104,14 +104,14 @@ class TracedCommand:
             many = self._drain(consume, look_for_dead=look_for_dead) > MANY_BYTES
 
     def _stragglers(self, consume: Consume) -> None:
-        # The command is gone; children of it may not be.
+        # The command has ended, but its children may still run.
         self._drain(consume, look_for_dead=True)
         while self._tracer.threads and self._interrupts < 2:
             select.select([], [], [], ROUND_MS * LOOK_FOR_DEAD_ROUNDS / 1000)
             self._drain(consume, look_for_dead=True)
 
     def _drain(self, consume: Consume, *, look_for_dead: bool) -> int:
-        # How many bytes there were.
+        # Returns the number of bytes that there were.
         records = self._tracer.drain(look_for_dead=look_for_dead)
         if records and not self.failure:
             try:
@@ -122,7 +122,7 @@ class TracedCommand:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Interrupts reach the command from the terminal; what else ends us is passed on to it."""
+        """Count interrupts, which the terminal sends to the command too, and forward SIGTERM."""
 
         def pass_on(number: int, _frame: FrameType | None) -> None:
             self._process.send_signal(number)

@@ -1,1 +1,1 @@
-"""What the calls of a recording come to: whose they are, which operations, how long, on what."""
+"""What the calls of a recording mean: their owners, operations, durations and memory."""

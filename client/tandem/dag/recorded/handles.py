@@ -1,8 +1,8 @@
 """Numbers for the handles in recorded calls: of processes, contexts, streams, threads and events.
 
-Handles are numbers of their process: the same stream or event again is the same number, until the
-stream or its context is destroyed. The legacy stream is one a context, the per-thread one one a
-thread.
+Handles are unique only within their process: the same stream or event again has the same number,
+until the stream or its context is destroyed. There is one legacy stream for each context, and one
+per-thread default stream for each thread.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ _APART = 0  # no stream has that handle in a recording
 
 
 class Handles:
-    """Gives each handle its number when it is first seen."""
+    """Assigns each handle its number when it first occurs."""
 
     def __init__(self, traced: Sequence[Traced]) -> None:
         self.processes: list[Process] = []
@@ -35,14 +35,14 @@ class Handles:
         self._events: dict[tuple[int, int], int] = {}
 
     def process(self, pid: int) -> int:
-        """The process of that id."""
+        """The number of the process with that pid."""
         if pid not in self._processes:
             self._processes[pid] = len(self.processes)
             self.processes.append(Process(pid=pid, name=self._names.get(pid, "")))
         return self._processes[pid]
 
     def context(self, call: Call) -> int:
-        """The context that a call names, else the one it was made in."""
+        """The context that a call names, or else the one it was made in."""
         key = (call.pid, meaning.named_context(call) or call.context)
         number = self._contexts.get(key)
         if number is None:
@@ -51,7 +51,7 @@ class Handles:
         return number
 
     def thread(self, call: Call) -> int:
-        """The thread that makes the call."""
+        """The thread that made the call."""
         key = (call.pid, call.tid)
         number = self._threads.get(key)
         if number is None:
@@ -60,11 +60,11 @@ class Handles:
         return number
 
     def stream(self, call: Call) -> int | None:
-        """The stream that a call names, if it does."""
+        """The stream that a call names, if any."""
         return None if call.stream is None else self._of_handle(call.stream, call)
 
     def stream_or_default(self, call: Call) -> int:
-        """The stream of a call that works in the default stream where it names none."""
+        """The stream that a call names, or else the default stream that it uses."""
         return self._of_handle(call.stream or _default(call), call)
 
     def legacy(self, call: Call) -> int:
@@ -73,21 +73,21 @@ class Handles:
         return self._stream(key, call, StreamKind.LEGACY)
 
     def apart(self, call: Call) -> int:
-        """A stream of the call's context that orders nothing else of it."""
+        """A stand-in stream of the call's context, which orders none of its other work."""
         key = (call.pid, _APART, self.context(call))
         return self._stream(key, call, StreamKind.NON_BLOCKING)
 
     def event(self, call: Call) -> int:
-        """The event that a call names; from 1 on."""
+        """The event that a call names; counted from 1."""
         key = (call.pid, meaning.word(call, "hEvent"))
         return self._events.setdefault(key, len(self._events) + 1)
 
     def forget_stream(self, call: Call) -> None:
-        """It is destroyed: the driver may give its handle to another one."""
+        """Forget a destroyed stream: the driver may reuse its handle."""
         self._streams.pop((call.pid, call.stream or 0), None)
 
     def forget_context(self, call: Call) -> None:
-        """The same of a context, and of the streams in it."""
+        """Forget a destroyed context and its streams."""
         number = self._contexts.pop((call.pid, meaning.word(call, "ctx")), None)
         gone = [k for k, s in self._streams.items() if self.streams[s].context == number]
         for key in gone:

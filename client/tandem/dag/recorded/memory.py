@@ -1,9 +1,10 @@
 """Which memory recorded calls use, as far as it is known.
 
-A launch uses every allocation that a word of its parameters points into, whole, and only reads it
-where the kernel's name, or what is declared of it, says so. Those are all if the rule in
-csrc/core/dag/parameters.h says it and no call is missing before; else there may be more. Global
-variables, textures and surfaces are in no recording. Copies use just what they name.
+A launch uses the whole of every allocation that a word of its parameters points into, and only
+reads it if the kernel's name, or its declared signature, says so. It uses nothing else if the rule
+in csrc/core/dag/parameters.h says so and no earlier call is missing; otherwise there may be more.
+Recordings do not contain global variables, textures and surfaces. Copies use exactly what they
+name.
 """
 
 from collections import defaultdict
@@ -20,43 +21,41 @@ _UNNAMED = Kernel("", ())
 
 
 class Memory:
-    """What is allocated while calls go by."""
+    """The allocations at the current call, while calls are processed in order."""
 
     def __init__(self, signatures: Mapping[str, Signature]) -> None:
-        self.is_sure = True  # no call is missing, so what is allocated is known
-        self.importers: set[int] = (
-            set()
-        )  # processes with memory that others may know by other addresses
+        self.is_sure = True  # no call is missing, so all allocations are known
+        self.importers: set[int] = set()  # processes whose memory others may map at other addresses
         self._allocations: defaultdict[int, Allocations] = defaultdict(Allocations)  # by pid
         self._kernels: dict[tuple[Function, bool], Kernel] = {}
         self._signatures = signatures
 
     def add(self, call: Call) -> None:
-        """An allocation."""
+        """Register an allocation."""
         address, size = meaning.allocated_address(call), meaning.reserved_bytes(call)
         self._allocations[call.pid].add(address, size)
 
     def remove(self, call: Call) -> int:
-        """A free: how many bytes, 0 if it is not known."""
+        """Remove a freed allocation; return its bytes, 0 if it is not known."""
         return self._allocations[call.pid].remove(meaning.word(call, "dptr"))
 
     def is_device(self, call: Call, address: int) -> bool:
-        """Whether the address is known to be of the device, in the process of the call."""
+        """Whether the address is known to be device memory in the process of the call."""
         return self._allocations[call.pid].holding(address) is not None
 
     def told(self, call: Call, accesses: tuple[Access, ...]) -> tuple[Access, ...]:
-        """What a copy or memset names; nothing where it may have other addresses elsewhere."""
+        """The accesses of a copy or memset; none if others may map the memory elsewhere."""
         is_own = call.pid not in self.importers or all(
             self.is_device(call, address) for address, _, _ in accesses
         )
         return accesses if is_own else ()
 
     def touched(self, call: Call) -> tuple[tuple[Access, ...], int]:
-        """What a launch may use, and the flag of what else is not known."""
+        """What a launch may use, and UNRESOLVED if there may be more."""
         accesses, is_all = self._allocations[call.pid].touched_by(
             self._kernel(call), call.words[call.type.words :], is_cut=call.is_cut
         )
-        # A kernel that was given no memory at all does its work somewhere unseen.
+        # A kernel that was given no memory must work on some that the call does not show.
         is_all = is_all and bool(accesses) and self.is_sure
         return accesses, 0 if is_all else UNRESOLVED
 
@@ -82,7 +81,7 @@ class Memory:
 
 
 def copied(call: Call) -> tuple[Access, ...]:
-    """Of one piece to another; nothing where rows, arrays or several pieces are copied."""
+    """The accesses of a copy; none if it copies rows, arrays or several pieces."""
     size = bytes_of(call)
     target = _first_word(call, "dstDevice", "dstHost", "dst")
     source = _first_word(call, "srcDevice", "srcHost", "src")
@@ -90,7 +89,7 @@ def copied(call: Call) -> tuple[Access, ...]:
 
 
 def written(call: Call) -> tuple[Access, ...]:
-    """By a memset; nothing where rows have a pitch, for what is between them stays as it is."""
+    """The access of a memset; none for rows with a pitch, since the gaps between them stay."""
     size, address = meaning.set_bytes(call), meaning.word(call, "dstDevice")
     is_one_piece = meaning.word(call, "Height") <= 1
     return ((address, size, False),) if size and is_one_piece else ()

@@ -1,10 +1,10 @@
-"""The operation that each kind of recorded call is.
+"""Turns each recorded call into the operation that it stands for.
 
-1. A call that failed, was captured into a graph, or came before the device was there is no node.
-2. A query that said "done" is a wait of the host; one that said "not yet" is nothing.
-3. Where the documentation lets a call return early, nobody is said to have waited: of the copies
-   without "Async" only those to the host are waits (CUDA Driver API, "API synchronization
-   behavior").
+1. A call becomes no node if it failed, was captured into a graph, or came before the device
+existed.
+2. A query that answered "done" is a wait of the host; one that answered "not yet" is nothing.
+3. Where the documentation lets a call return early, no wait is assumed: of the copies without
+"Async" only those to the host are waits (CUDA Driver API, "API synchronization behavior").
 """
 
 from collections import Counter
@@ -28,9 +28,9 @@ from tandem.trace.file import Recording
 from tandem.trace.records import Call
 from tandem.trace.table import CallType
 
-_CONFIG_ATTRIBUTES = 8  # of a CUlaunchConfig, by words: how many attributes a launch has
+_CONFIG_ATTRIBUTES = 8  # word of a CUlaunchConfig with the number of launch attributes
 _MOST_BLOCKS = 2**32 - 1
-_IMPORTS = (  # whose memory it is, and where else it is mapped, no recording says
+_IMPORTS = (  # no recording says whose memory it is, and where else it is mapped
     "cuIpcOpenMemHandle",
     "cuMemImportFromShareableHandle",
     "cuMemPoolImportPointer",
@@ -39,7 +39,7 @@ _IMPORTS = (  # whose memory it is, and where else it is mapped, no recording sa
 
 
 class Operations:
-    """Makes operations of calls, which have to come in their order."""
+    """Makes operations of calls, which have to be given in their order."""
 
     def __init__(self, recording: Recording, signatures: Mapping[str, Signature]) -> None:
         self.handles = Handles(recording.processes)
@@ -50,7 +50,7 @@ class Operations:
         self._has_events_in_graphs: set[int] = set()  # processes
 
     def take(self, call: Call) -> Operation | None:
-        """The operation of a call, if it is one."""
+        """The operation of a call, or None if it is none."""
         make = _maker_of(call.type)
         if make is None or not meaning.has_happened(call):
             self._heed(call)
@@ -61,7 +61,7 @@ class Operations:
         return operation
 
     def _heed(self, call: Call) -> None:
-        # What is no operation, and changes what later ones mean.
+        # Calls that are no operation, but change the meaning of later ones.
         base = call.type.base
         if base in ("cuIpcOpenEventHandle", "cuIpcGetEventHandle") and call.result == 0:
             self._shares_events.add(call.pid)
@@ -77,25 +77,26 @@ class Operations:
             self.handles.forget_context(call)
 
     def who(self, call: Call) -> tuple[int, int, int]:
-        """What every operation has: thread, context, and when it was handed over in ns."""
+        """The fields of every operation: thread, context and time of submission in ns."""
         return self.handles.thread(call), self.handles.context(call), call.start_ns
 
     def ordered_by_event(self, call: Call) -> tuple[int, int]:
-        """Of an event's record or a wait for it: in which stream, and the flag of what is unknown.
+        """The stream of an event's record or wait, and a flag if the order is uncertain.
 
-        That of a whole context comes after what is in its streams, or before what comes, and orders
-        none of them with another. No rule says that, so no more is claimed than that it may.
+        An event of a whole context follows the work in its streams, or precedes later work there,
+        without ordering the streams among each other. The graph has no rule for that, so the order
+        is only claimed to be possible.
         """
         if "_context" in (meaning.kind_of(call) or ""):
             return self.handles.apart(call), UNKNOWN_ORDER
         return self.handles.stream_or_default(call), 0
 
     def order_flags(self, call: Call) -> int:
-        """Of a wait: an event of another process may have been recorded there."""
+        """The flag of a wait: its event may have been recorded by another process."""
         return UNKNOWN_ORDER if call.pid in self._shares_events else 0
 
     def graph_flags(self, call: Call) -> int:
-        """Of a graph: it may record events, or wait for some."""
+        """The flag of a graph: it may record events, or wait for some."""
         return UNKNOWN_ORDER if call.pid in self._has_events_in_graphs else 0
 
 
@@ -105,9 +106,9 @@ def _launch(call: Call, known: Operations) -> Operation | None:
     name = kernel_name(call)
     duration_ns, flags = known.times.of(call, name)
     if meaning.word(call, "config", skip=_CONFIG_ATTRIBUTES) and call.device_ns is None:
-        flags |= PROGRAMMATIC  # one of them may say so, and those that do are not timed
+        flags |= PROGRAMMATIC  # an attribute may say so, and such launches are not timed
     accesses, unresolved = known.memory.touched(call)
-    return Operation(  # by place: most operations are launches, and names take a while
+    return Operation(  # positional for speed: most operations are launches
         OperationKind.LAUNCH,
         name,
         *known.who(call),
@@ -137,7 +138,7 @@ def _graph(call: Call, known: Operations) -> Operation:
 
 def _copy(call: Call, known: Operations) -> Operation:
     direction = meaning.direction_of(call, lambda a: known.memory.is_device(call, a))
-    # Of cuMemcpy only the addresses tell, and not all of them are known.
+    # The direction of cuMemcpy follows only from its addresses, not all of which are known.
     is_sure = direction == "dtoh" and call.type.base != "cuMemcpy"
     waits = is_sure and not meaning.returns_when_queued(call)
     accesses = known.memory.told(call, copied(call))
@@ -203,7 +204,7 @@ def _memop(call: Call, known: Operations) -> Operation:
         *known.who(call),
         stream=known.handles.stream_or_default(call),
         object=meaning.word(call, "addr"),
-        flags=UNKNOWN_ORDER if does == "wait for" else 0,  # who writes it is not known
+        flags=UNKNOWN_ORDER if does == "wait for" else 0,  # nobody knows who writes the value
     )
 
 
@@ -302,7 +303,7 @@ def _host_waits(
 
 _Make = Callable[[Call, Operations], Operation | None]
 
-_MAKERS: dict[str, _Make] = {  # by meaning.kind_of
+_MAKERS: dict[str, _Make] = {  # keyed by meaning.kind_of
     "alloc": _alloc,
     "free": _free,
     "copy": _copy,
@@ -320,7 +321,7 @@ _MAKERS: dict[str, _Make] = {  # by meaning.kind_of
     "sync_event": _sync_event,
     "sync_context": _sync_context,
 }
-_OTHERS: dict[str, _Make] = {"copy": _other_copy}  # by class of calls.def
+_OTHERS: dict[str, _Make] = {"copy": _other_copy}  # keyed by the class in calls.def
 
 
 @cache

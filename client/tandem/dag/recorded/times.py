@@ -1,4 +1,4 @@
-"""How long recorded launches take on the GPU; where it was not measured, the mean of their name."""
+"""How long recorded launches take on the GPU; if not measured, the mean for the kernel name."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from tandem.trace.records import Call
 
 
 class Times:
-    """The mean of each kernel that was timed at all."""
+    """The mean duration of each kernel that was timed at least once."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         times: dict[str, list[int]] = {}
@@ -18,7 +18,7 @@ class Times:
         self._means = {name: sum(found) // len(found) for name, found in times.items()}
 
     def of(self, call: Call, name: str) -> tuple[int, int]:
-        """Nanoseconds of a launch of that name, and the flag of what is not measured."""
+        """The duration of a launch in ns, and ESTIMATED if it is a mean; 0 if unknown."""
         if call.device_ns is not None:
             return call.device_ns, 0
         mean = self._means.get(name, 0)
@@ -26,7 +26,7 @@ class Times:
 
 
 def kernel_name(call: Call) -> str:
-    """What a launch is called."""
+    """The display name of a launch."""
     if call.type.base == "cuGraphLaunch":
         return f"graph {meaning.word(call, 'hGraph'):#x}"
     return (call.function.name if call.function else "") or "unnamed kernel"

@@ -1,4 +1,4 @@
-"""The memory demo from beginning to end."""
+"""The memory demo from start to end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tandem.demo.memory.settings import NOTEBOOKS, TRAINERS, Kind, Pace, default
 from tandem.demo.place import find_place
 from tandem.demo.scenario import Say
 
-PROFILE = "mini"  # little memory: moving it takes the CPU milliseconds
+PROFILE = "mini"  # little memory, so that moving it takes the CPU only milliseconds
 SWAPPABLE = ("--swappable",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conductor:
-    """Runs the scenarios on the device that was found and measured. One thread."""
+    """Runs the scenarios on the device that `prepare` found and measured. One thread."""
 
     stage: Stage
     memory_bytes: int
@@ -27,7 +27,7 @@ class Conductor:
 
     @staticmethod
     def prepare(*, clock: str, seconds: float | None, folder: Path, say: Say) -> Conductor:
-        """Look for the device and measure it. Without `seconds`: long enough for several turns.
+        """Find and measure the device; without `seconds`, run long enough for several turns.
 
         Raises:
             WorkerError: the kernels do not compile, or do not run.
@@ -52,10 +52,10 @@ class Conductor:
         )
 
     def run(self) -> Results:
-        """All scenarios, one after the other.
+        """Run all scenarios, one after the other.
 
         Raises:
-            WorkerError: a program hangs, or the daemon failed; its last words are in the text.
+            WorkerError: a program hangs, or the daemon failed; the text quotes its last words.
         """
         return Results(
             place=self.stage.place,
@@ -66,7 +66,7 @@ class Conductor:
         )
 
     def compare(self, kind: Kind, pace: Pace) -> Comparison:
-        """One set of jobs in the three ways."""
+        """Run one set of jobs in the three ways."""
         say, stage = self.stage.say, self.stage
         what = f"{len(kind.roles)} {kind.name} of {kind.share:.0%} of the memory each"
         say(f"{what}, without Tandem")

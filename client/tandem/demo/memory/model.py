@@ -9,42 +9,42 @@ from tandem.demo.memory.settings import SEED
 from tandem.demo.words import Input, Total, Words
 
 CHUNK_BYTES = CHUNK_WORDS * WORD_BYTES
-UNIT_BYTES = 2 << 20  # what devices map memory in: a part of a unit would take a whole one
-PARTS = 24  # at most, so that a kernel takes milliseconds
+UNIT_BYTES = 2 << 20  # granularity of device memory: part of a unit would take a whole one
+PARTS = 24  # at most, so that each kernel takes milliseconds
 
 
 class Model:
-    """Parts of one size, and a ring of kernels over them. Owned by the thread that made it."""
+    """Parts of equal size, and a ring of kernels over them. Owned by the thread that made it."""
 
     def __init__(self, gpu: Gpu, share: float) -> None:
-        """Take the memory.
+        """Allocate the memory.
 
         Raises:
-            DriverError: the device has not that much left.
+            DriverError: the device has too little memory left.
         """
         self._gpu = gpu
         self._stream = gpu.stream()
         share_bytes = int(share * check(driver.cuDeviceTotalMem(gpu.device)))
         size_bytes = max(UNIT_BYTES, share_bytes // PARTS // UNIT_BYTES * UNIT_BYTES)
         blocks = size_bytes // CHUNK_BYTES
-        # What the input and the sums need is less than one part.
+        # The input and the sums need less than one part.
         self._parts = [Words(gpu, blocks) for _ in range(max(2, share_bytes // size_bytes - 1))]
         self._input = Input(gpu)
         self._total = Total(gpu, blocks)
         self._fill()
 
     def iterate(self, number: int) -> bool:
-        """A kernel for each part, which reads its neighbour; whether one part's sum is right."""
+        """Run a kernel per part that reads its neighbour; return if one part's sum is right."""
         for index, part in enumerate(self._parts):
             part.mix(self._parts[index - 1], 2 * number + 3, self._stream)
         return self._is_right(self._parts[number % len(self._parts)])
 
     def is_right(self) -> bool:
-        """Whether the sums of all parts are what the CPU computes."""
+        """Whether the sums of all parts equal what the CPU computes."""
         return all(self._is_right(part) for part in self._parts)
 
     def free(self) -> None:
-        """Give the large parts back."""
+        """Free the large parts."""
         for part in self._parts:
             self._gpu.free(part.address)
 

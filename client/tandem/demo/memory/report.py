@@ -1,4 +1,4 @@
-"""The report of the memory demo: one JSON object, and the text that people read."""
+"""The report of the memory demo: one JSON object, and text for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The same jobs in three ways. `serial` has one outcome for each job."""
+    """The same jobs run in three ways. `serial` has one outcome for each job."""
 
     unmanaged: Outcome
     serial: Sequence[Outcome]
@@ -24,17 +24,17 @@ class Comparison:
 
     @property
     def serial_s(self) -> float:
-        """One job after the other."""
+        """The total time of one job after the other."""
         return sum(outcome.seconds for outcome in self.serial)
 
     @property
     def ticktock_vs_serial(self) -> float:
-        """Time under Tandem over that of one job after the other; 0 if there is none."""
+        """The time under Tandem over that of one job after the other; 0 if there is none."""
         return ratio(self.ticktock.seconds, self.serial_s)
 
     @property
     def is_right(self) -> bool:
-        """No checksum was wrong, and alone and under Tandem every job finished."""
+        """Whether all checksums were right, and every job finished alone and under Tandem."""
         expected = [*(o.jobs for o in self.serial), self.ticktock.jobs]
         finished = all(job.is_finished for jobs in expected for job in jobs)
         return finished and not any(
@@ -44,17 +44,17 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything a run found."""
+    """All results of a run."""
 
     place: Place
     memory_bytes: int
-    link_bytes_s: float  # of pinned copies, the slower way
+    link_bytes_s: float  # of pinned copies in the slower direction
     trainers: Comparison
     notebooks: Comparison
 
     @property
     def are_right(self) -> bool:
-        """Whether all is as it should be."""
+        """Whether both comparisons are right."""
         return self.trainers.is_right and self.notebooks.is_right
 
 
@@ -80,7 +80,7 @@ def build_report(results: Results) -> Json:
 
 
 def format_text(report: Json) -> str:
-    """The report for people."""
+    """The report as text for people."""
     device = report["device"]
     lines = [
         f"{device['name']} ({device['kind']}), mode {device['mode']}, {device['clock']} clock, "

@@ -1,4 +1,4 @@
-"""One set of jobs on one device, in one of the ways to run them, and what became of it."""
+"""Runs one set of jobs on one device, in one of the ways, and reports what became of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tandem.demo.process import Message, Worker, WorkerError
 from tandem.demo.scenario import READY_S, Program, Say, Scenario
 from tandem.errors import DeadlineError
 
-PATIENCE_S = 120.0  # and ten times what the work takes alone
+PATIENCE_S = 120.0  # plus ten times what the work takes alone
 ATTEMPTS = 5
 DRIVER_ERROR = re.compile(r"CUDA_ERROR_\w+")
 SWAPPED = re.compile(r"^tandem_swap_(bytes|seconds)_total\{.*\} (\S+)$", re.MULTILINE)
@@ -30,31 +30,31 @@ class JobReport:
     begin_ns: int = 0
     end_ns: int = 0
     correct: bool | None = None  # None: it died before it had a result
-    error: str = ""  # the driver's, if it died
+    error: str = ""  # the driver's error, if the job died
 
     @property
     def seconds(self) -> float:
-        """From its first allocation to its last result; 0 if it died."""
+        """The time from its first allocation to its last result; 0 if it died."""
         return (self.end_ns - self.begin_ns) / 1e9
 
     @property
     def is_finished(self) -> bool:
-        """It had a result, right or wrong, and ended well."""
+        """Whether it had a result, right or wrong, and exited with 0."""
         return self.exit_code == 0 and self.correct is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A finished scenario."""
+    """The result of a scenario."""
 
     jobs: tuple[JobReport, ...]
-    peak_bytes: int  # taken of the device
+    peak_bytes: int  # most device memory in use
     swapped_bytes: int = 0  # copied to the host and back
-    swap_s: float = 0.0  # what that took
+    swap_s: float = 0.0  # time for these copies
 
     @property
     def seconds(self) -> float:
-        """From the first job's begin to the last one's end."""
+        """The time from the first job's begin to the last job's end."""
         done = [job for job in self.jobs if job.is_finished]
         if not done:
             return 0.0
@@ -63,14 +63,14 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Where scenarios run. One thread; children are ended when a step fails."""
+    """The place where scenarios run. One thread; children are ended when a step fails."""
 
     place: Place
     folder: Path
     say: Say
 
     def alone(self, kind: Kind, pace: Pace) -> list[Outcome]:
-        """Each job by itself, without Tandem."""
+        """Run each job by itself, without Tandem."""
         return [
             self.run(f"serial-{kind.name}-{role}", kind, pace, roles=[role]) for role in kind.roles
         ]
@@ -84,10 +84,10 @@ class Stage:
         roles: Sequence[str] = (),
         options: Sequence[str] | None = None,
     ) -> Outcome:
-        """Jobs side by side; under `tandem run` if there are options for it, even none.
+        """Run jobs side by side; under `tandem run` if `options` is not None, even if it is empty.
 
         Raises:
-            WorkerError: a job neither ended nor had a result, or the daemon failed.
+            WorkerError: a job hangs without a result, or the daemon failed.
         """
         chosen = list(roles or kind.roles)
         work_s = pace.cells * pace.iterations  # an iteration is well below a second
@@ -127,7 +127,7 @@ class Stage:
 
 
 class Watch:
-    """A process that samples how much of the device is taken, from before the jobs to their end."""
+    """A process that samples the device memory in use, from before the jobs to their end."""
 
     def __init__(self, scenario: Scenario) -> None:
         scenario.folder.mkdir(parents=True, exist_ok=True)
@@ -142,11 +142,11 @@ class Watch:
         self._worker.close()
 
     def wait_until_up(self) -> None:
-        """Nothing is missed from here on."""
+        """Wait until sampling has begun."""
         self._worker.wait_for("up", deadline_s=READY_S)
 
     def peak_bytes(self) -> int:
-        """The largest amount so far; ends it."""
+        """End the sampling and return the largest amount."""
         self._worker.go()
         return int(self._worker.wait_for("result", deadline_s=READY_S)["peak_bytes"])
 
@@ -157,7 +157,7 @@ def worker_command(order: Order) -> list[str]:
 
 
 def measure(place: Place, folder: Path) -> Message:
-    """The device's name, memory, link and the length of iterations, found by a worker of its own.
+    """Measure the device's name, memory, link and iteration lengths, in a separate worker.
 
     Raises:
         WorkerError: the worker failed.
@@ -181,7 +181,7 @@ def _outcome(scenario: Scenario, watch: Watch, *, patience_s: float) -> Outcome:
     swapped_bytes, swap_s = _swapped(scenario)
     peak_bytes = watch.peak_bytes()
     for worker in scenario.workers.values():
-        worker.go()  # it was kept until its job's figures were read
+        worker.go()  # it was kept alive until its job's figures had been read
     jobs = (_report(worker, found[role]) for role, worker in scenario.workers.items())
     return Outcome(
         jobs=tuple(jobs), peak_bytes=peak_bytes, swapped_bytes=swapped_bytes, swap_s=swap_s
@@ -189,7 +189,7 @@ def _outcome(scenario: Scenario, watch: Watch, *, patience_s: float) -> Outcome:
 
 
 def _result(worker: Worker, patience_s: float) -> Message | None:
-    """None: it ended without one."""
+    """The worker's result; None: it ended without one."""
     try:
         return worker.wait_for("result", deadline_s=patience_s)
     except WorkerError:
@@ -215,7 +215,7 @@ def _report(worker: Worker, result: Mapping[str, object] | None) -> JobReport:
 
 
 def _swapped(scenario: Scenario) -> tuple[int, float]:
-    """Bytes, and seconds in which they were copied, of all jobs there are."""
+    """The bytes copied to the host and back, and the seconds that took, for all present jobs."""
     if not scenario.managed:
         return 0, 0.0
     totals = {"bytes": 0.0, "seconds": 0.0}

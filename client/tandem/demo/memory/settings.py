@@ -1,4 +1,4 @@
-"""Who takes part, what each is told, and the shape of the work."""
+"""Who takes part, the order each worker gets, and the shape of the work."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import asdict, dataclass
 
 SEED = 7
 GRID_NS = 100_000_000  # on the virtual clock, jobs begin at a multiple of this
-STAGGER_NS = 500_000_000  # one job begins so long after the other: the first one has its memory
-TURNS = 4  # of a trainer, at least, in a run of the default length
-STALLS = 50  # a turn lasts this many times what passing it on takes
+STAGGER_NS = 500_000_000  # between the starts of two jobs, so that the first has its memory by then
+TURNS = 4  # at least, of a trainer in a run of the default length
+STALLS = 50  # length of a turn relative to the time that passing it on takes
 LONGEST_TURN_S = 20.0  # the daemon's `max_hold_s`
-CELLS = 4  # of a notebook
-CELL_PART = 0.1  # of a trainer's length: a cell
-GAP_CELLS = 3  # a notebook thinks for so many times as long as a cell took alone
+CELLS = 4  # in a notebook
+CELL_PART = 0.1  # length of a cell relative to a trainer's
+GAP_CELLS = 3  # a notebook's thinking time, in times that a cell takes alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A set of alike jobs that run together."""
+    """A set of equal jobs that run together."""
 
     name: str
     roles: tuple[str, ...]
-    share: float  # of the device's memory, each
+    share: float  # of the device's memory, for each job
 
 
 TRAINERS = Kind(name="trainers", roles=("first", "second"), share=0.7)
@@ -32,18 +32,18 @@ NOTEBOOKS = Kind(name="notebooks", roles=("red", "green", "blue"), share=0.5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What one worker is told, as JSON on its command line."""
+    """The order to one worker, passed as JSON on its command line."""
 
     image: str  # path of the compiled kernels
-    share: float  # of the device's memory to fill
-    iterations: int = 0  # of a cell; 0 = measure the device instead
+    share: float  # fraction of the device's memory to fill
+    iterations: int = 0  # per cell; 0 = measure the device instead
     cells: int = 1
     gap_ns: int = 0  # between two cells
-    delay_ns: int = 0  # to begin so long after the others
+    delay_ns: int = 0  # delay of the start relative to the others
     start_grid_ns: int = 0  # as in Settings of tandem.demo.settings
 
     def to_json(self) -> str:
-        """One line."""
+        """The order as one line of JSON."""
         return json.dumps(asdict(self))
 
     @staticmethod
@@ -54,7 +54,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a job works: so many cells of so many iterations, with gaps in between."""
+    """The work of a job: `cells` cells of `iterations` iterations, with gaps in between."""
 
     iterations: int
     cells: int = 1
@@ -62,7 +62,7 @@ class Pace:
 
 
 def paces(*, seconds: float, iteration_ns: Sequence[int]) -> tuple[Pace, Pace]:
-    """Of trainers and of notebooks, whose iterations take `iteration_ns`."""
+    """The paces of trainers and of notebooks, whose iterations take `iteration_ns`."""
     trainer_ns, notebook_ns = iteration_ns
     cell = max(1, round(CELL_PART * seconds * 1e9 / notebook_ns))
     return (
@@ -72,7 +72,7 @@ def paces(*, seconds: float, iteration_ns: Sequence[int]) -> tuple[Pace, Pace]:
 
 
 def default_seconds(*, memory_bytes: int, link_bytes_s: float) -> float:
-    """Long enough for TURNS turns of a trainer, each of STALLS times what passing it on takes."""
+    """Long enough for TURNS turns of a trainer, each STALLS times as long as passing it on."""
     excess_bytes = (len(TRAINERS.roles) * TRAINERS.share - 1) * memory_bytes
     turn_s = min(STALLS * excess_bytes / link_bytes_s, LONGEST_TURN_S)
     return TURNS * turn_s

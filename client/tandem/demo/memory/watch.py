@@ -1,6 +1,6 @@
-"""How much of device 0 is taken, sampled: `python -m tandem.demo.memory.watch`.
+"""Samples how much of device 0's memory is in use: `python -m tandem.demo.memory.watch`.
 
-A line on stdin ends it; its result is the largest amount it saw.
+A line on stdin ends it; its result is the largest amount.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PERIOD_S = 0.01
 
 
 def main() -> None:
-    """Sample until a line comes."""
+    """Sample until a line arrives on stdin."""
     pynvml.nvmlInit()
     device = pynvml.nvmlDeviceGetHandleByIndex(0)
     say("up")

@@ -1,8 +1,8 @@
 """One job of the memory demo: `python -m tandem.demo.memory.worker ORDER`.
 
-It speaks the JSON lines of tandem.demo.worker. A call that fails ends it, as it ends most programs:
-with a traceback and exit code 1. After its result it waits for one more line, so that what was
-counted of it can be read while it is still a job.
+It speaks the JSON lines of tandem.demo.worker. A failing call ends it as it ends most programs:
+with a traceback and exit code 1. After its result it waits for one more line, so that the daemon's
+figures can be read while it is still a job.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDS = 3
 
 
 def main() -> None:
-    """Do what the order on the command line says."""
+    """Carry out the order on the command line."""
     order = Order.from_json(sys.argv[1])
     say("up")
     sys.stdin.readline()
@@ -64,9 +64,9 @@ def _measure(gpu: Gpu) -> None:
 
 
 def _iteration_ns(gpu: Gpu, share: float) -> int:
-    """Of a model that has the device for itself."""
+    """The length of an iteration of a model that has the device to itself."""
     model = Model(gpu, share)
-    model.iterate(1)  # the first launch of a function may load it
+    model.iterate(1)  # a function's first launch may load it
     begin_ns = gpu.clock.now_ns()
     for number in range(ROUNDS):
         model.iterate(2 + number)
@@ -76,12 +76,12 @@ def _iteration_ns(gpu: Gpu, share: float) -> int:
 
 
 def _link_bytes_s(gpu: Gpu) -> float:
-    """Between pinned host memory and the device, the slower way."""
+    """The rate of copies between pinned host memory and the device, in the slower direction."""
     host, device = gpu.pinned(PROBE_WORDS), gpu.allocate(PROBE_WORDS)
     stream, start, end = gpu.stream(), gpu.event(timing=True), gpu.event(timing=True)
     rates = []
     for way in ("in", "out"):
-        for _ in range(2):  # the first copy may touch its pages for the first time
+        for _ in range(2):  # the first round may touch its pages for the first time
             gpu.record(start, stream)
             for _ in range(ROUNDS):
                 if way == "in":
