@@ -39,8 +39,8 @@ ISOLATIONS = {"time": 1, "mps": 2, "mps+green": 3, "mig": 4}
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct(f"=IIQQQIBBH{NAME_BYTES}s{NAME_BYTES}s")
 PROMISE = struct.Struct("=QQ")
-SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # followed by the GPU
-FLAGS = struct.Struct("=II")  # followed by the idle time
+SPACE = struct.Struct(f"=II{NAME_BYTES}s")  # SMs, isolation, GPU
+FLAGS = struct.Struct("=II")  # flags, idle seconds
 REGISTERED = struct.Struct("=QI12x")
 REFUSED = struct.Struct("=II")
 REASON_BYTES = 160  # the minimum, since older daemons send less

@@ -24,7 +24,7 @@ def specification(
 
     Raises:
         StateError: there is no usable library to preload, or the directory of the daemon's sockets
-        has a path that cannot exist in a container.
+            has a path that cannot exist in a container.
         UsageError: the request contradicts itself.
     """
     _environment.check_request(request)

@@ -177,7 +177,7 @@ class Client:
         connection.channel.close()
 
     def jobs(self, *, show_finished: bool = False, deadline_s: float = DEADLINE_S) -> list[Job]:
-        """The jobs, oldest first; recently finished ones only if `show_finished` is set."""
+        """The jobs, oldest first; `show_finished` adds those that ended in the last minutes."""
         jobs: list[Job] = []
         token = ""
         while True:
@@ -197,13 +197,13 @@ class Client:
         """Change the given settings of a job, and return the job as it is afterwards.
 
         Values are those of `tandem run`: `memory="20GiB"`, `slo="p99=50ms"`; "none" removes a
-        limit. Owners may lower the limits of their jobs, and raise them up to what they may start a
-        job with.
+        limit. Owners may lower what their jobs have, and raise it up to what they may start a job
+        with.
 
         Raises:
             UsageError: a bad value, or nothing to change.
             TypeError: an unknown keyword, or a value that is not a string, such as a number of
-            bytes.
+                bytes.
         """
         said = said_of(changes, "set")
         if not said:
@@ -220,8 +220,8 @@ class Client:
         """Hold a job until `resume`, however long that takes.
 
         Returns at once. If a program of the job listens for pauses (`tandem.job`), the job is held
-        when the program is ready, or after `grace_s` seconds (at most an hour); meanwhile
-        `pause_in_ns` of the job tells how long that still is.
+        when the program is ready, or after `grace_s` seconds (at most an hour); until then,
+        `pause_in_ns` of the job tells how long that takes at most.
         """
         request = _pause_request(_text(name, "name"), grace_s)
         return _convert.job(self._call(self._jobs.PauseJob, request, deadline_s))
@@ -299,7 +299,7 @@ class Client:
 
         Raises:
             UsageError: an unknown key, a bad value, or a promise of memory, which is for a single
-            job.
+                job.
         """
         if not isinstance(changes, Mapping):
             raise TypeError(f"changes are a mapping of words to text, not {changes!r}")
@@ -486,7 +486,7 @@ class Client:
         """Jobs that have ended, even before the daemon was started, in the order of their ends.
 
         The arguments filter the jobs: by user (name or uid), by group, and by when they ended, in
-        nanoseconds since 1970. `limit` keeps only the newest so many.
+        nanoseconds since 1970. `limit` returns only that many of the newest.
 
         Raises:
             StateError: the daemon keeps no history.

@@ -40,11 +40,11 @@ def parts(environ: Mapping[str, str], *, uid: int, files: Path | None = None) ->
         environ: may name the daemon's socket or directory.
         uid: the user who looks for the daemon.
         files: the folder with the library and ld.so.preload, by its path on the host; None: where
-        they are installed.
+            they are installed.
 
     Raises:
         StateError: there is no usable library to preload, or the directory of the daemon's sockets
-        has a path that cannot exist in a container.
+            has a path that cannot exist in a container.
     """
     library, preload = (files / file.name if files else file for file in (_paths.SHIM, PRELOAD))
     for file in (library, preload):

@@ -1,7 +1,7 @@
 """What `tandem doctor` says of sets of SMs: what a daemon has proved, or else its own proof.
 
-It proves them only where that disturbs nobody: as a client of an MPS that already runs and has no
-other user's work, or on a software GPU that needs no MPS. It never starts an MPS.
+The doctor proves them only where that disturbs nobody: as a client of an MPS that already runs and
+has no other user's work, or on a software GPU that needs no MPS. It never starts an MPS.
 """
 
 from __future__ import annotations

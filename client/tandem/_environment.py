@@ -31,7 +31,7 @@ def check_request(request: Request) -> None:
 
     Raises:
         UsageError: a name too long for the wire, half a promise of memory, or a memory minimum
-        above the limit.
+            above the limit.
     """
     _check_names(request)
     _check_promise(request)

@@ -83,7 +83,7 @@ def install(folder: Path, name: str, spec: Mapping[str, object], *, replace: boo
     Raises:
         UsageError: the name is not valid for a kernel.
         StateError: a kernel of that name exists and `replace` is not set, or the folder is not
-        writable.
+            writable.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(

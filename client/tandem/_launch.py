@@ -103,9 +103,9 @@ def run(launch: Launch, environ: Mapping[str, str], *, uid: int) -> NoReturn:
 
     Raises:
         LaunchError: as `plan`; or the daemon is required, and it is absent (125) or refuses for
-        another reason than lack of room (125); or it refuses for lack of room (75), if it is
-        required or the job may not wait; or, required or not, no eligible GPU can ever provide the
-        SMs that are asked for (125).
+            another reason than lack of room (125); or it refuses for lack of room (75), if it is
+            required or the job may not wait; or, required or not, no eligible GPU can ever provide
+            the SMs that are asked for (125).
         StateError: as `plan`, or nobody can tell which MIG instance is meant.
         UsageError: as `plan`.
     """

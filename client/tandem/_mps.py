@@ -32,7 +32,7 @@ PROGRAM = "nvidia-cuda-mps-control"
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 USUAL_PIPES = Path("/tmp/nvidia-mps")  # the default when the variable is not set
 MOST_DIGITS = 10  # of a pid or uid
-_COMM_LENGTH = 15  # of a name, as the kernel keeps it; with it a server's is the same
+_COMM_LENGTH = 15  # of a process name in the kernel; in these, control and servers are equal
 _CSV = "--format=csv,noheader"
 _LAST = "get_default_active_thread_percentage"  # always answered, by a number with a decimal point
 _PERCENTAGE = re.compile(r"\d+\.\d+")
@@ -268,7 +268,7 @@ def control_pid(place: Path) -> int | None:
 
 
 def has_pipe(place: Path) -> bool:
-    """Whether a control daemon of root's or our own user has, or had, its pipe there."""
+    """Whether a control daemon of root or our own user has, or had, its pipe there."""
     try:
         pipe = os.lstat(place / "control")
         found = (pipe, os.lstat(place), os.stat(place))

@@ -77,7 +77,7 @@ class Job:
     persistent_bytes: int | None = None  # its promise to the policy lanes
     ephemeral_bytes: int | None = None
     swappable: bool = False  # its memory may be moved to the host
-    checkpoint: bool = False  # the same for all its state at once, while it is paused
+    checkpoint: bool = False  # the same, but only as a whole, while it is paused
     pause_unready: int = 0  # programs that were not ready when it was paused
     pause_in_ns: int | None = None  # its programs were told; time until it is held at the latest
     warnings: tuple[str, ...] = ()  # from `set`: what has no effect, and why
@@ -336,7 +336,7 @@ class MemoryPoint:
     filed_bytes: int  # part of swapped_bytes: in files
     waiting_bytes: int  # size of its waiting allocations
     gpu_time_ns: int  # since the job began
-    sm_time_ns: int = 0  # SMs that its kernels held times how long, by its records
+    sm_time_ns: int = 0  # SMs its kernels held times duration, from its records, since it began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class Found:
     groups: int = 0
     group_sms: int = 0
     problem: str = ""  # empty: sets of two processes are disjoint
-    is_answer: bool = True  # the driver's answer; else the result may differ next time
+    is_answer: bool = True  # the driver's answer; else another probe may have another result
 
 
 Said = dict[str, Any]  # JSON that one of the two printed
@@ -245,9 +245,9 @@ Sets = tuple[list[int], list[int]]  # the groups of each process
 
 
 def _divisions(groups: int) -> Iterator[Sets]:
-    """Divide the groups in two, so that for any two groups some division has each in either set.
+    """Yield divisions of the groups in two that separate any two of them, either way round.
 
-    Divides by the binary digits of their numbers: those of any two groups differ somewhere.
+    They are divided by the binary digits of their numbers: any two numbers differ in one.
     """
     for bit in range((groups - 1).bit_length()):
         zeros = [group for group in range(groups) if not group >> bit & 1]
@@ -267,7 +267,7 @@ def _apart(holders: Sequence[_Holder], sets: Sets) -> str:
         problem = _try(holders, stay_ns)
         if not problem:
             break
-    # By now they stayed many times as long as a start takes: this is no chance any more.
+    # By now they have stayed many times as long as a start takes: it is not by chance.
     return problem
 
 
@@ -283,7 +283,7 @@ def _try(holders: Sequence[_Holder], stay_ns: int) -> str:
         (alone,) = _stay([holder], extra=1, stay_ns=stay_ns)
         if alone["began"] >= alone["left"]:  # others may have been on these SMs
             return TOO_FEW
-        # Clocks of two SMs may differ a little; if there is room, it begins together with the
+        # Clocks of two SMs may differ a little; if it has room, the extra block begins with the
         # others.
         if alone["extra"] < alone["left"] - stay_ns // 2:
             raise _NotProvedError(TOO_MANY, is_answer=True)

@@ -38,7 +38,7 @@ class UserFile:
 def place(environ: Mapping[str, str]) -> str:
     """Where the file is, or would be."""
     folder = environ.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(folder):  # ignored, by the XDG Base Directory Specification
+    if not os.path.isabs(folder):  # XDG Base Directory Specification: ignore relative paths
         folder = os.path.expanduser("~/.config")
     return os.path.join(folder, "tandem", "config.toml")
 

@@ -52,7 +52,7 @@ def arrivals(
                     waiting.remove(job.name)
                     yield job
     except DeadlineError as exc:
-        if deadline_s is None or (not has_begun and time.monotonic() < end_s):  # not ours
+        if deadline_s is None or (not has_begun and time.monotonic() < end_s):  # another deadline
             raise UnavailableError(str(exc)) from exc
         late = f"{' and '.join(waiting)} not {until} within {deadline_s:g} s"
         raise DeadlineError(late) from exc

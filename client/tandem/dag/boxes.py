@@ -1,7 +1,7 @@
 """What is drawn as one box: a node, or a chain of nodes that repeats.
 
 A chain becomes one box only if nothing of another lane comes in between: only its first node may
-depend on a node elsewhere, and only on its last node may one elsewhere depend.
+depend on a node elsewhere, and a node elsewhere may depend only on its last.
 """
 
 from collections.abc import Iterator, Sequence

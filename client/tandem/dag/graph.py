@@ -42,7 +42,7 @@ class Graph:
         return self._edges(of_data=False)
 
     def data_edges(self) -> Iterator[Edge]:
-        """Edges between writes and reads of the same memory, in the same form."""
+        """Edges between accesses to the same memory, in the same form."""
         return self._edges(of_data=True)
 
     def all_edges(self) -> Iterator[Edge]:

@@ -17,7 +17,7 @@ def load(path: Path) -> dict[str, str]:
     Raises:
         NotFoundError: there is no such file.
         UsageError: it cannot be read, or contains something that is not a parameter list; the text
-        says which.
+            says which.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -181,7 +181,7 @@ class Daemon:
 
 
 def _wait_unreaped(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait for the end without reaping, which keeps the pid: it is also its children's group."""
+    """Wait for its end without reaping it: its pid stays reserved, as does its process group."""
     end = time.monotonic() + seconds
     while process.returncode is None and time.monotonic() < end:
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:

@@ -38,7 +38,7 @@ class Work:
 class Scenario:
     """Runs workers together. Use as a context manager: leaving it ends every child.
 
-    `program` maps a role to the command that plays it and that speaks the JSON lines of worker.py.
+    `program` maps a role to the command that plays it and speaks the JSON lines of worker.py.
     `config` is the text of the daemon's configuration, for trying other settings; `options` are
     further options for `tandem run`; `classes` maps roles to classes other than batch.
     """

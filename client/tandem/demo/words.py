@@ -28,7 +28,7 @@ class Input:
         self.expected = 0
 
     def upload(self, number: int, stream: Handle) -> None:
-        """Copy in the data of request or batch `number`; the last upload must have completed."""
+        """Copy in the data of request or batch `number`; the previous one must have completed."""
         self._host.store(0, number)
         self.expected = (self._rest + number) & MASK
         self._gpu.copy_in(self.address, self._host, stream)

@@ -1,4 +1,4 @@
-"""What a container is started with that got slices."""
+"""What a container with slices is started with."""
 
 import filecmp
 import os
@@ -12,7 +12,8 @@ from tandem._containers import Parts
 from tandem._wire import deviceplugin_pb2 as pb
 from tandem.kubernetes.inventory import Grant
 
-# Both are NVIDIA's: its container runtime reads the variable, `nvidia-ctk cdi generate` the kind.
+# Both are NVIDIA's: its container runtime reads the one, `nvidia-ctk cdi generate` writes the
+# other.
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 NVIDIA_KIND = "nvidia.com/gpu"
 

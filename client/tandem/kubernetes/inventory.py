@@ -59,8 +59,8 @@ class Inventory:
     def grants(self, names: Iterable[str]) -> list[Grant]:
         """What a container with these slices gets, GPU by GPU.
 
-        An unhealthy GPU is not refused: the kubelet has been told, and a pod would fail only
-        because the news came a moment later.
+        A GPU that has become unhealthy is not refused: the kubelet has been told, and refusing
+        would lose the pod over a difference of a moment.
 
         Raises:
             NotFoundError: a slice is of a GPU that was never here.
@@ -86,7 +86,7 @@ class Inventory:
             yield now
 
     async def update(self, found: Sequence[Gpu]) -> None:
-        """Take the GPUs of the daemon, which is healthy."""
+        """Take the present GPUs from the daemon, which is healthy."""
         if self._silence:
             self._say("the daemon is well again")
         self._silence = ""

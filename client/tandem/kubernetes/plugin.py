@@ -39,7 +39,7 @@ def run(settings: Settings, *, say: Say) -> None:
         AccessError: we may not make a socket in the kubelet's folder.
         StateError: the library for containers is not installed, or the kubelet refuses.
         UnavailableError: the daemon or the kubelet does not answer. Only at the start: if one ends
-        later, the plugin waits for it.
+            later, the plugin waits for it.
         UsageError: the path of the kubelet's folder is too long.
     """
     asyncio.run(_until_signal(settings, say))

@@ -71,7 +71,7 @@ def _holds(point: MemoryPoint) -> bool:
 
 
 def swaps_of(curve: MemoryCurve) -> list[Swap]:
-    """The moves of a curve; those in one direction without a sample in between are merged."""
+    """The moves of a curve; two in one direction are merged if at most one look is in between."""
     found: list[Swap] = []
     for before, after in pairwise(curve.points):
         moved = after.swapped_bytes - before.swapped_bytes

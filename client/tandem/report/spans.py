@@ -42,7 +42,7 @@ class Span:
 
 
 class Spans:
-    """Pairs events into spans as they arrive; those of each process, and those of turns, in order.
+    """Pairs events into spans as they arrive, in order for each process and for turns.
 
     Only open spans are kept, so that recordings may be long. The processes write the times, and the
     threads of one do not write in order. So a span that would begin before the previous one on its
@@ -56,7 +56,7 @@ class Spans:
         """
         self._begin_ns = self.last_ns = begin_ns  # the latest time in any event
         self._name_of = name_of
-        self._open: dict[object, Span] = {}  # by identity; spans without a known end
+        self._open: dict[object, Span] = {}  # by track or mark; their ends are not known yet
         self._free: dict[tuple[int, str], list[int]] = {}  # free lanes of each process; a heap
         self._steps: dict[Track, int] = {}  # end of the last iteration on each track
         self._over_ns: dict[Track, int] = {}  # end of the last span on each track

@@ -59,8 +59,8 @@ def environment(
     Args:
         base: the variables to start from; by default the present environment.
         options: device settings by the names in OPTIONS; None leaves one unchanged. They count only
-        for the program that starts the device process; later programs join the device in their
-        folder as it is.
+            for the program that starts the device process; later programs join the device in their
+            folder as it is.
 
     Raises:
         TypeError: an option that is not in OPTIONS.

@@ -24,7 +24,7 @@ class Buckets:
         """Add `amount_per_ns` for each nanosecond of the interval."""
         if self.begin_ns is None:
             self.begin_ns = start_ns
-        # Rows come in the order of their ends; what began before the first one is cut there.
+        # Rows come in the order of their ends, so some began before the first one: cut them there.
         start, end = max(0, start_ns - self.begin_ns), max(0, end_ns - self.begin_ns)
         while end > self.width_ns * _COUNT:
             self._widen()

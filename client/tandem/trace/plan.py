@@ -6,8 +6,8 @@ A pure function from a recording to a plan. Rules:
 2. Handles become numbers, in the order of their first appearance in their process.
 3. A query that answered "not yet" becomes elapsed time; one that answered "done" becomes a wait.
 4. If an operation touches a stream, event or allocation that another thread touched before, its
-thread waits until that one has issued its operation. So streams keep their order and events their
-meaning.
+   thread waits until that one has issued its operation. So streams keep their order and events
+   their meaning.
 5. What cannot be played (host functions, stream memory operations) is left out and counted.
 """
 

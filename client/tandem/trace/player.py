@@ -112,7 +112,7 @@ class Player:
             for operation in thread["operations"]
             if operation["id"] >= 0
         }
-        self._addresses: dict[int, tuple[Word, bool]] = {}  # and whether of the stream's pool
+        self._addresses: dict[int, tuple[Word, bool]] = {}  # address, whether pooled
         (device,) = json.loads(device_status(runtime_folder()))["devices"][:1]
         self._flops_per_ns = device["flops_per_s"] / device["sm_count"] / 1e9  # of a single SM
         self._counts: Counter[str] = Counter()

@@ -52,7 +52,7 @@ class TracedCommand:
 
         Raises:
             LaunchError: the command does not exist (127) or cannot be executed (126), or there is
-            no memory for the trace (125).
+                no memory for the trace (125).
             StateError: there is no usable shim.
         """
         key = secrets.randbits(63)

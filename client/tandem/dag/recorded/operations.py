@@ -1,10 +1,10 @@
 """Turns each recorded call into the operation that it stands for.
 
 1. A call becomes no node if it failed, was captured into a graph, or came before the device
-existed.
+   existed.
 2. A query that answered "done" is a wait of the host; one that answered "not yet" is nothing.
 3. Where the documentation lets a call return early, no wait is assumed: of the copies without
-"Async" only those to the host are waits (CUDA Driver API, "API synchronization behavior").
+   "Async" only those to the host are waits (CUDA Driver API, "API synchronization behavior").
 """
 
 from collections import Counter

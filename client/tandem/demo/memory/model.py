@@ -34,7 +34,7 @@ class Model:
         self._fill()
 
     def iterate(self, number: int) -> bool:
-        """Run a kernel per part that reads its neighbour; return if one part's sum is right."""
+        """Run a kernel per part that reads its neighbour; tell whether one part's sum is right."""
         for index, part in enumerate(self._parts):
             part.mix(self._parts[index - 1], 2 * number + 3, self._stream)
         return self._is_right(self._parts[number % len(self._parts)])

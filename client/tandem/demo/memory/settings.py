@@ -13,13 +13,13 @@ TURNS = 4  # at least, of a trainer in a run of the default length
 STALLS = 50  # length of a turn relative to the time that passing it on takes
 LONGEST_TURN_S = 20.0  # the daemon's `max_hold_s`
 CELLS = 4  # in a notebook
-CELL_PART = 0.1  # length of a cell relative to a trainer's
-GAP_CELLS = 3  # a notebook's thinking time, in times that a cell takes alone
+CELL_PART = 0.1  # length of a cell relative to a trainer's run
+GAP_CELLS = 3  # a notebook's thinking time, as a multiple of a cell's time alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A set of equal jobs that run together."""
+    """A set of jobs of the same kind that run together."""
 
     name: str
     roles: tuple[str, ...]
