@@ -60,7 +60,7 @@ class Job:
     launches: int
     steps: int
     share_ratio: float  # of GPU time in the last second, 0..1
-    share_target_ratio: float | None  # share that its sm setting entitles it to while it has work
+    share_target_ratio: float | None  # what its sm entitles it to of that, while it has work
     energy_mj: int | None = None  # attributed, not measured; None = not known, or not yet
     sms: int | None = None  # SMs of its first GPU that its kernels may use now; None = not known
     set_groups: tuple[int, ...] | None = None  # groups of SMs in its set, by number; None = no set
@@ -364,8 +364,8 @@ class Allowance:
 
     max_class: str  # latency, normal, batch
     max_class_key: str | None  # None: no limit
-    max_memory_bytes: int | None  # all jobs together, on each GPU; the larger of this and the
-    max_memory_percent: int | None  # next counts; both None = no limit
+    max_memory_bytes: int | None  # for all jobs together, on each GPU
+    max_memory_percent: int | None  # the same as a share; the larger counts; both None = no limit
     max_memory_key: str | None
 
 

@@ -17,7 +17,7 @@ ROUND_MS = 5
 BUSY_ROUND_MS = 1  # after a round with MANY_BYTES or more
 MANY_BYTES = 64 * 1024  # a ring holds eight times that
 LOOK_FOR_DEAD_ROUNDS = 20  # asking the kernel about each thread costs more than a look at its ring
-WAIT_MS = 2000  # how long a traced thread waits for room before it goes on unrecorded
+WAIT_MS = 2000  # how long a traced thread waits for the tracer before it goes on unrecorded
 
 Consume = Callable[[bytes], None]
 
