@@ -1,10 +1,10 @@
-"""The `tandem` command: one module for each verb, loaded when it is asked for."""
+"""The `tandem` command: one module per verb, imported only when that verb is used."""
 
 import signal
 
 
 def main() -> int:
-    """Run the command line; until all of it is there Ctrl-C ends the process, without a word."""
+    """Run the command line; until it has been imported, Ctrl-C ends the process silently."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""How commands show what they wait for."""
+"""How commands wait for jobs and show progress."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def show_arrivals(
     deadline_s: float | None,
     as_json: bool,
 ) -> None:
-    """Wait for jobs; a line for each as it gets there, or all of those at the end as JSON."""
+    """Wait for jobs; print a line as each one arrives, or those that did as JSON at the end."""
     arrived: list[Job] = []
     names = [job if isinstance(job, str) else job.name for job in jobs]
     try:

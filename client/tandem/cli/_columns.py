@@ -1,4 +1,4 @@
-"""Tables whose columns a user chooses, for people and as CSV."""
+"""Tables whose columns the user chooses, printed for people or as CSV."""
 
 import csv
 import io
@@ -20,18 +20,18 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(Generic[_Item]):
-    """One column, for people and for programs."""
+    """One column, as people read it and as programs read it."""
 
     header: str
-    text: Callable[[_Item, int], str]  # of an item, at a time since 1970 in ns
-    fields: Mapping[str, Callable[[_Item], object]]  # what it is made of, as --json calls it
+    text: Callable[[_Item, int], str]  # of an item and the present time, in ns since 1970
+    fields: Mapping[str, Callable[[_Item], object]]  # its parts, by their names in --json
     is_figure: bool = False
 
 
 def column(
     header: str, text: Callable[[_Item], str], *names: str, is_figure: bool = False
 ) -> Column[_Item]:
-    """One that is the same at any time, made of these attributes of an item."""
+    """Make a column that does not depend on the time, from these attributes of an item."""
     return Column(
         header=header,
         text=lambda item, _now_ns: text(item),
@@ -41,12 +41,12 @@ def column(
 
 
 def fields(*names: str) -> dict[str, Callable[[object], object]]:
-    """Those attributes of an item."""
+    """Map each name to a getter of that attribute of an item."""
     return {name: attrgetter(name) for name in names}
 
 
 def column_options(known: Mapping[str, Column[_Item]]) -> Callable[[_Command], _Command]:
-    """`-o` and `--format`, as `chosen` and `form`."""
+    """Add `-o` and `--format`, which the command gets as `chosen` and `form`."""
 
     def decorate(command: _Command) -> _Command:
         names = ",".join(known)
@@ -55,35 +55,35 @@ def column_options(known: Mapping[str, Column[_Item]]) -> Callable[[_Command], _
             "form",
             type=click.Choice(["table", "csv"]),
             default="table",
-            help="csv: as RFC 4180 has it, with a line of names, which are those of --json; what a "
-            "column is made of are several, and sizes and times plain numbers.",
+            help="csv: as in RFC 4180, with a header line of the names used by --json; a column "
+            "made of several values becomes several, and sizes and times are plain numbers.",
         )(command)
         return click.option(
             "-o",
             "--columns",
             "chosen",
             type=Parsed("COLUMNS", lambda text, *, what: _parse(text, known, what=what)),
-            help=f"Only these columns, in this order, of {names}.",
+            help=f"Show only these columns, in this order, of {names}.",
         )(command)
 
     return decorate
 
 
 def check_form(chosen: Sequence[str] | None, form: str, *, as_json: bool) -> None:
-    """Refuse what --json leaves nothing to say about.
+    """Refuse options that choose columns or a format beside --json.
 
     Raises:
-        UsageError: it is said with one of the others.
+        UsageError: --json is given with one of them.
     """
     if as_json and (chosen or form != "table"):
         said = "-o" if chosen else f"--format {form}"
-        raise UsageError(f"--json has all there is, and {said} says nothing to it; say one of them")
+        raise UsageError(f"--json prints everything, so {said} has no effect; give one of them")
 
 
 def print_items(
     items: Sequence[_Item], columns: Iterable[Column[_Item]], *, form: str, now_ns: int = 0
 ) -> None:
-    """A table, or CSV."""
+    """Print items as a table or, if `form` says so, as CSV."""
     shown = list(columns)
     if form == "csv":
         click.echo(_csv(items, shown), nl=False)

@@ -1,4 +1,4 @@
-"""What a shell offers where only the daemon knows: nothing, where none answers at once."""
+"""Shell completion of names that only the daemon knows; none if it does not answer at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tandem._client import Client
     from tandem._results import Job
 
-_PATIENCE_S = 1.0  # somebody has pressed a key
-_Words = Iterable[tuple[str, str]]  # each with a remark, which zsh and fish show
+_PATIENCE_S = 1.0  # short: a person has pressed a key and waits
+_Words = Iterable[tuple[str, str]]  # each word with a remark, which zsh and fish show
 
 
 def _offering(
     words: Callable[[Client], _Words],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """What click asks, for whatever somebody has written so far."""
+    """Make the callback with which click completes a partly typed word."""
 
     def complete(
         ctx: click.Context, param: click.Parameter, incomplete: str
@@ -47,7 +47,7 @@ def _offering(
 
 
 def _is_a_word(text: str) -> bool:
-    """What a shell, and the command, take for one as it is: somebody else may have chosen it."""
+    """Tell whether a shell and the command take this text, chosen by anybody, as one plain word."""
     return text[:1] not in ("", "-") and all(c.isalnum() or c in "-_.:/@+" for c in text)
 
 

@@ -1,4 +1,4 @@
-"""Commands whose options have the user's own file behind them."""
+"""Commands whose options take their defaults from the user's own file."""
 
 import os
 import re
@@ -13,15 +13,15 @@ from tandem.cli._parsed import where_said
 from tandem.cli._requests import request_of
 from tandem.errors import TandemError, UsageError
 
-_UNSEEN = (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP)  # not in the command's words
+_UNSEEN = (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP)  # not on the command line
 _SAID = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class Requesting(click.Command):
-    """A command with the options of a request: what neither flag nor variable says, the file may.
+    """A command with request options; the user's file sets those without a flag or variable.
 
-    What is wrong with the file is said after what is wrong with the words, and never by `--help` or
-    while a shell completes them.
+    Errors in the file are reported after errors on the command line, and never by `--help` or while
+    a shell completes words.
     """
 
     def make_context(
@@ -31,7 +31,7 @@ class Requesting(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Like click's; it reads the file."""
+        """Like click's, but also reads the user's file."""
         wrong, texts = None, {}
         try:
             texts = _user_file.read(os.environ).texts()
@@ -44,7 +44,7 @@ class Requesting(click.Command):
         return context
 
     def invoke(self, ctx: click.Context) -> object:
-        """Like click's; an error that names an option says if a variable or a file gave it."""
+        """Like click's, but an error about an option says if a variable or the file set it."""
         try:
             return super().invoke(ctx)
         except TandemError as exc:
@@ -54,10 +54,10 @@ class Requesting(click.Command):
 
 
 def check(command: click.Command, environ: Mapping[str, str]) -> _user_file.UserFile:
-    """The file, if it is what a `command` with no other option would take.
+    """Read the user's file and check that `command`, given no options, would accept it.
 
     Raises:
-        UsageError: it is not.
+        UsageError: it would not.
     """
     file = _user_file.read(environ)
     context = click.Context(command, default_map=file.texts())
@@ -71,7 +71,7 @@ def check(command: click.Command, environ: Mapping[str, str]) -> _user_file.User
 
 
 def _value(param: click.Parameter, context: click.Context) -> object:
-    """What the file says of it, whatever variables say, else what is built in."""
+    """Return the file's value of an option, or else its built-in default; ignore variables."""
     name, texts = param.name or "", context.default_map or {}
     if name not in texts:
         default = param.get_default(context)
@@ -86,9 +86,9 @@ def _value(param: click.Parameter, context: click.Context) -> object:
 
 
 def _give_way(context: click.Context) -> None:
-    """Drop what the file says about moving memory where what was said for this job is against it.
+    """Drop the file's settings for moving memory that contradict those given for this job.
 
-    Nobody has to take that back by words of their own.
+    So users need not revoke them explicitly.
     """
     given, source = context.params, context.get_parameter_source
     said = {name: value for name, value in given.items() if source(name) in _SAID}

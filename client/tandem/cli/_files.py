@@ -1,4 +1,4 @@
-"""Files that commands write: never the one they read, and whole or not at all."""
+"""Output files of commands: never the input file, and written completely or not at all."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ STANDARD_OUTPUT = Path("-")
 
 
 def refuse_same(source: Path, output: Path, what: str) -> None:
-    """Refuse to write over what is read.
+    """Refuse to overwrite the file that is read.
 
     Raises:
         UsageError: both are the same file, by whatever name.
@@ -25,7 +25,7 @@ def refuse_same(source: Path, output: Path, what: str) -> None:
 
 
 def refuse_unwritable(path: Path, what: str) -> None:
-    """Say now that a file cannot be written which another process will open later.
+    """Fail early if a file that another process opens later cannot be written.
 
     Raises:
         UsageError: it cannot; the text says why.
@@ -36,14 +36,14 @@ def refuse_unwritable(path: Path, what: str) -> None:
     elif not folder.is_dir():
         why = f"there is no directory '{folder}'"
     elif not os.access(path if path.exists() else folder, os.W_OK):
-        why = "it is not yours to write"
+        why = "you may not write there"
     else:
         return
     raise UsageError(f"cannot write the {what} '{path}': {why}")
 
 
 def cannot_write(output: Path, failure: OSError) -> TandemError:
-    """What to raise: there is no room, or it was no file to write to."""
+    """Return the error to raise for a failed write: no room left, or a bad output file."""
     if failure.errno in NO_ROOM:
         return CapacityError(f"cannot write '{output}': {failure.strerror}")
     return UsageError(f"cannot write '{output}': {failure.strerror}; choose another -o")
@@ -51,7 +51,7 @@ def cannot_write(output: Path, failure: OSError) -> TandemError:
 
 @contextmanager
 def written(output: Path) -> Iterator[TextIO]:
-    """Yield the text file that becomes `output` once all is written; `-` is standard output.
+    """Yield a text file that becomes `output` once all is written; `-` is standard output.
 
     Raises:
         CapacityError: there is no room for it.
@@ -69,10 +69,10 @@ def written(output: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def replacing(output: Path) -> Iterator[Path]:
-    """Yield the path to write to, which becomes `output` once all is written.
+    """Yield a path to write to, which becomes `output` once all is written.
 
-    When that fails, `output` is as it was before; who may read it stays the same. Pipes and devices
-    are written directly.
+    If that fails, `output` stays as it was; its permissions are kept. Pipes and devices are written
+    directly.
     """
     target = output.resolve()
     is_special = output.exists() and not output.is_file()
@@ -89,7 +89,7 @@ def replacing(output: Path) -> Iterator[Path]:
 
 
 def _make(fresh: Path, target: Path) -> None:
-    # In a folder that others write to, who guesses the name must not choose what is written to.
+    # O_EXCL: in a folder that others can write to, somebody may plant a link at a guessed name.
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)) as file:
         if target.exists():

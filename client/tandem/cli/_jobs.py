@@ -1,4 +1,4 @@
-"""The jobs that a command is about."""
+"""Arguments and options that name the jobs a command acts on."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def jobs_argument(command: _Command) -> _Command:
-    """One job or several, by number or name, or a group."""
+    """Add an argument for one or more jobs, by number or name, and the option for a group."""
     argument = click.argument("jobs", nargs=-1, metavar="[JOB...]", shell_complete=_completing.jobs)
     return argument(group_option(command))
 
 
 def group_option(command: _Command) -> _Command:
-    """All the jobs of a group at once."""
+    """Add the option that names all jobs of a group at once."""
     return click.option(
         "-G",
         "--group",
         metavar="KEY",
         shell_complete=_completing.groups,
-        help="All jobs of this group, or none of them, instead of JOB: as GROUP in `tandem ps`.",
+        help="Instead of JOB: all jobs of this group (GROUP in `tandem ps`), or none of them.",
     )(command)
 
 
@@ -40,7 +40,7 @@ def check_named(jobs: tuple[str, ...], group: str | None) -> None:
 
 
 def require_user(user: str) -> None:
-    """Tell a user without jobs from one who does not exist.
+    """Tell a user without jobs from a user who does not exist.
 
     Raises:
         NotFoundError: this machine has no such user.

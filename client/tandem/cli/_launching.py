@@ -1,4 +1,4 @@
-"""Commands that become another one, or end with its exit code."""
+"""Commands that become another command, or end with its exit code."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +11,15 @@ from tandem.errors import TandemError
 
 
 class Launching(Guarded):
-    """Whatever is wrong ends it with a code of env(1): any other may be the command's own."""
+    """A command whose own errors use exit codes of env(1); others may come from what it runs."""
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Gives what is wrong that code."""
+        """Give errors that exit code."""
         try:
             yield
         except click.UsageError as exc:
-            exc.exit_code = EXIT_FAILED  # type: ignore[misc] # of this one, not of its class
+            exc.exit_code = EXIT_FAILED  # type: ignore[misc] # of the instance, not of its class
             raise
         except LaunchError:
             raise

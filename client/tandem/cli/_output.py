@@ -1,4 +1,4 @@
-"""How commands print: aligned tables, JSON, and colour only where somebody sees it."""
+"""Printing for commands: aligned tables, JSON, and colour only on a terminal."""
 
 import json
 import os
@@ -27,13 +27,13 @@ _GAP = "  "
 
 
 def json_option(command: _Command) -> _Command:
-    """The option every command that reads has."""
+    """Add `--json`, which every command that reads has."""
     option = click.option("--json", "as_json", is_flag=True, help="Print JSON with stable names.")
     return option(command)
 
 
 def open_client() -> "Client":
-    """A client of the daemon; what it needs is loaded only here.
+    """Open a client of the daemon; its libraries are imported only here.
 
     Raises:
         StateError: the client's libraries are not installed.
@@ -45,10 +45,10 @@ def open_client() -> "Client":
 
 @contextmanager
 def from_extra(extra: str) -> Iterator[None]:
-    """Around imports of what only an extra of Tandem's installs.
+    """Guard imports of modules that only one of Tandem's extras installs.
 
     Raises:
-        StateError: it is not installed.
+        StateError: such a module is not installed.
     """
     try:
         yield
@@ -70,9 +70,9 @@ def print_json(value: "DataclassInstance | Sequence[DataclassInstance]") -> None
 def print_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()
 ) -> None:
-    """Columns as wide as they need; `right` names those with figures.
+    """Print a table; columns named in `right` hold figures and are right-aligned.
 
-    On a terminal the last column is cut where the line ends; in a pipe it is whole.
+    On a terminal the last column is cut at the end of the line; in a pipe it is whole.
     """
     body = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(header), *body]) for i in range(len(header))]
@@ -89,7 +89,7 @@ def print_table(
 
 
 def paint(word: str) -> str:
-    """A state in its colour, on a terminal without NO_COLOR; everything else as it is."""
+    """Colour a state, on a terminal without NO_COLOR; return any other word unchanged."""
     colour = COLOURS.get(word.strip())
     if colour is None or "NO_COLOR" in os.environ or not on_terminal():
         return word
@@ -97,5 +97,5 @@ def paint(word: str) -> str:
 
 
 def on_terminal() -> bool:
-    """Whether a person reads our output."""
+    """Tell whether our output goes to a terminal."""
     return sys.stdout.isatty()

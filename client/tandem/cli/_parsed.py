@@ -1,4 +1,4 @@
-"""Options whose text one of our own functions parses, and numbers that are ones."""
+"""Option types: text that our own functions parse, revocable options, numbers without NaN."""
 
 import math
 import os
@@ -15,7 +15,7 @@ NONE = "none"
 
 
 def where_said(param: click.Parameter, ctx: click.Context | None) -> str:
-    """What its value came from: the variable or the key of the user's file, else the option."""
+    """Name where a value came from: a variable, a key of the user's file, or the option itself."""
     match ctx and ctx.get_parameter_source(param.name or ""):
         case ParameterSource.ENVIRONMENT:
             return param.variable() if isinstance(param, Aliased) else str(param.envvar)
@@ -25,10 +25,10 @@ def where_said(param: click.Parameter, ctx: click.Context | None) -> str:
 
 
 class Revocable(click.Option):
-    """An option that `none` on the command line takes back, whatever else says something of it."""
+    """An option whose value from a variable or file `none` on the command line takes back."""
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """Like click's; None, as if nobody had said anything, for `none`."""
+        """Like click's, but `none` yields None, as if nothing had been given."""
         source = ctx.get_parameter_source(self.name or "")
         if value != NONE or source is not ParameterSource.COMMANDLINE:
             return super().type_cast_value(ctx, value)
@@ -36,31 +36,31 @@ class Revocable(click.Option):
         return None
 
     def variables(self) -> Sequence[str]:
-        """All that say it."""
+        """Name all variables that set the option."""
         return [str(self.envvar)]
 
 
 def taken_back(ctx: click.Context) -> set[str]:
-    """Variables that do not count, and that who reads them by itself is not to have."""
+    """Return the variables taken back; whatever reads variables by itself must not get them."""
     names: set[str] = ctx.meta.setdefault(__name__, set())
     return names
 
 
 def refuse_taken_back(ctx: click.Context) -> None:
-    """For a command whose output a program gets beside the variables that are there.
+    """Check a command whose output adds to a program's variables, and can remove none.
 
     Raises:
-        UsageError: one that was to be taken back is there.
+        UsageError: a variable that was taken back is set.
     """
     if names := sorted(taken_back(ctx) & os.environ.keys()):
         raise UsageError(
-            f"none cannot take back {', '.join(names)}, which the program would be given all the "
-            "same; unset it first"
+            f"none cannot take back {', '.join(names)}, which the program would still be given; "
+            "unset it first"
         )
 
 
 class Aliased(Revocable):
-    """An option whose variable others call otherwise: theirs counts where ours says nothing."""
+    """An option whose variable has aliases of other tools; they count if ours is not set."""
 
     def __init__(
         self,
@@ -69,22 +69,22 @@ class Aliased(Revocable):
         understood: Callable[[str], str | None],
         **kwargs: Any,
     ) -> None:
-        """`understood`: a text of theirs as the option takes it; None says nothing."""
+        """`understood` turns the text of an alias into ours; None means that it sets nothing."""
         super().__init__(*args, **kwargs)
         self._aliases = aliases
         self._understood = understood
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Like click's; of the aliases the first that says something."""
+        """Like click's, but falls back to the first alias that sets something."""
         own = super().resolve_envvar_value(ctx)
         return own or next((text for _, text in self._said()), None)
 
     def variables(self) -> Sequence[str]:
-        """Ours, and those of others."""
+        """Name our variable and its aliases."""
         return [*super().variables(), *self._aliases]
 
     def variable(self) -> str:
-        """The name of the one that counts."""
+        """Name the variable that counts."""
         own = str(self.envvar)
         return own if os.environ.get(own) else next((name for name, _ in self._said()), own)
 
@@ -95,7 +95,7 @@ class Aliased(Revocable):
 
 
 class Parsed(click.ParamType[Any]):
-    """An option whose text `units` parses; its error becomes click's."""
+    """A type whose text a function of ours parses; that function's errors become click's."""
 
     def __init__(self, name: str, parse: Callable[..., object]) -> None:
         self.name = name
@@ -104,7 +104,7 @@ class Parsed(click.ParamType[Any]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> object:
-        """The parsed value, or a usage error that names the option or variable."""
+        """Parse the value; a usage error names the option or variable."""
         said = where_said(param, ctx) if param else self.name
         try:
             return self._parse(str(value), what=said)
@@ -113,12 +113,12 @@ class Parsed(click.ParamType[Any]):
 
 
 class NumberRange(click.FloatRange):
-    """click's, without `nan`, which no bound keeps out."""
+    """Like click's, but refuses `nan`, which no bound excludes."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number, or a usage error that names the option."""
+        """Convert to a number; a usage error names the option."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
             self.fail(f"{value!r} is not in the range {self._describe_range()}.", param, ctx)

@@ -1,4 +1,4 @@
-"""The environment variables of the software GPU that only its driver library reads."""
+"""Check the environment variables of the software GPU that only its driver library reads."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ KNOWN = frozenset({*softgpu.OPTIONS.values(), *(_PREFIX + name for name in _OTHE
 
 
 def refuse_wrong_variables(env: Mapping[str, str]) -> None:
-    """Check them before a program starts; a line on stderr for each that nobody reads.
+    """Check the variables before a program starts; warn on stderr about unknown ones.
 
     Raises:
         UsageError: a value is wrong; the text names the variable.
@@ -28,7 +28,7 @@ def refuse_wrong_variables(env: Mapping[str, str]) -> None:
             click.echo(f"warning: nothing reads the variable {name}{hint}", err=True)
     queue = env.get(_QUEUE, "")
     if queue and not (queue.isascii() and queue.isdigit() and int(queue) > 0):
-        raise UsageError(f"{_QUEUE} is '{queue}', must be a number of operations from 1")
+        raise UsageError(f"{_QUEUE} is '{queue}', must be a number of operations, at least 1")
     for path in filter(None, env.get(_KERNELS, "").split(os.pathsep)):
         if not os.access(path, os.R_OK):
-            raise UsageError(f"{_KERNELS}: there is no library '{path}' that can be read")
+            raise UsageError(f"{_KERNELS}: the library '{path}' does not exist or cannot be read")

@@ -1,4 +1,4 @@
-"""Says at the end of a program that its timeline ended before it."""
+"""Warn when a program ends that its timeline ended earlier."""
 
 import os
 import select
@@ -8,10 +8,9 @@ from tandem.softgpu._timeline import ends_early
 
 
 def watch(timeline: Path) -> None:
-    """Start a process that waits for the end of this one, which may become another program.
+    """Start a process that waits for the end of this one, which may exec another program.
 
-    It is nobody's child, so that the program sees no child that it does not know, and holds
-    nothing but stderr.
+    It is detached, so that the program sees no unknown child, and keeps only stderr open.
     """
     program = os.pidfd_open(os.getpid())
     child = os.fork()
@@ -27,7 +26,7 @@ def watch(timeline: Path) -> None:
 
 
 def _wait_and_say(program: int, timeline: Path) -> None:
-    os.setsid()  # Ctrl-C is the program's
+    os.setsid()  # Ctrl-C must reach only the program
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

@@ -1,4 +1,4 @@
-"""The lines of `tandem top`: of a job the columns of `tandem ps`, with its memory told apart."""
+"""The lines of `tandem top`: for a job, the columns of `tandem ps` with memory split up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ FIGURES = (*_PARTS, *(c.header for c in (*_BEFORE, *_BEHIND) if c.is_figure))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One look at the machine."""
+    """A snapshot of the jobs and GPUs."""
 
     jobs: tuple[Job, ...]
     gpus: tuple[Gpu, ...]
@@ -28,7 +28,7 @@ class Seen:
 
 
 def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
-    """One line; WAITING is what an allocation waits for, with its place in line."""
+    """Format a job; WAITING is the size an allocation waits for, and its place in line."""
     waiting = format_bytes(job.memory_wait_bytes)
     parts = (
         format_bytes(job.resident_bytes),
@@ -41,7 +41,7 @@ def row(job: Job, *, now_ns: int) -> tuple[str, ...]:
 
 
 def gpu_line(gpu: Gpu, jobs: Sequence[Job]) -> str:
-    """What a GPU does, and how much of its memory is whose."""
+    """Summarize a GPU: its load, and its memory used, swapped and waited for."""
     here = [job for job in jobs if job.gpu == gpu.name]
     swapped = sum(job.swapped_bytes for job in here)
     waiting = sum(job.memory_wait_bytes for job in here)

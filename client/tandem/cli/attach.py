@@ -1,4 +1,4 @@
-"""`tandem attach`: what people look for, and why there is no such thing."""
+"""`tandem attach`: explains why the command that people look for cannot exist."""
 
 import os
 import shlex
@@ -18,11 +18,12 @@ _MOST_SHOWN = 200  # characters of a command line
 @click.command()
 @click.argument("pid", type=click.IntRange(min=1))
 def attach(pid: int) -> None:
-    """Say why a process that runs cannot be made to share the GPU, and what to do instead.
+    """Explain why a running process cannot be made to share the GPU, and what to do instead.
 
-    Tandem sees the calls of a program by a library that has to be there when it starts: what it
-    allocated and submitted before, nobody would know of. So this always fails: with 3 where there
-    is no such process, else with 4. Of one that is a job already it says which.
+    Tandem sees a program's calls through a library that must be loaded when the program starts:
+    nobody would know what it had allocated and submitted before. So this command always fails: with
+    exit code 3 if there is no such process, else with 4. If the process belongs to a job already,
+    it says to which.
 
     \b
     Examples:
@@ -32,40 +33,40 @@ def attach(pid: int) -> None:
     if words is None:
         raise NotFoundError(f"no process {pid} on this machine; `tandem ps` lists the jobs")
     if known := _job_by_daemon(pid):
-        raise StateError(f"process {pid} is of {known}; `tandem set` and `tandem pause` steer that")
+        raise StateError(f"process {pid} belongs to {known}; use `tandem set` and `tandem pause`")
     if _has_library(pid):
         job = _environment_of(pid).get(_JOB)
         whose = f"job '{printable(job)}'" if job else "a job of its own"
         raise StateError(
             f"process {pid} was started under Tandem: it is {whose} from its first use of the GPU "
-            "on, if a daemon lets it in; `tandem doctor` says what keeps it from that"
+            "on, if a daemon admits it; `tandem doctor` says what prevents that"
         )
     again = shlex.join(words)
     if not (0 < len(again) <= _MOST_SHOWN and again.isprintable()):
         again = "COMMAND"
     raise StateError(
-        f"process {pid} runs already, and the library that has a program share the GPU can be "
+        f"process {pid} runs already, and the library that lets a program share the GPU can be "
         f"loaded only when it starts; end it, and start it with: tandem run -- {again}"
     )
 
 
 def _command_of(pid: int) -> list[str] | None:
-    """Its command line, empty for a thread of the kernel; None: there is no such process."""
+    """Return the command line, empty for a kernel thread, or None if there is no such process."""
     try:
         facts = (Path("/proc") / str(pid) / "stat").read_text(errors="replace")
         text = (Path("/proc") / str(pid) / "cmdline").read_bytes()
     except OSError:
         return None
-    has_ended = facts.rpartition(")")[2].split()[0] in "ZX"  # until its parent asks how
+    has_ended = facts.rpartition(")")[2].split()[0] in "ZX"  # not reaped yet
     return None if has_ended else [os.fsdecode(word) for word in text.split(b"\0")[:-1]]
 
 
 def _job_by_daemon(pid: int) -> str:
-    """The job that it is a process of; empty: none is known."""
+    """Name the job that the process belongs to; empty if none is known."""
     try:
         with open_client() as client:
             jobs = client.jobs()
-    except TandemError:  # without a daemon, or what asks it, the refusal is the same
+    except TandemError:  # no daemon or no client libraries: the refusal is the same
         return ""
     for job in jobs:
         if any(process.pid == pid for process in job.processes):
@@ -75,7 +76,7 @@ def _job_by_daemon(pid: int) -> str:
 
 
 def _has_library(pid: int) -> bool:
-    """Whether our library is in it, as far as we may see that."""
+    """Tell whether the process has loaded our library, as far as we may see that."""
     try:
         return f"/{_paths.SHIM.name}\n" in Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except OSError:

@@ -20,7 +20,7 @@ from tandem.units import parse_duration
 if TYPE_CHECKING:
     from tandem._client import Client
 
-KILLED_S = 10.0  # so long after SIGKILL a process is gone, unless the kernel keeps it
+KILLED_S = 10.0  # a process is gone this long after SIGKILL, unless stuck in the kernel
 
 
 @click.command()
@@ -38,7 +38,7 @@ KILLED_S = 10.0  # so long after SIGKILL a process is gone, unless the kernel ke
     type=Parsed("TIME", parse_duration),
     default="30s",
     show_default=True,
-    help="From there to SIGKILL, a day at most; 0s: at once.",
+    help="Time from that signal to SIGKILL, a day at most; 0s: at once.",
 )
 @click.option(
     "--wait/--no-wait",
@@ -56,23 +56,24 @@ def cancel(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """End jobs: a signal to their processes, and SIGKILL to those still there after the grace.
+    """End jobs: signal their processes, and send SIGKILL to those that remain after the grace time.
 
-    Only a job's owner and admins may. A job that is paused is resumed, so that what handles the
-    signal gets the GPU and its memory back; one that goes on to wait is ended by SIGKILL. Who joins
-    a job within its grace is sent the signal, too. Ctrl-C ends the waiting and nothing else.
+    Only a job's owner and admins may do this. A paused job is resumed, so that its signal handler
+    gets the GPU and its memory back; a job that keeps waiting is ended by SIGKILL. A process
+    that joins a job during the grace time is sent the signal, too. Ctrl-C ends only the waiting.
     With -G the signal goes to all jobs that are in the group now, or to none.
 
-    Signals reach what `tandem run` became, and the processes that have used the GPU since the
-    daemon was started. Children that never do are not known; they go when their parents see to
-    that, as launchers and data loaders do. If the daemon ends within the grace, one that is started
-    anew sends SIGKILL to what attaches to it again: wait for the end with `tandem wait`.
+    Signals reach the process that `tandem run` became, and processes that have used the GPU since
+    the daemon was started. Children that never use it are unknown to the daemon; they end if their
+    parents end them, as launchers and data loaders do. If the daemon ends during the grace time,
+    the next one sends SIGKILL to those processes that attach to it again: wait for the end with
+    `tandem wait`.
 
     \b
-    Exit code: 0 when all have ended, or with --no-wait are about to, or
+    Exit code: 0 when all have ended, or with --no-wait will end, or
       3  no such job             6  not yours, or the daemon may not signal it
       4  it has ended already    7  the daemon went away, or hangs
-      8  it was there 10 s after SIGKILL; or the daemon did not say that it will be ended
+      8  still there 10 s after SIGKILL, or the daemon did not confirm that it will end it
 
     \b
     Examples:
@@ -86,7 +87,7 @@ def cancel(
     is_done = False
     with open_client() as client:
         try:
-            # One after the other: what was done before one fails is shown.
+            # One at a time: if one fails, those cancelled before it are shown.
             for job in _cancelled(client, jobs, group, signal=signal, grace_s=grace_ns / 1e9):
                 cancelled.append(job)
                 _tell(job, as_json=as_json)
@@ -129,7 +130,7 @@ def _await(client: Client, jobs: list[Job], *, grace_s: float, as_json: bool) ->
 
 
 def _require_answer(client: Client, late: DeadlineError) -> None:
-    """That a job has not ended is known only of a daemon that could have told its end."""
+    """Raise unless the daemon answers: only then does its silence mean that a job still runs."""
     try:
         client.status()
     except (DeadlineError, UnavailableError) as exc:
@@ -138,6 +139,6 @@ def _require_answer(client: Client, late: DeadlineError) -> None:
 
 def _unwatched(failure: UnavailableError) -> UnavailableError:
     return UnavailableError(
-        f"{failure}; nobody sends SIGKILL now, but the next daemon to what attaches to it: "
+        f"{failure}; nobody sends SIGKILL now, but the next daemon does to what attaches to it: "
         "start one, then `tandem wait`, or cancel again what has not ended"
     )

@@ -16,7 +16,7 @@ from tandem.errors import UsageError
 
 @click.group()
 def cdi() -> None:
-    """Have containers share the GPU: devices that podman and Docker know by CDI.
+    """Let containers share the GPU, through CDI devices for podman and Docker.
 
     \b
     Examples:
@@ -37,14 +37,14 @@ def cdi() -> None:
 def generate(output: Path, **options: Any) -> None:
     """Write a specification of the Container Device Interface.
 
-    Its devices are tandem.dev/gpu=latency, =normal and =batch, of these priorities, and =any, which
-    asks for the one of -p or for none. A container with one of them has the library preloaded, by a
-    file /etc/ld.so.preload, and sees the daemon's sockets. Give it the GPU as well: by
-    --device nvidia.com/gpu=0, or --gpus. All other options hold for every device; a container asks
-    for more by -e, as -e TANDEM_NAME=server.
+    Its devices are tandem.dev/gpu=latency, =normal and =batch, which request that priority, and
+    =any, which requests that of -p or none. In a container with one of them, a file
+    /etc/ld.so.preload preloads the library, and the daemon's sockets are visible. The container
+    must be given the GPU as well, by --device nvidia.com/gpu=0 or --gpus. All other options apply
+    to every device; a container requests more by -e, such as -e TANDEM_NAME=server.
 
-    Each process that uses the GPU is a job of its own, as with `tandem env`; -m is its limit alone.
-    Write it anew when Tandem or the daemon's directory has moved.
+    Each process that uses the GPU is a job of its own, as with `tandem env`, so -m limits each
+    process separately. Write the file again after Tandem or the daemon's directory has moved.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ def generate(output: Path, **options: Any) -> None:
     """
     if options["gpu"]:
         raise UsageError(
-            f"--gpu {options['gpu']!r} says nothing in a container, where GPUs are numbered anew; "
+            f"--gpu {options['gpu']!r} means nothing in a container, where GPUs are renumbered; "
             "choose it by --device nvidia.com/gpu=... or --gpus when the container starts"
         )
     spec = _cdi.specification(

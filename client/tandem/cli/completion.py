@@ -3,21 +3,21 @@
 import click
 from click.shell_completion import get_completion_class
 
-_VARIABLE = "_TANDEM_COMPLETE"  # by which the script asks `tandem`; click makes it of the name
+_VARIABLE = "_TANDEM_COMPLETE"  # click derives it from the name
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print a script by which a SHELL completes commands, options and what they take.
+    """Print a script that makes SHELL complete commands, options and their values.
 
     Jobs, groups, GPUs and policies are those that the daemon knows, if it answers within a second.
 
-    Its own start-up file evaluates it, or a package installs it where the shell looks: as
-    bash-completion/completions/tandem, zsh/site-functions/_tandem or
-    fish/vendor_completions.d/tandem.fish below /usr/share. It asks the `tandem` that is found on
-    the PATH. bash has to be 4.4 or newer.
+    Evaluate the script in the shell's start-up file, or have a package install it where the shell
+    looks: as bash-completion/completions/tandem, zsh/site-functions/_tandem or
+    fish/vendor_completions.d/tandem.fish below /usr/share. It calls the `tandem` found on the PATH.
+    bash must be 4.4 or newer.
 
     \b
     Examples:
@@ -29,5 +29,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     complete = kind(ctx.find_root().command, {}, "tandem", _VARIABLE)
-    # Not its `source()`, which starts a bash to ask for its version: a package may be made without.
+    # Not `source()`: it starts bash to ask for its version, and package builds may lack bash.
     click.echo(complete.source_template % complete.source_vars())

@@ -1,4 +1,4 @@
-"""`tandem config`: what `tandemd` says of the files that it reads, and the user's own file."""
+"""`tandem config`: checks and shows the configuration of `tandemd` and the user's own file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tandem._text import printable
 from tandem.cli._defaults import check as check_defaults
 from tandem.cli._output import json_option
 
-# The program of this installation, which says what to install where its libraries are missing.
+# This installation's daemon; if its libraries are missing, it says what to install.
 _TANDEMD = (sys.executable, "-c", "from tandemd import main; main()")
 
 _file = click.argument("file", required=False, type=click.Path(path_type=Path))
@@ -24,11 +24,11 @@ _file = click.argument("file", required=False, type=click.Path(path_type=Path))
 
 @click.group()
 def config() -> None:
-    """Look at the daemon's configuration: /etc/tandem/config.toml, or a file, and its drop-ins.
+    """Inspect the daemon's configuration: /etc/tandem/config.toml, or FILE, and its drop-ins.
 
-    It is what a daemon reads that is started now; one that runs may have begun with another. Both
-    need the extra [daemon]. Without a file they are about your own as well,
-    ~/.config/tandem/config.toml, which says what `tandem run` asks for where nothing else does.
+    This is what a daemon started now would read; a running one may have read something else. Both
+    commands need the extra [daemon]. Without FILE they also cover your own file,
+    ~/.config/tandem/config.toml, which holds the defaults of `tandem run`.
 
     \b
     Examples:
@@ -40,10 +40,10 @@ def config() -> None:
 @config.command()
 @_file
 def check(file: Path | None) -> int:
-    """Say what is wrong with the configuration, or that it is valid.
+    """Report what is wrong with the configuration, or that it is valid.
 
-    Also that it has sections of GPUs which are not on this machine. Said with it are the files that
-    were read. Exit code: 0 if all is valid, else 2.
+    The report names the files that were read, and sections for GPUs that are not on this machine.
+    Exit code: 0 if everything is valid, else 2.
 
     \b
     Examples:
@@ -62,13 +62,13 @@ def check(file: Path | None) -> int:
 
 @config.command()
 @_file
-@click.option("--origin", is_flag=True, help="Say which file each value comes from.")
+@click.option("--origin", is_flag=True, help="Show which file each value comes from.")
 @json_option
 def show(file: Path | None, origin: bool, as_json: bool) -> int:
-    """Show the value of each key, said or not.
+    """Show the value of each key, whether configured or built in.
 
-    Sections for GPUs, users and groups are shown where they are said, and so is what your own file
-    says, under `run`.
+    Sections for GPUs, users and groups are shown if they are configured; so are the settings of
+    your own file, under `run`.
 
     \b
     Examples:
@@ -104,6 +104,6 @@ def _print(items: Sequence[dict[str, object]], *, with_origin: bool) -> None:
 
 
 def _tandemd(option: str, file: Path | None) -> subprocess.CompletedProcess[str]:
-    """What it says on stderr is for whoever called us."""
+    """Run the daemon's program; its stderr goes to our caller."""
     words = [option] if file is None else [option, f"--config={file}"]
     return subprocess.run([*_TANDEMD, *words], stdout=subprocess.PIPE, text=True, check=False)

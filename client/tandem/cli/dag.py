@@ -33,16 +33,16 @@ _WRITERS = {  # each has write(graph, file)
     "perfetto": "tandem.dag.perfetto",
 }
 _SUFFIXES = {".dot": "dot", ".gv": "dot", ".json": "json", ".svg": "svg", ".html": "html"}
-_LONG_BYTES = 4 << 20  # of a recording that takes more than a moment
+_LONG_BYTES = 4 << 20  # a larger recording takes long enough to show progress
 _NOBODY = Progress(is_shown=False)
 _HELP_FLAGS = ("-h", "--help")
 
 
 def _form_of(output: Path | None) -> str:
-    """By its suffix.
+    """Choose the form by the suffix of the output file.
 
     Raises:
-        UsageError: no form has it.
+        UsageError: no form has that suffix.
     """
     if output is None or not output.suffix:
         return "dot"
@@ -59,46 +59,46 @@ class _DrawsByDefault(click.Group):
     """`tandem dag TRACE` is `tandem dag draw TRACE`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the verb in where it was left out."""
+        """Insert the default verb if none was given."""
         if args and args[0] not in self.commands and args[0] not in _HELP_FLAGS:
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
 
 
 def parse_iteration(text: str, *, what: str = "iteration") -> int:
-    """The number of an iteration, from 1 up."""
+    """Parse the number of an iteration, from 1 up."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise UsageError(
-            f"{what} {text!r} is no iteration: they are counted from 1, and `tandem dag stats` "
+            f"{what} {text!r} is not an iteration: they are counted from 1, and `tandem dag stats` "
             "says how many there are"
         )
     return int(text)
 
 
 def graph_options(command: _Command) -> _Command:
-    """Of which operations."""
+    """Add the argument and options that choose the operations of the graph."""
     place = click.argument("place", metavar="JOB|TRACE", shell_complete=_completing.jobs)
     iteration = click.option(
         "--iteration",
         type=Parsed("N", parse_iteration),
         metavar="N",
-        help="Only that iteration, counted from 1; all operations without it.",
+        help="Show only that iteration, counted from 1; by default all operations.",
     )
     signatures = click.option(
         "--signatures",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help='What kernels take whose names do not say it: TOML, `name = "const float*, int"`.',
+        help='Parameters of kernels whose names lack them: TOML, `name = "const float*, int"`.',
     )
     return iteration(signatures(place(command)))
 
 
 @click.group(cls=_DrawsByDefault)
 def dag() -> None:
-    """Show which operations of a job come after which, and why.
+    """Show which operations of a job depend on which, and why.
 
     `tandem dag TRACE` is `tandem dag draw TRACE`. TRACE is a recording of `tandem trace calls`; a
-    name that is no file is a running job. docs/dag.md tells what nodes and edges are.
+    name that is not a file is taken as a running job. docs/dag.md explains nodes and edges.
 
     \b
     Examples:
@@ -114,13 +114,13 @@ def dag() -> None:
     "--format",
     "form",
     type=click.Choice(list(_WRITERS)),
-    help="What to write; by the suffix of -o where it is left out, else dot.",
+    help="What to write; by default chosen by the suffix of -o, else dot.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write; standard output without it, and for -.",
+    help="File to write; standard output by default, and for -.",
 )
 def draw(
     place: str,
@@ -132,11 +132,11 @@ def draw(
     """Write the graph of a recording or of a running job.
 
     \b
-    dot       for graphviz: a cluster a stream
+    dot       for graphviz: one cluster per stream
     json      everything, with stable names (docs/dag.md)
-    svg       a picture: a lane a stream, along the time, chains that repeat as one box
-    html      the picture to look closer at, with what it comes to; needs no network
-    perfetto  for ui.perfetto.dev: a track a stream, edges as flows
+    svg       a picture over time: one lane per stream, repeated chains as one box
+    html      the picture, to zoom into, with statistics; needs no network
+    perfetto  for ui.perfetto.dev: one track per stream, edges as flows
 
     \b
     Examples:
@@ -157,10 +157,11 @@ def draw(
 @graph_options
 @json_option
 def stats(place: str, iteration: int | None, signatures: Path | None, as_json: bool) -> None:
-    """Say what the graph of a recording or of a running job comes to.
+    """Print statistics of the graph of a recording or of a running job.
 
-    Counts of nodes and edges, what the length hangs on, how far kernels and transfers overlap, what
-    bounds the kernels, why the GPU is idle, and what is not known. Begins are reconstructed.
+    They are counts of nodes and edges, the critical path, how far kernels and transfers overlap,
+    what bounds the kernels, why the GPU is idle, and what is not known. Start times are
+    reconstructed.
 
     \b
     Examples:
@@ -186,7 +187,7 @@ def stats(place: str, iteration: int | None, signatures: Path | None, as_json: b
 
 @contextmanager
 def _nothing_to_collect() -> Iterator[None]:
-    # A graph has no cycles, and with a million operations to look for some takes long.
+    # A graph has no reference cycles, and searching a million operations for some takes long.
     gc.disable()
     try:
         yield
@@ -206,13 +207,13 @@ def load_graph(
     form: str = "",
     told: Progress = _NOBODY,
 ) -> "Graph":
-    """The graph of a recording, or of a job where there is no such file.
+    """Load the graph of a recording or, if there is no such file, of a job.
 
     Raises:
-        NotFoundError: there is neither, or no such file with signatures.
+        NotFoundError: there is neither, or the file of signatures does not exist.
         UnavailableError: there is no such file, and no daemon to ask for the job.
-        UsageError: the recording is damaged, has no such iteration or more than the form shows, or
-            a signature is wrong.
+        UsageError: the recording is damaged, lacks that iteration or has more operations than the
+            form can show, or a signature is wrong.
     """
     from tandem.dag.graph import graph_of
     from tandem.dag.iterations import bounds, with_iterations
@@ -224,7 +225,7 @@ def load_graph(
     declared = load(signatures) if signatures else {}
     window = _of_trace(path, declared, told) if path.exists() else _of_job(place, declared)
     for name in sorted(declared.keys() - {operation.name for operation in window.operations}):
-        text = f"tandem: note: no kernel '{printable(name)}' is launched, but it is in {signatures}"
+        text = f"tandem: note: no kernel '{printable(name)}' is launched; it is in {signatures}"
         click.echo(text, err=True)
     told.now(f"looking for iterations in {len(window.operations):,} operations")
     window = with_iterations(window)
@@ -257,7 +258,8 @@ def _of_job(name: str, signatures: Mapping[str, str]) -> "Window":
             text = f"{exc}; nor is there a recording '{name}' (`tandem trace calls -o` makes one)"
             raise NotFoundError(text) from exc
         except UnavailableError as exc:
-            raise UnavailableError(f"there is no file '{name}', and for a job {exc}") from exc
+            text = f"there is no file '{name}'; looking for a job of that name failed: {exc}"
+            raise UnavailableError(text) from exc
     return from_job(windows, name, gpus)
 
 

@@ -1,4 +1,4 @@
-"""`tandem demo`: what Tandem is for, on whatever device there is."""
+"""`tandem demo`: shows what Tandem is for, on whatever device there is."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 @click.option(
     "--seconds",
     type=NumberRange(min=0.5, max=600),
-    help="Length of each scenario, 0.5 to 600; by default as long as 300 requests need.",
+    help="Length of each scenario, 0.5 to 600; by default as long as 300 requests take.",
 )
 @click.option(
     "--clock",
     type=click.Choice(["real", "virtual"]),
     default="real",
     show_default=True,
-    help="Virtual: on the software GPU, where a run repeats exactly.",
+    help="virtual: on the software GPU, where a run repeats exactly.",
 )
-@click.option("--keep", is_flag=True, help="Leave the daemon and its runtime directory behind.")
+@click.option("--keep", is_flag=True, help="Keep the daemon and its runtime directory.")
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -55,8 +55,7 @@ def demo(
 ) -> None:
     """Let an inference server and two trainers share one GPU, with Tandem and without.
 
-    Takes the NVIDIA GPU where there is one, else the software GPU. Exits with 1 when a checksum is
-    wrong.
+    Uses the NVIDIA GPU if there is one, else the software GPU. Exits with 1 if a checksum is wrong.
 
     \b
     Examples:
@@ -92,7 +91,7 @@ def demo(
         else:
             shutil.rmtree(folder, ignore_errors=True)
     click.echo(json.dumps(report) if as_json else format_table(report, notes=results.notes))
-    if trace is not None:  # after the figures, which a full disk must not take away
+    if trace is not None:  # after the figures, so that a full disk cannot lose them
         _write_trace(trace, results.outcomes)
     if not results.all_correct:
         click.echo("error: a checksum is wrong", err=True)
@@ -104,21 +103,21 @@ def demo(
 @click.option(
     "--seconds",
     type=NumberRange(min=0.5, max=600),
-    help="GPU time of each trainer, 0.5 to 600; by default as long as several turns need.",
+    help="GPU time of each trainer, 0.5 to 600; by default enough for several turns.",
 )
 @click.option(
     "--clock",
     type=click.Choice(["real", "virtual"]),
     default="real",
     show_default=True,
-    help="Virtual: on the software GPU, in its own time, however busy this machine is.",
+    help="virtual: on the software GPU, in its own time, however busy this machine is.",
 )
 def memory(as_json: bool, seconds: float | None, clock: str) -> None:
-    """Let jobs share a GPU whose memory does not hold them together.
+    """Let jobs share a GPU whose memory cannot hold all of them.
 
-    Two trainers of 70 % of the memory each, then three notebooks of 50 %: without Tandem, where
-    one dies, one after the other, and in turns under Tandem, where all finish. Exits with 1 when
-    a checksum is wrong, or one that should finish did not.
+    Runs two trainers with 70 % of the memory each, then three notebooks with 50 % each: without
+    Tandem, where one dies; one after the other; and in turns under Tandem, where all finish. Exits
+    with 1 if a checksum is wrong, or if a job did not finish that should have.
 
     \b
     Examples:
@@ -147,11 +146,11 @@ def memory(as_json: bool, seconds: float | None, clock: str) -> None:
 
 
 def _refuse_options(context: click.Context) -> None:
-    """Those of `tandem demo` alone would be lost in front of a command."""
+    """Refuse options of `tandem demo` in front of a subcommand, where they would be ignored."""
     for option in context.command.params:
         if option.name and context.get_parameter_source(option.name) != ParameterSource.DEFAULT:
             flag, command = option.opts[0], context.invoked_subcommand
-            context.fail(f"{flag} belongs behind '{command}', if it has that option")
+            context.fail(f"{flag} belongs after '{command}', if it has that option")
 
 
 def _write_trace(path: Path, outcomes: Sequence[Outcome]) -> None:
@@ -169,4 +168,4 @@ def _say(text: str) -> None:
 
 
 def _terminate(number: int, _frame: FrameType | None) -> None:
-    sys.exit(128 + number)  # on the way out everything that was started is ended
+    sys.exit(128 + number)  # unwinding ends everything that was started

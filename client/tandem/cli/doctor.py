@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     "--coverage",
     "of_calls",
     is_flag=True,
-    help="Instead: which driver functions the preload library sees, for each version of cuda.h.",
+    help="Show instead which driver functions the preload library sees, per version of cuda.h.",
 )
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, of_calls: bool, as_json: bool) -> None:
-    """Check the driver, the preload library, the kernel and the daemon; say what to do.
+    """Check the driver, the preload library, the kernel and the daemon, and suggest fixes.
 
-    Where MPS runs, two processes find out in a few seconds whether sets of SMs (mode mps+green)
-    work, unless a daemon knows it.
+    If MPS runs, two processes test for a few seconds whether sets of SMs (mode mps+green) work,
+    unless a daemon knows already.
 
-    Exit code 1 if something fails, else 0. With --coverage 1 if a function is unclassified, or
-    unhandled though it computes, moves bytes or takes memory.
+    Exit code 1 if a check fails, else 0. With --coverage, 1 if a function is unclassified, or is
+    unhandled although it computes, moves bytes or allocates memory.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def _count(header: "HeaderCoverage", *groups: str) -> str:
 
 
 def _print_names(title: str, names_by_version: dict[str, tuple[str, ...]]) -> None:
-    """Each name once, with the first version that has it."""
+    """Print each name once, under the first version that has it."""
     known: set[str] = set()
     for version, names in names_by_version.items():
         if new := [name for name in names if name not in known]:

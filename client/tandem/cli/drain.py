@@ -7,19 +7,18 @@ from tandem.cli._output import json_option, open_client, print_json
 
 
 @click.command()
-@click.option("--undo", is_flag=True, help="Have jobs started there again.")
+@click.option("--undo", is_flag=True, help="Allow jobs to be started there again.")
 @click.argument("gpu", shell_complete=_completing.gpus)
 @json_option
 def drain(*, gpu: str, undo: bool, as_json: bool) -> None:
-    """Have no job started on a GPU any more; for admins.
+    """Stop starting jobs on a GPU, for example before maintenance; for admins.
 
-    As before maintenance. `tandem run` is refused where it names that GPU with --gpu, or where
-    there is no other: it ends with 75 if the job is not to wait (--no-wait), else with 125. Jobs
-    that run there go on until they end, `tandem ps` lists them. It is so until --undo, also after a
-    restart of the daemon.
+    `tandem run` is refused if it names that GPU with --gpu, or if there is no other: it ends with
+    75 if the job must not wait (--no-wait), else with 125. Jobs that run there continue until they
+    end; `tandem ps` lists them. The GPU stays drained until --undo, even if the daemon restarts.
 
-    The daemon starts no programs and chooses no GPU for them: a job that names none may still take
-    this one where there are others, and so do programs that start without `tandem run`.
+    The daemon starts no programs and chooses no GPU for them: if there are other GPUs, a job that
+    names none may still use this one, and so may programs that start without `tandem run`.
 
     \b
     Examples:

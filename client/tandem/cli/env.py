@@ -19,7 +19,7 @@ def _fish(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-# Slurm and readers of files take a value as it stands, up to the end of the line.
+# Slurm and programs that read such files take a value literally, up to the end of the line.
 FORMATS: dict[str, Callable[[str, str], str]] = {
     "sh": lambda name, value: f"export {name}={shlex.quote(value)}",
     "fish": lambda name, value: f"set -gx {name} {_fish(value)}",
@@ -36,23 +36,22 @@ FORMATS: dict[str, Callable[[str, str], str]] = {
     "form",
     type=click.Choice(list(FORMATS)),
     default="sh",
-    help="sh or fish: for eval; slurm: what a TaskProlog prints; file: lines NAME=VALUE, for "
+    help="sh or fish: for eval; slurm: what a TaskProlog prints; file: NAME=VALUE lines, for "
     "EnvironmentFile= and --env-file.",
 )
 @json_option
 def env(form: str, as_json: bool, **options: Any) -> None:
-    """Print the variables by which a program that somebody else starts shares the GPU.
+    """Print the variables that make a program started by something else share the GPU.
 
-    They are what `tandem run` sets: LD_PRELOAD, before what it is here already, what is asked for,
-    by options, variables or ~/.config/tandem/config.toml, and where the daemon is, unless that is
-    /run/tandem. The daemon is asked for what MPS needs; its
-    objections are warnings here.
+    They are those that `tandem run` sets: LD_PRELOAD, with the library before any others in it;
+    what options, variables or ~/.config/tandem/config.toml ask for; and where the daemon is, unless
+    that is /run/tandem. The daemon is asked what MPS needs; its objections are only warnings here.
 
-    Unlike `tandem run` this registers no job. Each process that uses the GPU becomes a job of its
-    own when it first does so: -m is its limit alone. Those of one torchrun or of one step of Slurm
-    are held together all the same, as ranks that wait for each other must be; what else started
-    several at once needs -G. Nor is it refused where --isolation or --memory-min cannot be kept.
-    What is set for one program at a time and can go through `tandem run` should.
+    Unlike `tandem run`, this registers no job. Each process becomes a job of its own when it first
+    uses the GPU, so -m limits each process separately. The jobs of one torchrun or one Slurm step
+    are still held together, as ranks that wait for each other must be; anything else that starts
+    several processes needs -G. A job is not refused if --isolation or --memory-min cannot be kept.
+    Prefer `tandem run` for a single program that can be started by it.
 
     \b
     Examples:

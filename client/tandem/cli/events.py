@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tandem._results import JobEvent
 
 
-#: What a job takes turns for comes and goes many times a second: `running`, `waiting` and `idle`.
+#: A job that takes turns changes between running, waiting and idle many times a second.
 KINDS = (
     *("registered", "attached", "running", "waiting", "idle", "paused", "swapped", "detached"),
     *("updated", "pausing", "cancelled", "finding", "finding-over", "exited"),
@@ -28,9 +28,7 @@ KINDS = (
 
 @click.command()
 @click.argument("jobs", nargs=-1, metavar="[JOB...]", shell_complete=_completing.jobs)
-@click.option(
-    "-f", "--follow", is_flag=True, help="What happens from now on instead, until Ctrl-C."
-)
+@click.option("-f", "--follow", is_flag=True, help="Show events from now on instead, until Ctrl-C.")
 @click.option(
     "-k",
     "--kind",
@@ -38,19 +36,19 @@ KINDS = (
     multiple=True,
     type=click.Choice(KINDS),
     metavar="KIND",
-    help=f"Only events of this kind; may be repeated. One of {', '.join(KINDS)}.",
+    help=f"Show only events of this kind; may be repeated. One of {', '.join(KINDS)}.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def events(jobs: tuple[str, ...], follow: bool, kinds: tuple[str, ...], as_json: bool) -> None:
-    """Show what happened to each JOB, or to all: when it came, what state it was in, and so on.
+    """Show what happened to each JOB, or to all: when it came, which states it was in, and so on.
 
-    Kinds of events are the states of `tandem ps`, and registered, attached (a process of it uses
-    the GPU), updated, pausing (its programs were told), cancelled, finding and finding-over (of the
-    watchdog, with the rule; what was found of a job is over, too, when that has exited). Of the
-    past each kind is told once for each job, with when that was last and how often, and the job in
-    JSON is as it is now; jobs that ended are known for ten minutes. Following tells of every
-    change, and ends with exit code 7 when the daemon goes away or hangs. A job that takes turns is
-    running, waiting and idle many times a second: --kind leaves that out.
+    Kinds of events are the states of `tandem ps`, and registered, attached (one of its processes
+    uses the GPU), updated, pausing (its programs were told), cancelled, finding and finding-over
+    (from the watchdog, with the rule; a finding is also over when its job has exited). Past events
+    are summarized: each kind appears once per job, with its last time and its count, and JSON has
+    the job as it is now. Jobs that ended are known for ten minutes. --follow shows every change,
+    and ends with exit code 7 when the daemon goes away or hangs. A job that takes turns changes
+    between running, waiting and idle many times a second; use --kind to leave that out.
 
     \b
     Examples:
@@ -75,7 +73,7 @@ def _of(names: tuple[str, ...], client: Client, *, follow: bool) -> Iterator[Job
 
 
 def line(event: JobEvent) -> str:
-    """An event for people: local time, job, what happened, and the job's name."""
+    """Format an event for people: local time, job, what happened, and the job's name."""
     then = time.localtime(event.time_ns / 1e9)
     job, often = event.job, f"  ({event.times:,} times so far)" if event.times > 1 else ""
     kind = paint(event.kind.ljust(12))

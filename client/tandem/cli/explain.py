@@ -15,10 +15,10 @@ from tandem.units import format_duration
 @click.argument("job", shell_complete=_completing.jobs)
 @json_option
 def explain(job: str, as_json: bool) -> None:
-    """Say why JOB runs or waits, for what it has waited, and what was decided lately.
+    """Explain why JOB runs or waits, what it has waited for, and what was decided lately.
 
-    Also what the daemon's watchdog found: a stall, starvation, a leak, a host that is too slow,
-    thrashing; since when, why it matters, and what to do.
+    Findings of the daemon's watchdog are included: a stall, starvation, a leak, a host that is too
+    slow, thrashing; each with its start, why it matters, and what to do.
 
     \b
     Examples:
@@ -35,7 +35,7 @@ def explain(job: str, as_json: bool) -> None:
 
 
 def lines(found: Explanation) -> list[str]:
-    """The explanation as text."""
+    """Format the explanation as lines of text."""
     text = [found.summary, *(f"  {line}" for line in found.lines)]
     waits = [f"{w.reason} {format_duration(w.total_ns)}" for w in found.waits if w.total_ns]
     text.append("  waited so far: " + (", ".join(waits) or "never"))
@@ -51,6 +51,6 @@ def lines(found: Explanation) -> list[str]:
 
 
 def _clock(since_ns: int) -> str:
-    """Local time, with the date where that is not today's."""
+    """Format as local time, with the date unless it is today."""
     then, now = time.localtime(since_ns / 1e9), time.localtime()
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)

@@ -15,10 +15,10 @@ def _memory(gpu: Gpu) -> str:
     return f"{format_bytes(gpu.memory_used_bytes)} / {format_bytes(gpu.memory_total_bytes)}"
 
 
-# Said below the table, where there is a reason to.
+# Reported below the table instead, and only if there is something to report.
 _DRAINING, _RESERVED = "draining", "reserved"
 
-# By what `-o` calls them.
+# Keyed by the names that `-o` takes.
 COLUMNS: dict[str, Column[Gpu]] = {
     "gpu": column("GPU", lambda gpu: gpu.name, "name", is_figure=True),
     "name": column(
@@ -47,11 +47,11 @@ COLUMNS: dict[str, Column[Gpu]] = {
 @column_options(COLUMNS)
 @json_option
 def gpus(chosen: list[str] | None, form: str, as_json: bool) -> None:
-    """List the GPUs that the daemon shares out.
+    """List the GPUs that the daemon manages.
 
-    MODE says what runs together: in `time` jobs take turns, in the others their kernels overlap.
-    Below the table is said which of them are draining (`tandem drain`), and how much of their
-    memory is kept free of all jobs (`reserve_memory` of the daemon's configuration).
+    MODE says how jobs share the GPU: in `time` they take turns, in the other modes their kernels
+    overlap. Notes below the table say which GPUs are draining (`tandem drain`), and how much of
+    their memory is kept free of all jobs (`reserve_memory` in the daemon's configuration).
 
     \b
     Examples:
@@ -71,12 +71,12 @@ def gpus(chosen: list[str] | None, form: str, as_json: bool) -> None:
 
 
 def show(found: Sequence[Gpu]) -> None:
-    """The table of GPUs, and what is to be known about them besides."""
+    """Print the table of GPUs, and notes about them below it."""
     usual = [column for name, column in COLUMNS.items() if name not in (_DRAINING, _RESERVED)]
     print_items(found, usual, form="table")
     for gpu in found:
         if gpu.sets is not None and gpu.sets.under_way:
-            click.echo(f"gpu {gpu.name}: mode mps+green is being proved, until then it is in mps")
+            click.echo(f"gpu {gpu.name}: mode mps+green is being proved; until then it is in mps")
         elif gpu.not_had:
             click.echo(f"gpu {gpu.name}: {printable(gpu.not_had)}")
         if gpu.draining:

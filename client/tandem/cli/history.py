@@ -14,7 +14,7 @@ from tandem.cli.ps import energy, gpu_time
 from tandem.errors import UsageError
 from tandem.units import format_bytes, format_duration, format_moment, parse_moment
 
-FEW = 100  # where neither a number nor a time is said
+FEW = 100  # jobs listed if neither --lines nor --since is given
 
 
 def _moment(text: str, *, what: str) -> int:
@@ -33,7 +33,7 @@ def _findings(job: PastJob) -> str:
     return ",".join(job.findings)
 
 
-# By what `-o` calls them.
+# Keyed by the names that `-o` takes.
 COLUMNS: dict[str, Column[PastJob]] = {
     "job": column("JOB", lambda job: job.name, "name"),
     "name": column("NAME", lambda job: job.display_name or "-", "display_name"),
@@ -68,25 +68,25 @@ COLUMNS: dict[str, Column[PastJob]] = {
     ),
     "command": column("COMMAND", lambda job: job.command or "-", "command"),
 }
-_SELDOM = ("group", "begin", "energy", "launches", "iterations", "refusals")  # shown when asked for
+_SELDOM = ("group", "begin", "energy", "launches", "iterations", "refusals")  # shown if asked for
 USUAL = [name for name in COLUMNS if name not in _SELDOM]
 
 
 @click.command()
-@click.option("-u", "--user", metavar="USER", help="Only jobs of this user, by name or uid.")
-@click.option("-G", "--group", metavar="KEY", help="Only jobs of this group.")
+@click.option("-u", "--user", metavar="USER", help="List only jobs of this user (name or uid).")
+@click.option("-G", "--group", metavar="KEY", help="List only jobs of this group.")
 @click.option(
     "--since",
     "since_ns",
     type=Parsed("TIME", _moment),
-    help="Only jobs that ended since then: so long ago (2h, 7d), or a date (2026-01-31, "
-    "2026-01-31T18:00), which is in local time unless it has an offset.",
+    help="List only jobs that ended since TIME: an age (2h, 7d) or a date (2026-01-31, "
+    "2026-01-31T18:00), in local time unless it has an offset.",
 )
 @click.option(
     "--until",
     "until_ns",
     type=Parsed("TIME", _moment),
-    help="Only jobs that ended before then, said likewise.",
+    help="List only jobs that ended before TIME, given likewise.",
 )
 @click.option(
     "-n",
@@ -94,7 +94,7 @@ USUAL = [name for name in COLUMNS if name not in _SELDOM]
     "limit",
     metavar="N",
     type=click.IntRange(min=1),
-    help=f"Only the newest N of them. Not said: {FEW}, or with --since all.",
+    help=f"List only the newest N of them. By default {FEW}, or with --since all.",
 )
 @column_options(COLUMNS)
 @json_option
@@ -104,16 +104,16 @@ def history(
     as_json: bool,
     **which: Any,
 ) -> None:
-    """List jobs that have ended, in the order of their ends.
+    """List jobs that have ended, in the order in which they ended.
 
-    Also those from before the daemon was started: it keeps the newest daemon.history of them. One
-    is here from when it came to the daemon, so that of a job that a restart of the daemon was in
-    the middle of there is the part since then. A job whose processes ended while no daemon ran is
-    not here. OUTCOME is cancelled where `tandem cancel` was asked for, else ended: the daemon does
-    not see exit codes. WAIT is what its threads waited for other jobs, PEAK the device memory that
-    it had taken at most, FINDINGS what the watchdog found. REFUSALS, of -o, are the times that it
-    was told out of memory, and ENERGY is as in `tandem ps`: of a job that has just ended its last
-    part comes within a second.
+    Jobs that ended before the daemon was last started are included: it keeps as many of the newest
+    as daemon.history says. A job is recorded from when it came to the daemon, so if the daemon was
+    restarted during the job, only the part since then is here. A job whose processes ended while no
+    daemon ran is missing. OUTCOME is cancelled if `tandem cancel` was used, else ended: the daemon
+    does not see exit codes. WAIT is how long the job's threads waited for other jobs, PEAK the most
+    device memory that it held, FINDINGS what the watchdog found. REFUSALS, shown with -o, counts
+    how often the job was told that it is out of memory. ENERGY is as in `tandem ps`; the last part
+    of a job that has just ended is added within a second.
 
     \b
     Examples:
@@ -126,7 +126,7 @@ def history(
     check_form(chosen, form, as_json=as_json)
     since_ns, until_ns = which["since_ns"], which["until_ns"]
     if since_ns is not None and until_ns is not None and since_ns >= until_ns:
-        raise UsageError("--since is not before --until, so that nothing is between them")
+        raise UsageError("--since is not before --until, so nothing lies between them")
     if which["limit"] is None and since_ns is None:
         which["limit"] = FEW
     with open_client() as client:
@@ -136,6 +136,6 @@ def history(
     if as_json:
         print_json(jobs)
         return
-    everything = [name for name in COLUMNS if name != "elapsed"]  # which is made of two others
+    everything = [name for name in COLUMNS if name != "elapsed"]  # it repeats begin and end
     names = chosen or (everything if form == "csv" else USUAL)
     print_items(jobs, [COLUMNS[name] for name in names], form=form)

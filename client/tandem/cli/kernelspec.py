@@ -19,7 +19,7 @@ HEADER = ("NAME", "DISPLAY NAME", "REQUESTS", "PATH")
 
 @click.group()
 def kernelspec() -> None:
-    """Have notebooks share the GPU: kernels of Jupyter that start through `tandem run`.
+    """Let notebooks share the GPU: Jupyter kernels that start through `tandem run`.
 
     \b
     Examples:
@@ -30,17 +30,21 @@ def kernelspec() -> None:
 
 @kernelspec.command(cls=Requesting)
 @request_options
-@click.option("--name", default="tandem-python3", help="What Jupyter calls it.", show_default=True)
+@click.option(
+    "--name", default="tandem-python3", help="Name of the kernel in Jupyter.", show_default=True
+)
 @click.option(
     "--display-name",
     default="Python 3 (shared GPU)",
-    help="What people see.",
+    help="Name that people see.",
     show_default=True,
 )
-@click.option("--user", is_flag=True, help="For this user, which it is anyway.")
-@click.option("--prefix", type=click.Path(path_type=Path), help="Below PREFIX/share/jupyter.")
-@click.option("--sys-prefix", is_flag=True, help="For this Python environment.")
-@click.option("--replace", "replaces", is_flag=True, help="Replace one by the same name.")
+@click.option("--user", is_flag=True, help="Install for this user; the default.")
+@click.option(
+    "--prefix", type=click.Path(path_type=Path), help="Install below PREFIX/share/jupyter."
+)
+@click.option("--sys-prefix", is_flag=True, help="Install for this Python environment.")
+@click.option("--replace", "replaces", is_flag=True, help="Replace a kernel of the same name.")
 def install(
     name: str,
     display_name: str,
@@ -50,12 +54,12 @@ def install(
     replaces: bool,
     **options: Any,
 ) -> None:
-    """Install a kernel of this Python interpreter, which has to have ipykernel.
+    """Install a kernel of this Python interpreter, which needs ipykernel.
 
-    Each notebook is then a job, named as the kernel, from its start: with its limits, whatever it
-    starts, and in `tandem ps`. Interrupts and restarts are as ever. Without a daemon it runs
-    unshared. With --swappable --idle-release 60s the memory of a notebook that was idle for so long
-    is others' until its next cell that uses the GPU.
+    Each notebook is then a job from its start, named after the kernel: `tandem ps` lists it, and
+    its limits also cover whatever it starts. Interrupts and restarts work as usual. Without a
+    daemon, notebooks run unshared. With --swappable --idle-release 60s, a notebook that was idle
+    for that long gives its memory to others until its next cell that uses the GPU.
 
     \b
     Examples:
@@ -65,7 +69,7 @@ def install(
     """
     refuse_taken_back(click.get_current_context())
     if user + (prefix is not None) + sys_prefix > 1:
-        raise UsageError("say one of --user, --prefix and --sys-prefix")
+        raise UsageError("give only one of --user, --prefix and --sys-prefix")
     folder = _kernelspecs.user_folder(os.environ)
     if sys_prefix or prefix is not None:
         folder = _kernelspecs.prefix_folder(prefix or Path(sys.prefix))
@@ -87,7 +91,7 @@ def install(
 @kernelspec.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the kernels that were installed so.
+    """List the kernels installed by `tandem kernelspec install`.
 
     \b
     Examples:
@@ -112,7 +116,7 @@ def list_(as_json: bool) -> None:
 @kernelspec.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def remove(names: tuple[str, ...]) -> None:
-    """Remove kernels that were installed so, and no others.
+    """Remove kernels that `tandem kernelspec install` installed, and no others.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ from tandem.cli._parsed import NumberRange
 
 @click.group()
 def kubernetes() -> None:
-    """Have pods of Kubernetes share the GPUs of this node.
+    """Let Kubernetes pods share the GPUs of this node.
 
     \b
     Examples:
@@ -24,43 +24,44 @@ def kubernetes() -> None:
     type=click.IntRange(1, 128),
     default=8,
     show_default=True,
-    help="Slices of each GPU: as many containers may share it.",
+    help="Slices per GPU, which is also how many containers may share it.",
 )
 @click.option(
     "--kubelet",
     type=click.Path(path_type=Path),
     default="/var/lib/kubelet/device-plugins",
     show_default=True,
-    help="The kubelet's folder of plugins.",
+    help="The kubelet's directory of device plugins.",
 )
 @click.option(
     "--files",
     type=click.Path(path_type=Path),
-    help="Folder of the node, seen here by the same path, to copy the library to; needed where "
+    help="Directory of the node, with the same path here, to copy the library to; needed if "
     "this runs in a container.",
 )
 @click.option(
     "--cdi",
     is_flag=True,
-    help="Name devices of CDI, NVIDIA's and those of `tandem cdi generate`, instead of mounts.",
+    help="Use CDI devices, NVIDIA's and those of `tandem cdi generate`, instead of mounts.",
 )
 @click.option(
     "--interval",
     type=NumberRange(min=0.1, max=60),
     default=2,
     show_default=True,
-    help="Seconds between two looks at the daemon and the kubelet.",
+    help="Seconds between two checks of the daemon and the kubelet.",
 )
 def plugin(*, slices: int, kubelet: Path, files: Path | None, cdi: bool, interval: float) -> None:
-    """Be a device plugin: the kubelet counts slices of the GPUs, and gives them to containers.
+    """Run a device plugin: the kubelet counts slices of the GPUs and gives them to containers.
 
-    Each GPU that the daemon shares out is so many tandem.dev/slice. A container that asks for two
-    of eight has the library preloaded, sees the daemon's sockets and that GPU, and each program of
-    it may have two eighths of the memory. Slices of one container are of one GPU where one has
-    room. What else it asks for it says by its own variables, as TANDEM_PRIORITY.
+    Each GPU that the daemon manages offers that many tandem.dev/slice. A container that asks for
+    two of eight has the library preloaded and sees the daemon's sockets and that GPU; each of its
+    programs may use two eighths of the memory. The slices of a container come from one GPU if one
+    has room. Further requests are variables of the container, such as TANDEM_PRIORITY.
 
-    Slices of a GPU that drains, or of all while no daemon answers, are not given out; what has them
-    goes on. Ends by SIGTERM or Ctrl-C, with 0. Needs the extra [k8s].
+    Slices of a GPU that drains are not given out, and none at all while no daemon answers;
+    containers that have slices continue. SIGTERM or Ctrl-C ends the plugin, with 0. It needs the
+    extra [k8s].
 
     \b
     Examples:

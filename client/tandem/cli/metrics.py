@@ -7,9 +7,9 @@ from tandem.cli._output import open_client
 
 @click.command()
 def metrics() -> None:
-    """Print what can be counted of the jobs and GPUs, as Prometheus' text.
+    """Print the metrics of jobs and GPUs in the text format of Prometheus.
 
-    For Prometheus itself let the daemon listen: key metrics.listen of its configuration.
+    For Prometheus itself, let the daemon listen: set metrics.listen in its configuration.
 
     \b
     Examples:

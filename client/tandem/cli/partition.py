@@ -17,7 +17,7 @@ _RIGHT = ("SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDICTED", "ITERATION")
 
 @click.group()
 def partition() -> None:
-    """Look at how GPUs are divided among jobs, and change it.
+    """Show or change how GPUs are divided among jobs.
 
     \b
     Examples:
@@ -35,12 +35,13 @@ partition.add_command(plan)
 def show(*, as_json: bool) -> None:
     """Show how each GPU is divided, and how many SMs its jobs have use for.
 
-    SM is what a job asks for, HAS how many SMs its kernels may use (- where that depends on the
-    stream). Beyond KNEE each SM gains less, LIMIT of them keep its --slo, and FITS is what it
-    would get by both, beside the others, and of SMs that nobody else has use for; `rest` is what
-    others leave, and - stands for a job that can have no set of SMs as long as it runs. PREDICTED
-    was said of as many SMs as it has before it ran on them, ITERATION is how long its iterations
-    are. Below: what is not known of a job, and why.
+    SM is what a job asks for, HAS how many SMs its kernels may use (- if that depends on the
+    stream). Beyond KNEE each further SM gains less; LIMIT is how many SMs keep its --slo. FITS is
+    what it would get by both, beside the other jobs, including SMs that no other job has use for;
+    `rest` is what the others leave, and - means that the job cannot have a set of SMs while it
+    runs. ITERATION is how long its iterations take, PREDICTED what was predicted for its number of
+    SMs before it ran on them. Below each table: why FITS is that many, or what is not known of a
+    job.
 
     \b
     Examples:
@@ -105,15 +106,15 @@ def _told(job: JobPart) -> str:
     "layout",
     required=True,
     metavar="GPU=PROFILE,...",
-    help="What to cut a GPU into, e.g. 0=3g.71gb,2g.35gb; 0=off turns MIG off.",
+    help="Instances to cut a GPU into, e.g. 0=3g.71gb,2g.35gb; 0=off turns MIG off.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def apply(layout: str, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Cut a GPU by MIG; for admins, and only while nobody uses the GPU.
+    """Cut a GPU into MIG instances; for admins, and only while nobody uses the GPU.
 
-    What it was cut into before is destroyed. If anything fails, that is made again.
+    Its previous instances are destroyed. If anything fails, they are created again.
 
     \b
     Examples:
@@ -139,13 +140,13 @@ def _consent(layout: str, cut: GpuCut, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("nobody can be asked here; look at --dry-run, then say --yes")
+        raise UsageError("nobody can be asked here; look at --dry-run, then give --yes")
     _show_cut(cut, err=True)
     click.confirm("go on?", abort=True, err=True)
 
 
 def _show_cut(cut: GpuCut, *, err: bool = False) -> None:
-    """What is destroyed and created, a line each; at last who is in the way."""
+    """Print what is destroyed and created, one per line, and last the users in the way."""
     will = "" if cut.done else "would be "
     lines = [f"MIG {will}turned {cut.turned}"] if cut.turned else []
     lines += [f"{one} {will}destroyed" for one in cut.destroyed]

@@ -13,16 +13,17 @@ _RIGHT = ("SMS", "PROGRESS", "P99", "SLOWER")
 @click.command()
 @json_option
 def plan(*, as_json: bool) -> None:
-    """Say how the jobs on each GPU had best share it, and what is to be expected; do nothing.
+    """Show how the jobs on each GPU had best share it, and what to expect; change nothing.
 
-    First the plan in force, where partition.planner is on, and what was measured under it. Then the
-    best way to share time, space and both, best first: the fewest objectives missed, then the most
-    progress, and of nearly as much the fairest.
-    PROGRESS 1 is what a job gets done alone on the whole GPU, P99 what its requests take, with a !
-    where that misses its --slo, and SLOWER how much longer its iterations are because of the jobs
-    on other SMs. Above them is that of all jobs together, by the weights of their classes: as many
-    as there are jobs at most, and the sum of the column only where all weights are alike. Below:
-    what is not known, and how far forecasts were off.
+    If partition.planner is on, the plan in force comes first, with what was measured under it. Then
+    come the best ways to share time, space, and both, best first: with the fewest missed
+    objectives, then the most progress, and the fairest of those with nearly as much.
+
+    PROGRESS 1 is what a job gets done alone on the whole GPU. P99 is what its requests take, with a
+    ! if that misses its --slo. SLOWER is how much longer its iterations are because of jobs on
+    other SMs. The title of a plan has the progress of all jobs together, by the weights of their
+    classes: at most the number of jobs, and the sum of the column only if all weights are equal.
+    Notes below say what is not known, and how far off forecasts were.
 
     \b
     Examples:
@@ -55,7 +56,7 @@ def _show(found: GpuPlans) -> None:
 
 
 def title_of(gpu: Gpu) -> str:
-    """Which GPU, what it is, how it is shared."""
+    """Describe a GPU: its name, what it is, and how it is shared."""
     name = gpu.product_name + (" (software)" if gpu.software else "")
     return f"gpu {gpu.name}: {name}, mode {gpu.mode}, {gpu.sm_count} SMs"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 HELD = ("paused", "swapped")
-SLACK_S = 5.0  # in which a grace that is over has been heard of
+SLACK_S = 5.0  # time for the news that a grace is over to arrive
 
 
 @click.command()
@@ -32,7 +32,7 @@ SLACK_S = 5.0  # in which a grace that is over has been heard of
     type=Parsed("TIME", parse_duration),
     default="30s",
     show_default=True,
-    help="What programs that listen have before they are held, an hour at most; 0s: nothing.",
+    help="Time for programs with a pause handler to get ready, an hour at most; 0s: none.",
 )
 @click.option(
     "--wait/--no-wait",
@@ -44,15 +44,15 @@ SLACK_S = 5.0  # in which a grace that is over has been heard of
 def pause(
     *, jobs: tuple[str, ...], group: str | None, grace_ns: int, wait: bool, as_json: bool
 ) -> None:
-    """Hold jobs at their next launch until they are resumed; what the GPU has begun goes on.
+    """Hold jobs at their next launch until they are resumed; work already on the GPU continues.
 
-    Jobs of one group are held together: where one is paused, the others wait with it. With -G all
-    are paused, and `tandem resume -G` lets all go on.
+    Jobs of one group are held together: if one is paused, the others wait with it. With -G all are
+    paused, and `tandem resume -G` lets all continue.
 
-    A program may want to do something before, such as write a checkpoint (`on_pause` of
-    `tandem.job` in Python). Then its job, and the group with it, is held once it is ready, or when
-    the grace is over; all others are held at once. Ctrl-C ends the waiting and nothing else:
-    `tandem resume` takes the pause back. A job that was resumed or ended meanwhile is an error (4).
+    A program may ask to do something first, such as write a checkpoint (`on_pause` of `tandem.job`
+    in Python). Its job, and with it the group, is then held once the program is ready or the grace
+    time is over; all other jobs are held at once. Ctrl-C ends only the waiting: `tandem resume`
+    takes the pause back. A job that was resumed or ended meanwhile is an error (4).
 
     \b
     Examples:
@@ -77,7 +77,7 @@ def pause(
 @jobs_argument
 @json_option
 def resume(jobs: tuple[str, ...], group: str | None, as_json: bool) -> None:
-    """Let paused jobs go on.
+    """Let paused jobs continue.
 
     \b
     Examples:
@@ -93,14 +93,14 @@ def resume(jobs: tuple[str, ...], group: str | None, as_json: bool) -> None:
 
 
 def _held(client: Client, jobs: list[Job]) -> list[Job]:
-    """The jobs once those of them that are about to be paused are."""
+    """Wait until those jobs that are about to be paused are held; return all, as they are then."""
     told = {job.name: job.pause_in_ns for job in jobs if job.pause_in_ns is not None}
     if not told:
         return jobs
     deadline_s = max(told.values()) / 1e9 + SLACK_S
     with progress(is_long=True) as shown, closing(client.watch(deadline_s=deadline_s)) as events:
-        shown.now(f"waiting for what programs do before the pause: {', '.join(told)}")
-        # Behind the begin of the watch: whatever happens from here on is told.
+        shown.now(f"waiting until programs are ready for the pause: {', '.join(told)}")
+        # Asked only once the watch has begun, so no change after this goes unseen.
         now = {name: client.job(name) for name in told}
         while any(job.pause_in_ns is not None for job in now.values()):
             event = next(events)
@@ -109,8 +109,8 @@ def _held(client: Client, jobs: list[Job]) -> list[Job]:
     for job in now.values():
         if job.pause_unready:
             click.echo(
-                f"tandem: warning: {job.name}: {job.pause_unready} of its programs had not done "
-                "what they do before a pause when the grace was over",
+                f"tandem: warning: {job.name}: {job.pause_unready} of its programs did not get "
+                "ready for the pause before the grace was over",
                 err=True,
             )
         if job.state not in HELD:
@@ -126,11 +126,11 @@ def _change(
     then: Callable[[Client, list[Job]], list[Job]] | None = None,
     as_json: bool,
 ) -> None:
-    """Change all; what was done is shown, also where a later one cannot be."""
+    """Change all jobs; show those that were changed, even if a later one fails."""
     changed: list[Job] = []
     try:
         with open_client() as client:
-            # One after the other: what was done before one fails is in the list.
+            # One at a time: if one fails, those changed before it are in the list.
             changed.extend(change(client))
             if then is not None:
                 changed = then(client, changed)

@@ -9,7 +9,7 @@ from tandem.cli._output import json_option, open_client, print_json
 
 @click.group()
 def policy() -> None:
-    """Look at the policy that decides who computes when, and change it.
+    """Show or change the policy, which decides which job computes when.
 
     \b
     Examples:
@@ -21,9 +21,9 @@ def policy() -> None:
 @policy.command("get")
 @json_option
 def get_(*, as_json: bool) -> None:
-    """Show the policy that decides now, and which others there are.
+    """Show the policy in force, and which others there are.
 
-    What each of them does is in docs/operations.md, "What the policies do".
+    docs/operations.md, "What the policies do", describes each of them.
 
     \b
     Examples:
@@ -38,10 +38,10 @@ def get_(*, as_json: bool) -> None:
 @click.argument("name", shell_complete=_completing.policies)
 @json_option
 def set_(*, name: str, as_json: bool) -> None:
-    """Let another policy decide; for admins.
+    """Switch to another policy; for admins.
 
-    It takes effect at once, for all jobs, until the daemon reads its configuration again, as it
-    does when it is started or reloaded: scheduler.policy there is for good.
+    It takes effect at once, for all jobs, until the daemon reads its configuration again, which it
+    does when it is started or reloaded. For a permanent change, set scheduler.policy there.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def set_(*, name: str, as_json: bool) -> None:
     with open_client() as client:
         _show(client.set_policy(name), as_json=as_json)
     if not as_json:
-        click.echo("until the daemon is reloaded or started anew: then scheduler.policy counts")
+        click.echo("until the daemon is reloaded or restarted; then scheduler.policy applies")
 
 
 def _show(found: Policy, *, as_json: bool) -> None:

@@ -31,7 +31,7 @@ def _swapped(job: Job) -> str:
 
 
 def quota(job: Job) -> str:
-    """The limit of its memory."""
+    """Format the memory limit of a job."""
     if job.memory_quota_bytes is None:
         return "-" if job.memory_percent is None else f"{job.memory_percent}%"
     return format_bytes(job.memory_quota_bytes)
@@ -43,13 +43,13 @@ def _memory(job: Job) -> str:
 
 
 def gpu_time(job: Job | PastJob) -> str:
-    """With a ~ where it is an estimate."""
+    """Format the GPU time, with a ~ if it is an estimate."""
     shown = format_duration(job.gpu_time_ns)
     return f"~{shown}" if job.gpu_time_estimated else shown
 
 
 def energy(job: Job | PastJob) -> str:
-    """What is attributed to it."""
+    """Format the energy attributed to a job."""
     return "-" if job.energy_mj is None else format_energy(job.energy_mj)
 
 
@@ -65,7 +65,7 @@ def _state(job: Job) -> str:
     return job.state or "?" if job.pause_in_ns is None else "pausing"
 
 
-# By what `-o` calls them. A new one goes here, and shows in `tandem top` as well.
+# Keyed by the names that `-o` takes. A column added here shows in `tandem top` as well.
 COLUMNS: dict[str, Column[Job]] = {
     "job": column("JOB", lambda job: job.name, "name"),
     "name": column("NAME", lambda job: job.display_name or "-", "display_name"),
@@ -95,17 +95,17 @@ COLUMNS: dict[str, Column[Job]] = {
     "group": column("GROUP", lambda job: job.group or "-", "group"),
     "command": column("COMMAND", lambda job: job.command or "-", "command"),
 }
-SELDOM = ("energy",)  # shown when asked for
+SELDOM = ("energy",)  # shown if asked for
 
 
 @click.command()
-@click.option("-u", "--user", metavar="USER", help="Only jobs of this user.")
+@click.option("-u", "--user", metavar="USER", help="List only jobs of this user.")
 @click.option(
     "-a",
     "--all",
     "show_finished",
     is_flag=True,
-    help="Also jobs that ended in the last ten minutes, the newest 100 of each user.",
+    help="Also list jobs that ended in the last ten minutes, the newest 100 of each user.",
 )
 @column_options(COLUMNS)
 @json_option
@@ -116,21 +116,22 @@ def ps(
     form: str,
     as_json: bool,
 ) -> None:
-    """List the jobs: who computes, who waits, and with how much memory.
+    """List the jobs: which compute, which wait, and with how much memory.
 
-    BUSY% is the share of the GPU in the last second, and behind a slash what --sm owes the job of
-    that second, where it is a share of time: 30% is of what higher classes left. P99 is what 99 of
-    100 requests took no longer than in the last half minute, and behind a slash what --slo asks for
-    or, in brackets where it asks for nothing, what the program's own marks (`tandem.slo`) allow.
-    What an allocation of the job waits for is behind a + in MEM. SWAP is memory that was moved to
-    the host, in its memory or in files; - says that a job's memory stays on the GPU. WAIT is what
-    threads of the job waited for other jobs since it began; `tandem explain` says at what. A ~
-    before GPU-TIME says that over 1 % of it was split between jobs that ran together. FINDINGS are
-    what the watchdog found; `tandem explain` tells more. GROUP is there when a job has one: that of
-    -G, or of the torchrun or the step of Slurm that started it. STATE `pausing` says that programs
-    of the job were told of a pause and are not ready for it yet. ENERGY, of -o, is what its GPU
-    took by the driver's count, by the part of the time in which work of the job ran: attributed,
-    not measured. It is - where the driver does not count it, or nothing was read yet.
+    BUSY% is the job's share of the GPU in the last second. If --sm is a share of time, a slash and
+    the part of that second that the job is owed follow: 30% means 30% of what higher classes left.
+    P99 is the 99th percentile of request times in the last half minute. After a slash comes the
+    objective of --slo or, without one and in brackets, what the program's own marks (`tandem.slo`)
+    allow. In MEM, a + precedes the size that an allocation of the job waits for. SWAP is memory
+    moved to the host, into its memory or into files; - means that the job's memory stays on the
+    GPU. WAIT is how long the job's threads have waited for other jobs since it began; `tandem
+    explain` says at what. A ~ before GPU-TIME means that over 1 % of it was split between jobs that
+    ran together. FINDINGS come from the watchdog; `tandem explain` has the details. GROUP is shown
+    if any job has one: from -G, or from the torchrun or Slurm step that started it. STATE `pausing`
+    means that programs of the job were told of a pause and are not ready for it yet. ENERGY, shown
+    with -o, is the part of the energy counted by the GPU's driver that falls to the time in which
+    work of the job ran: attributed, not measured. It is - if the driver does not count energy, or
+    nothing was read yet.
 
     \b
     Examples:

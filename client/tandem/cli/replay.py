@@ -26,20 +26,27 @@ from tandem.trace.replay import replay as play
     type=click.Choice(SPEEDS),
     default="asap",
     show_default=True,
-    help="asap: threads wait only for the GPU; recorded: and as long as between their calls.",
+    help="asap: threads wait only for the GPU; recorded: also for the recorded time between calls.",
 )
 @click.option(
-    "--clock", type=click.Choice(["virtual", "real"]), default="virtual", help="Whose time."
+    "--clock",
+    type=click.Choice(["virtual", "real"]),
+    default="virtual",
+    help="Clock of the software GPU.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["mps", "time"]),
     default="mps",
-    help="mps: recorded times contain the waiting already; time: processes take turns once more.",
+    help="mps: no turns, as recorded times contain the waiting; time: processes take turns again.",
 )
-@click.option("--profile", type=click.Choice(PROFILES), help="Which GPU; h200 by default.")
 @click.option(
-    "--timeline", type=click.Path(path_type=Path, dir_okay=False), help="Keep the timeline here."
+    "--profile", type=click.Choice(PROFILES), help="Which GPU to imitate; h200 by default."
+)
+@click.option(
+    "--timeline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep the timeline in this file.",
 )
 @click.option(
     "--dir",
@@ -52,9 +59,9 @@ from tandem.trace.replay import replay as play
 def replay(file: Path, as_json: bool, **options: Any) -> None:
     """Replay a recording of `tandem trace calls` on the software GPU.
 
-    Every recorded process and thread makes its allocations, copies, launches, events and waits
-    again, in the recorded order of each stream. A kernel lasts as long as it did on the GPU when
-    the recording was made with --device-times; else it takes no time. Contents are not replayed.
+    Every recorded process and thread repeats its allocations, copies, launches, events and waits,
+    in the recorded order of each stream. If the recording was made with --device-times, a kernel
+    lasts as long as it did on the GPU; else it takes no time. Memory contents are not replayed.
 
     \b
     Examples:
@@ -63,7 +70,7 @@ def replay(file: Path, as_json: bool, **options: Any) -> None:
     """
     _check_timeline(file, options["timeline"], options["folder"])
     recording = read(file)
-    warn(recording, file)  # first: what is missing may be why it cannot be played
+    warn(recording, file)  # first: missing calls may be why it cannot be replayed
     result = play(make_plan(recording), Options(folder=folder_of(options), **options))
     if as_json:
         click.echo(json.dumps(asdict(result), indent=2))
@@ -84,13 +91,13 @@ def _check_timeline(file: Path, timeline: Path | None, folder: Path | None) -> N
 
 
 def folder_of(options: dict[str, Any]) -> Path | None:
-    """The folder among the options, taken out of them."""
+    """Remove the folder from the options and return it."""
     folder = options.pop("folder")
     return None if folder is None else Path(folder)
 
 
 def show(result: Result) -> None:
-    """Print it for people."""
+    """Print the result for people."""
     processes = f"{result.processes} process{'es' * (result.processes != 1)}"
     threads = f"{result.threads} thread{'s' * (result.threads != 1)}"
     click.echo(f"replayed on {result.device}: {processes}, {threads}")
@@ -116,6 +123,6 @@ def show(result: Result) -> None:
         )
     if result.untimed_launches:
         click.echo(
-            f"{result.untimed_launches} launches have no time of their own, and last as long as "
-            "others of their kernel, or not at all; record with --device-times"
+            f"{result.untimed_launches} launches have no recorded duration, and take as long as "
+            "others of their kernel, or no time; record with --device-times"
         )

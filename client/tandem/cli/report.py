@@ -15,7 +15,7 @@ _DEFAULT = Path("tandem-report.html")
 
 
 def parse_last(text: str, *, what: str = "last") -> int:
-    """Nanoseconds, more than none."""
+    """Parse a time into nanoseconds, above zero."""
     last_ns = parse_duration(text, what=what)
     if last_ns == 0:
         raise UsageError(f"{what} {text!r} is no time at all; write 90s or 10min")
@@ -29,25 +29,25 @@ def parse_last(text: str, *, what: str = "last") -> int:
     type=click.Path(path_type=Path, dir_okay=False),
     default=_DEFAULT,
     show_default=True,
-    help="The page to write; - is standard output.",
+    help="Page to write; - is standard output.",
 )
 @click.option(
     "--last",
     "last_ns",
     type=Parsed("TIME", parse_last),
-    help="Only that much time before now, such as 90s or 10min.",
+    help="Show only this much time before now, such as 90s or 10min.",
 )
 @json_option
 @click.pass_context
 def report(context: click.Context, *, output: Path, last_ns: int | None, as_json: bool) -> None:
     """Draw memory and SMs of all jobs over the last minutes, and how they scale with SMs.
 
-    One HTML page that needs no network: for each GPU what each job held there, what of it was on
-    the host, what allocations waited for, how many SMs kernels held, and below what each job
-    computed and when its memory was moved. The daemon keeps the newest 2,000 changes or more of
-    each job, and those of ended jobs for ten minutes, of the newest 100 of each user. Then, of the
-    jobs that live, how fast an iteration is on how many SMs, where more stop paying, and what was
-    predicted against what it is (see `tandem partition show`).
+    Writes one HTML page that needs no network. For each GPU it shows what each job held there, how
+    much of that was on the host, what allocations waited for, and how many SMs kernels held; below,
+    what each job computed and when its memory was moved. The daemon keeps at least the newest 2,000
+    changes of each job; those of ended jobs it keeps for ten minutes, for the newest 100 of each
+    user. For running jobs the page also shows how long an iteration takes on how many SMs, where
+    more SMs stop paying, and predictions against measurements (see `tandem partition show`).
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def report(context: click.Context, *, output: Path, last_ns: int | None, as_json
     from tandem.report.series import since
 
     if as_json and context.get_parameter_source("output") is not ParameterSource.DEFAULT:
-        raise UsageError("--json prints, and -o names the page; leave one of them out")
+        raise UsageError("--json prints, and -o names the page; give only one of them")
     with open_client() as client:
         history, partitions = client.memory_history(), client.partitions()
     if last_ns is not None:

@@ -18,7 +18,7 @@ from tandem.errors import UsageError
 
 
 def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
-    """Name and value from `NAME=VALUE`."""
+    """Split `NAME=VALUE` into name and value."""
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise UsageError(f"{what} {text!r} is not NAME=VALUE")
@@ -26,7 +26,7 @@ def parse_variable(text: str, *, what: str = "env") -> tuple[str, str]:
 
 
 class _Run(Launching, Requesting):
-    """What is wrong with the user's file has the exit code of what is wrong with the words."""
+    """Gives an error in the user's file the same exit code as one on the command line."""
 
 
 @click.command(cls=_Run, context_settings={"allow_interspersed_args": False})
@@ -42,7 +42,7 @@ class _Run(Launching, Requesting):
     "--wait/--no-wait",
     default=True,
     envvar="TANDEM_WAIT",
-    help="Whether the job may stand in line for a GPU (policy `lanes`); if not it ends with 75.",
+    help="Whether the job may wait in line for a GPU (policy `lanes`); if not, it ends with 75.",
 )
 @click.option(
     "--env",
@@ -54,23 +54,23 @@ class _Run(Launching, Requesting):
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be run, with what the daemon would set and what variables of Tandem's "
-    "are set already, and run nothing. An older daemon notes it as a job that ends at once.",
+    help="Print the command with the variables it would get, also from the daemon, and those of "
+    "Tandem's already set; run nothing. An older daemon records a job that ends at once.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(**options: Any) -> None:
     """Start COMMAND so that it shares the GPU with other jobs.
 
-    The command replaces this process: its output, signals and exit code are its own. Without a
-    daemon it runs unshared, after one line of warning, until there is one; refused by the daemon it
-    does so for good, without any limit. Options come before the command. Of a `tandem run` that
-    becomes another one there is the job of the last.
+    The command replaces this process: its output, signals and exit code are its own. If no daemon
+    answers, it runs unshared until one does, after a one-line warning. If the daemon refuses it, it
+    runs unshared to its end, without any limit. Options come before the command. When one
+    `tandem run` starts another, only the job of the last one remains.
 
-    What no option says is taken from the variable that is named with it, and else from [run] of
+    An option that is not given takes its value from the variable listed with it, else from [run] in
     ~/.config/tandem/config.toml, where keys are options with underscores: memory_min = "2GiB".
-    The value none takes back what either says, as if nobody had said it: --memory none. So it does
-    for priority, memory, memory-min, persistent, ephemeral, wait-memory, sm, isolation, slo and
-    idle-release; switches have their --no-.
+    The value none discards what variable and file say, as in --memory none. It works for priority,
+    memory, memory-min, persistent, ephemeral, wait-memory, sm, isolation, slo and idle-release;
+    switches have a --no- form instead.
 
     \b
     Exit code: that of the command, or
@@ -105,7 +105,7 @@ def run(**options: Any) -> None:
 
 
 def _show(plan: Plan, gone: Set[str]) -> None:
-    said = {  # what Tandem reads also where it is the caller's own: elsewhere it would be missing
+    said = {  # Tandem's own even if the caller has set them: another shell would lack them
         k: v
         for k, v in sorted(plan.environ.items())
         if k.startswith("TANDEM_") or os.environ.get(k) != v

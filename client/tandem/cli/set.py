@@ -35,16 +35,16 @@ def set_(words: tuple[str, ...], group: str | None, as_json: bool) -> None:
     """Change what JOB, or with -G each job of a group, may use; it takes effect at once.
 
     Keys are priority, memory, memory_min, wait_memory, sm and slo, with the values of `tandem run`,
-    and preemptible with yes, no or default (as its class has it). The value none takes a limit
-    away. A memory limit below what the job holds takes nothing from it: it gets no more.
-    idle_release is a duration: a job started with --swappable that was idle for so long gives its
-    memory to others until its next call; never exempts it, and default lets it be as configured.
-    persistent and ephemeral change what the policy lanes keeps for it: more where there is room,
-    less from the end of its iteration on. What has no effect as things are is said in a line of
-    warning.
+    and preemptible with yes, no or default (as configured for its class). The value none removes a
+    limit. A memory limit below what the job holds takes nothing from it: it only gets no more.
+    idle_release is a duration: a job started with --swappable that was idle for that long gives its
+    memory to others until its next call; never exempts it, and default restores the configured
+    value. persistent and ephemeral change what the policy lanes keeps for the job: more if there is
+    room, less from the end of its iteration on. A warning tells of a change that has no effect at
+    present.
 
-    A group is changed as a whole, or where one of its jobs may not have it not at all. memory_min,
-    persistent and ephemeral are promises to one job, and are set job by job.
+    A group is changed as a whole, or not at all if one of its jobs may not have the change.
+    memory_min, persistent and ephemeral are promises to one job, and are set job by job.
 
     \b
     Examples:
@@ -72,7 +72,7 @@ def set_(words: tuple[str, ...], group: str | None, as_json: bool) -> None:
 
 
 def change(client: Client, job: str, wanted: dict[str, str]) -> Job:
-    """Of one job what `parse_changes` has read.
+    """Change one job by what `parse_changes` returned.
 
     Raises:
         TandemError: as `Client.set`.
@@ -84,7 +84,7 @@ def change(client: Client, job: str, wanted: dict[str, str]) -> Job:
 
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
-    """Keys and values; each key at most once.
+    """Split into keys and values; each key may occur once.
 
     Raises:
         UsageError: no `=`, an unknown key, or one given twice.
@@ -95,7 +95,7 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, str]:
         key = key.replace("-", "_")
         if key in _AT_START and equals:
             raise UsageError(
-                f"{key!r} is fixed when a job starts; start it anew with `tandem run --{key}`"
+                f"{key!r} is fixed when a job starts; restart it with `tandem run --{key}`"
             )
         if not equals or not value:
             raise UsageError(f"{change!r} is not KEY=VALUE")

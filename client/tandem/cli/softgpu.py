@@ -1,4 +1,4 @@
-"""`tandem softgpu`: run programs on the software GPU, and look at it."""
+"""`tandem softgpu`: run programs on the software GPU, and inspect it."""
 
 import os
 import shlex
@@ -21,8 +21,8 @@ from tandem.softgpu._device import end_idle, read_settings, running_settings
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 Options = dict[str, str | int | Path | None]
-_FLAGS = {"folder": "--dir"}  # others: their name
-# What may be asked for -> what `tandem-softgpu --check` calls it.
+_FLAGS = {"folder": "--dir"}  # any other option has the flag of its name
+# Maps each setting to its name in the output of `tandem-softgpu --check`.
 _ASKED = {
     "profile": "profile",
     "clock": "clock",
@@ -41,16 +41,32 @@ _WHICH = f"{', '.join(device.PROFILES[:-1])} or {device.PROFILES[-1]}"
 
 
 def device_options(command: _Command) -> _Command:
-    """What the device process is started with."""
+    """Add the options with which the device process is started."""
     for option in reversed(
         [
-            click.option("--clock", type=click.Choice(["real", "virtual"]), help="Whose time."),
-            click.option("--mode", type=click.Choice(["time", "mps"]), help="Turns, or overlap."),
-            click.option("--profile", metavar="NAME", help=f"Which GPU: {_WHICH}."),
-            click.option("--timeline", type=click.Path(path_type=Path), help="Write JSON lines."),
-            click.option("--faults", metavar="LIST", help="Such as 'oom@3,hang:vadd@10'."),
-            click.option("--devices", type=click.IntRange(1, 8), help="How many GPUs."),
-            click.option("--mig", metavar="LAYOUT", help="Such as '1g.18gb,3g.71gb', by device."),
+            click.option(
+                "--clock", type=click.Choice(["real", "virtual"]), help="Clock of the device."
+            ),
+            click.option(
+                "--mode",
+                type=click.Choice(["time", "mps"]),
+                help="Whether programs take turns or overlap.",
+            ),
+            click.option("--profile", metavar="NAME", help=f"Which GPU to imitate: {_WHICH}."),
+            click.option(
+                "--timeline",
+                type=click.Path(path_type=Path),
+                help="Write a timeline here, as JSON lines.",
+            ),
+            click.option(
+                "--faults", metavar="LIST", help="Faults to inject, such as 'oom@3,hang:vadd@10'."
+            ),
+            click.option("--devices", type=click.IntRange(1, 8), help="Number of GPUs."),
+            click.option(
+                "--mig",
+                metavar="LAYOUT",
+                help="MIG instances of each device, such as '1g.18gb,3g.71gb'.",
+            ),
             click.option(
                 "--dir", "folder", type=click.Path(path_type=Path), help="Runtime directory."
             ),
@@ -65,8 +81,8 @@ def softgpu() -> None:
     """Use the software GPU: a test device that implements the CUDA driver API.
 
     Programs that use the driver API (cuda.bindings, cuda.core, numba-cuda, pynvml) run on it
-    unmodified where their kernels come as PTX. Machine code is not executed: with cuda.core compile
-    to "ptx", or with ProgramOptions(lineinfo=True); for numba `pip uninstall nvidia-nvjitlink`.
+    unmodified if their kernels are PTX. Machine code is not executed: with cuda.core, compile to
+    "ptx" or with ProgramOptions(lineinfo=True); for numba, `pip uninstall nvidia-nvjitlink`.
     Programs that use the runtime API, such as PyTorch, need a GPU.
 
     \b
@@ -90,9 +106,9 @@ softgpu.add_command(report)
 def run(command: tuple[str, ...], **options: str | int | Path | None) -> None:
     """Run COMMAND on the software GPU.
 
-    The options hold for the device process, which the first program in a directory starts. One that
-    only lingers there, without programs, is ended if it is not as asked for; one with programs is
-    joined as it is, and a line says what is not in force.
+    The options apply to the device process, which the first program in a directory starts. If one
+    lingers there without programs and differs from what is asked for, it is ended first. One with
+    programs is joined as it is, and a warning says which options are not in force.
 
     \b
     Examples:
@@ -117,7 +133,7 @@ def run(command: tuple[str, ...], **options: str | int | Path | None) -> None:
 @softgpu.command()
 @device_options
 def env(**options: str | int | Path | None) -> None:
-    """Print the variables that put a shell on the software GPU.
+    """Print the variables that make a shell use the software GPU.
 
     \b
     Examples:
@@ -131,10 +147,12 @@ def env(**options: str | int | Path | None) -> None:
 
 
 def _checked(options: Options) -> dict[str, Any]:
-    """What the device would be started as; paths become absolute, as it has its own directory.
+    """Check the options; return the settings that a device would be started with.
+
+    Paths become absolute, as the device has a working directory of its own.
 
     Raises:
-        UnavailableError: this installation carries no software GPU.
+        UnavailableError: this installation contains no software GPU.
         UsageError: a value is wrong; the text names the option or variable.
     """
     if not (device.LIBRARIES / "libcuda.so.1").is_file():
@@ -151,14 +169,14 @@ def _checked(options: Options) -> dict[str, Any]:
 
 
 def _make_room(options: Options, wanted: dict[str, Any], env: dict[str, str]) -> None:
-    """See to it that a device runs as asked for; a line where one with clients does not."""
+    """End a lingering device that differs from what is asked for; warn if a busy one does."""
     folder = device.runtime_folder(env)
     running = running_settings(folder)
     if running is None:
         return  # the program starts one
     asked = [name for name in _ASKED if options.get(name) is not None or env.get(_variable(name))]
     other = [name for name in asked if running.get(_ASKED[name]) != wanted[_ASKED[name]]]
-    # A timeline and faults are those of a run: what an earlier one has used up does not count.
+    # A timeline and faults belong to one run: a device that an earlier run used cannot be reused.
     if not other and not {"timeline", "faults"}.intersection(asked):
         return
     if end_idle(folder) or not other:

@@ -28,14 +28,14 @@ _CLEAR = "\033[H\033[2J"
     flag_value=2.0,
     type=NumberRange(min=0.1, max=3600),
     metavar="[SECONDS]",
-    help="Again and again, every 2 or so many seconds (0.1 to 3600), until Ctrl-C.",
+    help="Repeat every SECONDS (0.1 to 3600; 2 by default) until Ctrl-C.",
 )
 @click.option("--dir", "folder", type=click.Path(path_type=Path), help="Runtime directory.")
 def status(*, as_json: bool, watch_s: float | None, folder: Path | None) -> None:
     """Show the device process: its clock, memory and programs.
 
-    With --watch a terminal shows one table that is kept up to date; anything else gets a block, or
-    with --json a line, for each round. It ends when the device does.
+    With --watch, a terminal shows one table that is kept up to date; any other output gets a block,
+    or with --json a line, per round. It ends when the device does.
 
     \b
     Examples:
@@ -80,9 +80,7 @@ def _show(found: dict[str, Any], before: dict[str, Any] | None) -> None:
         used, total = format_bytes(gpu["used_bytes"]), format_bytes(gpu["total_bytes"])
         busy = f"{gpu['gpu_utilization_ratio'] * 100:.0f}"
         state = (
-            "LOST: every call fails until it is started anew"
-            if gpu.get("lost")
-            else f"{busy} % busy"
+            "LOST: every call fails until it is restarted" if gpu.get("lost") else f"{busy} % busy"
         )
         click.echo(f"gpu {gpu['index']}: {gpu['name']}, {used} / {total}, {state}")
     rates = _rates(found, before)
@@ -96,7 +94,7 @@ def _show(found: dict[str, Any], before: dict[str, Any] | None) -> None:
 
 
 def _rates(found: dict[str, Any], before: dict[str, Any] | None) -> dict[int, float]:
-    """Operations done in a second of real time, by client."""
+    """Compute the operations done per second of real time, by client."""
     if before is None or found["uptime_ns"] <= before["uptime_ns"]:
         return {}
     elapsed_s = (found["uptime_ns"] - before["uptime_ns"]) / 1e9

@@ -1,4 +1,4 @@
-"""`tandem softgpu timeline` and `tandem softgpu report`: what a run did, for people."""
+"""`tandem softgpu timeline` and `tandem softgpu report`: show people what a run did."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ _PLACE = click.argument("place", metavar="TIMELINE|DIR", type=click.Path(path_ty
 def timeline(place: Path, output: Path) -> None:
     """Convert a timeline for ui.perfetto.dev or chrome://tracing.
 
-    A process for each client with a track for each of its streams; the engines of each GPU are
+    Each client becomes a process with one track per stream; the engines of each GPU become
     counters. DIR is the directory of a device process that was started with --timeline.
 
     \b
@@ -58,9 +58,9 @@ def timeline(place: Path, output: Path) -> None:
 @click.argument("output", metavar="OUT.html", type=click.Path(path_type=Path, dir_okay=False))
 @json_option
 def report(place: Path, output: Path, *, as_json: bool) -> None:
-    """Write one HTML file about a run: utilisation, shares, kernels, waiting times, a picture.
+    """Write an HTML report of a run: utilisation, shares, kernels, waiting times, a picture.
 
-    The file needs no network and holds everything. DIR is the directory of a device process that
+    The file is self-contained and needs no network. DIR is the directory of a device process that
     was started with --timeline.
 
     \b
@@ -97,5 +97,5 @@ def report(place: Path, output: Path, *, as_json: bool) -> None:
 def _refuse_other(source: "Timeline", rows: int) -> None:
     if rows == 0 and source.skipped_lines:
         raise UsageError(
-            f"'{source.path}' is no timeline of a software GPU: no line of it is an operation"
+            f"'{source.path}' is no timeline of a software GPU: none of its lines is an operation"
         )

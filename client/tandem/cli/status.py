@@ -11,7 +11,7 @@ from tandem.units import format_bytes, format_duration
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show the daemon: its version, policy, jobs and GPUs, and what your own jobs may have.
+    """Show the daemon: its version, policy, jobs and GPUs, and the limits of your own jobs.
 
     \b
     Examples:
@@ -35,7 +35,7 @@ def status(as_json: bool) -> None:
 
 
 def _said(allowance: Allowance) -> str:
-    """`classes up to normal (limits.default.max_class), ...`."""
+    """Format limits, such as `classes up to normal (limits.default.max_class), ...`."""
     classes = "any class"
     if allowance.max_class_key is not None:
         classes = f"classes up to {allowance.max_class} ({allowance.max_class_key})"

@@ -16,7 +16,7 @@ _LEAST_S, _MOST_S = 0.1, 3600.0
 
 
 def parse_interval(text: str, *, what: str = "interval") -> float:
-    """Seconds between two looks."""
+    """Parse the seconds between two updates."""
     try:
         seconds = float(text)
     except ValueError:
@@ -29,22 +29,22 @@ def parse_interval(text: str, *, what: str = "interval") -> float:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print it once, as text, and end.")
+@click.option("--once", is_flag=True, help="Print the view once, as text, and exit.")
 @click.option(
     "--interval",
     type=Parsed("S", parse_interval),
     default="1",
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two updates.",
 )
-@click.option("--readonly", is_flag=True, help="Without the keys that pause and resume jobs.")
+@click.option("--readonly", is_flag=True, help="Disable the keys that pause and resume jobs.")
 def top(*, once: bool, interval: float, readonly: bool) -> None:
     """Watch the jobs and GPUs of this machine.
 
-    The columns are those of `tandem ps`, with the memory of a job told apart: RESIDENT on the GPU,
-    SWAPPED to the host, its QUOTA, and WAITING, what an allocation of it waits for and its place in
-    line. Below is why the chosen job runs or waits. Keys: arrows choose, p pauses, r resumes,
-    q or Ctrl-C ends. Except for --once it needs the extra [top].
+    The columns are those of `tandem ps`, with a job's memory split up: RESIDENT on the GPU, SWAPPED
+    to the host, its QUOTA, and WAITING, the size that an allocation waits for and its place in
+    line. Below them is why the selected job runs or waits. Keys: arrows select, p pauses, r
+    resumes, q or Ctrl-C quits. Except with --once it needs the extra [top].
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def top(*, once: bool, interval: float, readonly: bool) -> None:
         _print_once()
         return
     if not (on_terminal() and sys.stdin.isatty()):
-        raise UsageError("tandem top needs a terminal; `tandem top --once` prints to anything")
+        raise UsageError("tandem top needs a terminal; `tandem top --once` works without one")
     try:
         from tandem.top.app import Top
     except ModuleNotFoundError as exc:
@@ -67,15 +67,13 @@ def top(*, once: bool, interval: float, readonly: bool) -> None:
             "extra: pip install 'gpu-tandem[top]', or take `tandem top --once`"
         ) from exc
     with open_client() as client:
-        client.status()  # where there is no daemon, say so before the screen changes
+        client.status()  # if no daemon answers, say so before the screen changes
         view = Top(client, interval_s=interval, is_readonly=readonly)
         is_interrupted = view.run()
     if is_interrupted:
         raise click.Abort
-    if view.return_code != 0:  # None, too: only what ends in order has one
-        raise BugError(
-            "the view has failed, as said above; this is a bug in tandem, please report it"
-        )
+    if view.return_code != 0:  # None, too: only a regular exit sets it
+        raise BugError("the view failed, see above; this is a bug in tandem, please report it")
 
 
 def _print_once() -> None:

@@ -1,4 +1,4 @@
-"""`tandem trace`: which driver calls a command makes."""
+"""`tandem trace`: shows and records the driver calls of a command."""
 
 import json
 import os
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tandem._client import Client
     from tandem._results import MemoryHistory
 
-_SILENT = (DeadlineError, UnavailableError)  # the daemon tells nothing any more
+_SILENT = (DeadlineError, UnavailableError)  # the daemon no longer answers
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def view_options(command: _Command) -> _Command:
-    """What to show, and how."""
+    """Add the options for what to show, and how."""
     for option in reversed(
         [
             click.option(
@@ -40,24 +40,27 @@ def view_options(command: _Command) -> _Command:
                 "filters",
                 multiple=True,
                 metavar="trace=WHAT|status=WHICH",
-                help="Only these calls: names, patterns or classes separated by commas, or "
+                help="Show only these calls: names, patterns or classes separated by commas, or "
                 "failed, success, unfinished; ! negates. May be repeated.",
             ),
             click.option(
                 "--all",
                 "all_calls",
                 is_flag=True,
-                help="Print look-ups (cuGetProcAddress) too, unless -e names calls.",
+                help="Also print look-ups (cuGetProcAddress), unless -e names calls.",
             ),
             click.option("-c", "counts", is_flag=True, help="Print a table of counts and times."),
             click.option("-C", "both", is_flag=True, help="Print the calls, then the table."),
-            click.option("-t", "stamps", is_flag=True, help="Begin lines with the time."),
+            click.option("-t", "stamps", is_flag=True, help="Start lines with the time."),
             click.option(
-                "-r", "relative", is_flag=True, help="Begin lines with the time since the last."
+                "-r",
+                "relative",
+                is_flag=True,
+                help="Start lines with the time since the previous one.",
             ),
             click.option("--json", "as_json", is_flag=True, help="Print JSON with stable names."),
             click.option(
-                "--limit", type=click.IntRange(min=0), help="Print no more than so many calls."
+                "--limit", type=click.IntRange(min=0), help="Print at most this many calls."
             ),
         ]
     ):
@@ -67,7 +70,7 @@ def view_options(command: _Command) -> _Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The options above."""
+    """The values of `view_options`."""
 
     filters: tuple[str, ...]
     all_calls: bool
@@ -80,18 +83,18 @@ class View:
 
     @property
     def stamp(self) -> Stamp:
-        """What lines begin with."""
+        """What lines start with."""
         if self.relative:
             return Stamp.RELATIVE
         return Stamp.TIME if self.stamps else Stamp.NONE
 
 
 class Shown:
-    """Prints calls as they come, and the table at the end."""
+    """Prints calls as they arrive, and the table at the end."""
 
     def __init__(self, view: View, table: Table, output: TextIO, *, lines: bool = True) -> None:
         self._keep: Keep = parse_filters(view.filters, table)
-        # A program begins with hundreds of them; the table has them in one line.
+        # A program starts with hundreds of look-ups; the table has them in one line.
         self._hides_lookups = not view.all_calls and not names_calls(view.filters)
         self._printer = Printer(table, stamp=view.stamp, as_json=view.as_json)
         self._output = output
@@ -100,7 +103,7 @@ class Shown:
         self._summary = Summary() if view.counts or view.both else None
 
     def add(self, items: Iterable[Item]) -> None:
-        """Show what the filters keep."""
+        """Show the calls that pass the filters."""
         for item in items:
             if isinstance(item, Lost):
                 self._print(item)
@@ -115,7 +118,7 @@ class Shown:
             return
         if self._left is not None:
             self._left -= 1
-        # Whoever named a kernel chose the text, and a recording may be anybody's.
+        # Kernel names are arbitrary text, and a recording may come from anybody.
         print(printable(self._printer.line(item)), file=self._output)
 
     def finish(self) -> None:
@@ -131,7 +134,7 @@ class Shown:
 
 @click.group()
 def trace() -> None:
-    """Print, record and look at the driver calls of a command.
+    """Print, record and inspect the driver calls of a command.
 
     \b
     Examples:
@@ -160,15 +163,15 @@ def calls(
 ) -> int:
     """Run COMMAND and print each driver call that it and its children make.
 
-    Lines go to stderr, as strace has them: process, call, arguments, result, duration. Look-ups of
-    calls (cuGetProcAddress) are left out unless --all or -e asks for them. Seen are the calls that
-    the preload library intercepts (memory, copies, launches, synchronisation, events, captures;
-    docs/interception.md lists them), and no others. No daemon is needed; one that is there is
-    attached to as usual, unless TANDEM_DISABLE=1.
+    Lines go to stderr, in the style of strace: process, call, arguments, result, duration. Look-ups
+    of calls (cuGetProcAddress) are left out unless --all or -e asks for them. It shows only calls
+    that the preload library intercepts (memory, copies, launches, synchronisation, events,
+    captures; docs/interception.md lists them). It needs no daemon; if there is one, programs attach
+    to it as usual, unless TANDEM_DISABLE=1.
 
-    Times are CLOCK_MONOTONIC, or the device's on the virtual clock of the software GPU. With
-    --device-times every launch and copy is bracketed by two timing events: that costs it about as
-    much again, and kernels that follow one another closely get a gap.
+    Times are CLOCK_MONOTONIC, or the device's own on the virtual clock of the software GPU. With
+    --device-times, two timing events bracket every launch and copy: this costs about as much again,
+    and leaves a gap between kernels that follow one another closely.
 
     \b
     Exit code: that of the command, 128+N if signal N ended it, or
@@ -263,7 +266,7 @@ def export(file: Path, output: Path) -> None:
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The Chrome JSON to write; - is standard output.",
+    help="Chrome JSON file to write; - is standard output.",
 )
 @click.option(
     "--seconds",
@@ -271,17 +274,17 @@ def export(file: Path, output: Path) -> None:
     metavar="N",
     default=10,
     show_default=True,
-    help="For how many seconds, at most 600.",
+    help="How many seconds to record, at most 600.",
 )
 def record(output: Path, seconds: float) -> None:
     """Record what all jobs do on the GPUs for a while, for ui.perfetto.dev.
 
-    A track a GPU with who has the turn. Of each job: what its threads wait for, its iterations,
-    phases and requests, where it marks them, its share of the GPU, its memory going to the host and
-    back, and counters of what it holds. Share and memory are looked at ten times a second; all else
-    is exact. Single calls are what `tandem trace calls` records. Ctrl-C ends it early, with what
-    was recorded so far in the file, and exit code 130; so do SIGTERM, with 143, SIGHUP, with 129,
-    and the end of the daemon, with 7.
+    Each GPU has a track that shows which job has the turn. For each job there are the waits of its
+    threads, its iterations, its phases and requests where it marks them, its share of the GPU, the
+    moves of its memory to the host and back, and counters of what it holds. Share and memory are
+    sampled ten times a second; all else is exact. For single calls use `tandem trace calls`. Ctrl-C
+    ends the recording early, with exit code 130, and the file has what was recorded so far; so do
+    SIGTERM, with 143, SIGHUP, with 129, and the end of the daemon, with 7.
 
     \b
     Examples:
@@ -298,7 +301,7 @@ def record(output: Path, seconds: float) -> None:
     end: BaseException | None = None
     with ended_by_signals(), open_client() as client, written(output) as file:
         history, name_of = client.memory_history(), _Names(client)
-        events = client.trace(seconds=seconds)  # whoever is refused it gets no file
+        events = client.trace(seconds=seconds)  # a refused caller gets no file
         with TraceWriter(file, begin_ns=history.end_ns) as trace:
             jobs, spans = JobTrace(trace, name_of), Spans(history.end_ns, name_of)
             try:
@@ -317,7 +320,7 @@ def record(output: Path, seconds: float) -> None:
 
 
 def _as_it_is(client: "Client", before: "MemoryHistory") -> "MemoryHistory":
-    """By now; as it was where the daemon tells nothing any more."""
+    """Fetch the history again; return the earlier one if the daemon no longer answers."""
     try:
         return client.memory_history()
     except _SILENT:
@@ -325,7 +328,7 @@ def _as_it_is(client: "Client", before: "MemoryHistory") -> "MemoryHistory":
 
 
 class _Names:
-    """What people call the jobs; asked for again when there is one that was not there before."""
+    """Display names of jobs, fetched again whenever an unknown job appears."""
 
     def __init__(self, client: "Client") -> None:
         self._client = client
@@ -333,7 +336,7 @@ class _Names:
 
     def __call__(self, job: str) -> str:
         if job not in self._known:
-            with suppress(*_SILENT):  # its number is a name as well
+            with suppress(*_SILENT):  # its number serves as a name, too
                 self._learn()
         return self._known.setdefault(job, job)
 
@@ -344,7 +347,7 @@ class _Names:
 
 
 def warn(recording: Recording, file: Path) -> None:
-    """Say what the recording lacks."""
+    """Warn about what the recording lacks."""
     if not recording.is_complete:
         click.echo(f"tandem: warning: '{file}' ends early; what follows was not recorded", err=True)
     if recording.lost:
@@ -352,7 +355,7 @@ def warn(recording: Recording, file: Path) -> None:
 
 
 def _ended_early(failure: OSError, status: int) -> int:
-    if isinstance(failure, BrokenPipeError):  # nobody reads stderr any more
+    if isinstance(failure, BrokenPipeError):  # the reader of stderr is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     else:
         click.echo(f"tandem: warning: the trace ends early: {failure.strerror}", err=True)
@@ -360,7 +363,7 @@ def _ended_early(failure: OSError, status: int) -> int:
 
 
 def _in_order(items: Iterable[Item]) -> Sequence[Item]:
-    # Threads come one after the other; their calls belong between each other.
+    # Records arrive thread by thread; their calls have to be interleaved.
     return sorted(items, key=lambda item: item.number if isinstance(item, Call) else 0)
 
 

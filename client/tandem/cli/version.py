@@ -12,7 +12,7 @@ OPTIONAL = ("grpcio", "protobuf", "nvidia-ml-py", "cuda-bindings")
 @click.command("version")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def version_(as_json: bool) -> None:
-    """Print the versions of Tandem and of what it uses.
+    """Print the versions of Tandem and of its dependencies.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from tandem.units import parse_duration
     "--timeout",
     "timeout_ns",
     type=Parsed("TIME", parse_duration),
-    help="Give up after that: 30s, 10min; for ever if not said.",
+    help="Give up after this time: 30s, 10min; by default never.",
 )
 @click.option(
     "--for",
@@ -35,15 +35,15 @@ def wait(
     until: str,
     as_json: bool,
 ) -> None:
-    """Wait until each JOB has ended, or is in another state.
+    """Wait until each JOB has ended, or is in the state given by --for.
 
-    A job that is there already is not waited for; one that ended more than ten minutes ago is not
-    known any more. How the command of a job ended is not known here: that is the exit code of
-    `tandem run`. With -G it is about the jobs that are in the group when the wait begins.
+    A job that is in that state already is not waited for; one that ended more than ten minutes ago
+    is no longer known. How a job's command ended is not known here: see the exit code of `tandem
+    run`. With -G it waits for the jobs that are in the group when the wait begins.
 
     \b
-    Exit code: 0 when all are there, or
-      3  no such job                     4  it ended, and something else was waited for
+    Exit code: 0 when all jobs are in that state, or
+      3  no such job                     4  it ended before it was in that state
       7  the daemon went away, or hangs  8  --timeout passed
 
     \b
@@ -54,7 +54,7 @@ def wait(
       tandem wait --for running server && ./load-test
     """
     check_named(jobs, group)
-    # What is longer than gRPC takes is for ever.
+    # gRPC mishandles very long deadlines: wait without one instead.
     deadline_s = None if timeout_ns is None or timeout_ns / 1e9 > LONGEST_S else timeout_ns / 1e9
     with open_client() as client:
         whom = jobs if group is None else client.group(group)

@@ -91,4 +91,4 @@ def test_two_ways_to_the_host_are_one_too_many(place):
     done = subprocess.run(tandem, env=place.env, capture_output=True, text=True, check=False)
 
     assert done.returncode == 125
-    assert "two ways to the same" in done.stderr
+    assert "two ways to do the same" in done.stderr

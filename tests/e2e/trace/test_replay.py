@@ -96,7 +96,7 @@ def test_without_device_times_kernels_take_none_and_it_says_so(tandem, tmp_path)
 
     done = tandem("replay", path)
 
-    assert "3 launches have no time of their own" in done.out
+    assert "3 launches have no recorded duration" in done.out
     assert "record with --device-times" in done.out
 
 

@@ -288,7 +288,7 @@ def test_an_admin_sets_the_policy(tandem, client):
     assert done.stdout.startswith("fair: ")
     assert done.stdout.endswith(
         "\nothers: curves, exclusive, fifo, lanes, pair, phases, priority, throttle, token\n"
-        "until the daemon is reloaded or started anew: then scheduler.policy counts\n"
+        "until the daemon is reloaded or restarted; then scheduler.policy applies\n"
     )
     assert client.policy().name == client.status().policy == "fair"
     assert json.loads(tandem("policy", "get", "--json").stdout)["name"] == "fair"

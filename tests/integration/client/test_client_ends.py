@@ -219,7 +219,7 @@ def test_who_waits_for_the_end_of_a_grace_hears_that_the_daemon_went_away(
     _, err = cancelling.communicate(timeout=20)
     assert cancelling.returncode == 7
     assert "may go on" in err
-    assert "nobody sends SIGKILL now, but the next daemon to what attaches" in err
+    assert "nobody sends SIGKILL now, but the next daemon does to what attaches" in err
 
 
 def test_wait_says_what_has_become_of_jobs(tandem, client, job):

@@ -291,7 +291,7 @@ def test_who_pauses_is_told_of_programs_that_were_not_ready(client, start, tande
     paused = tandem("pause", "--grace", "100ms", "stubborn")
 
     assert paused.returncode == 0
-    assert "1 of its programs had not done what they do before a pause" in paused.stderr
+    assert "1 of its programs did not get ready for the pause" in paused.stderr
     assert client.job("stubborn").pause_unready == 1
 
 

@@ -75,7 +75,7 @@ def test_a_process_of_a_job_is_told_which(jobs, process):
     one = SimpleNamespace(name="j-7", display_name="train", processes=[SimpleNamespace(pid=pid)])
     jobs.append(one)
 
-    assert f"process {pid} is of job j-7 'train' already" in str(refusal(pid))
+    assert f"process {pid} belongs to job j-7 'train' already" in str(refusal(pid))
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_it_is_written_whole(shim, nowhere, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("-i", "0"), "--gpu '0' says nothing in a container"),
+        (("-i", "0"), "--gpu '0' means nothing in a container"),
         (("-o", "/no/such/folder/tandem.json"), "cannot write '/no/such/folder/tandem.json'"),
         (("--persistent", "1GiB"), "--persistent says nothing without --ephemeral"),
     ],

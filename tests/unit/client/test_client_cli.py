@@ -93,12 +93,12 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
         (["--wait-memory", "1x"], "--wait-memory '1x' "),
         (
             ["--wait-memory", "python"],
-            "'python' is no time such as 30s or 2h; to leave the time out",
+            "'python' is not a time such as 30s or 2h; to leave the time out",
         ),
         (["--wait-memory", "20h"], "--wait-memory '20h' is not between 1s and 65535s"),
-        (["--idle-release", "0s"], "--idle-release '0s' is no time of idleness; say one such as"),
+        (["--idle-release", "0s"], "--idle-release '0s' is not an idle time; give one such as"),
         (["--idle-release", "1m", "--no-swappable"], "can be moved: add --swappable"),
-        (["--idle-release", "1m", "--checkpoint"], "say --swappable and --no-checkpoint"),
+        (["--idle-release", "1m", "--checkpoint"], "give --swappable and --no-checkpoint"),
         (["--env", "=x"], "--env '=x' is not NAME=VALUE"),
         (["--nane", "x"], "--name"),
         ([], "Missing argument 'COMMAND...'"),
@@ -195,7 +195,7 @@ def test_iterations_are_counted_from_one(tandem, number):
     code, out, err = tandem("dag", "x.trace", "--iteration", number)
 
     assert (code, out) == (2, "")
-    assert f"--iteration '{number}' is no iteration: they are counted from 1, and" in err
+    assert f"--iteration '{number}' is not an iteration: they are counted from 1, and" in err
 
 
 @pytest.fixture
@@ -306,7 +306,8 @@ def test_without_a_daemon_a_recording_that_is_not_there_is_said_to_be_missing(ta
     code, out, err = tandem("dag", "nosuch.trace")
 
     assert (code, out) == (7, "")
-    assert err.startswith("error: there is no file 'nosuch.trace', and for a job no daemon answers")
+    assert err.startswith("error: there is no file 'nosuch.trace'; looking for a job of that name")
+    assert "failed: no daemon answers" in err
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_without_a_folder_of_jupyter_it_is_where_xdg_says(data, tmp_path, monkey
 
 
 def test_two_places_are_refused(data):
-    with pytest.raises(UsageError, match="say one of"):
+    with pytest.raises(UsageError, match="give only one of"):
         said("install", "--user", "--sys-prefix")
 
 

@@ -233,7 +233,7 @@ def test_json_goes_with_neither_columns_nor_another_format(words):
         done = CliRunner().invoke(command, ["--json", *words])
 
         assert isinstance(done.exception, UsageError)
-        assert "say one of them" in str(done.exception)
+        assert "give one of them" in str(done.exception)
 
 
 def test_columns_are_aligned(capsys):
@@ -385,7 +385,7 @@ def test_changes_are_keys_and_values():
         (("memory=",), "'memory=' is not KEY=VALUE"),
         (("colour=red",), "cannot set 'colour'; known are priority, memory"),
         (("sm=1%", "sm=2%"), "'sm' is given twice"),
-        (("swappable=",), "'swappable' is fixed when a job starts; start it anew with `tandem run"),
+        (("swappable=",), "'swappable' is fixed when a job starts; restart it with `tandem run"),
         (("swappable=yes",), "'swappable' is fixed when a job starts"),
     ],
 )

@@ -345,7 +345,7 @@ def test_the_command_writes_a_page_or_json(tandem, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--json", "-o", "x.html"], "leave one of them out"),
+        (["--json", "-o", "x.html"], "give only one of them"),
         (["--last", "0s"], "--last '0s' is no time at all"),
     ],
 )

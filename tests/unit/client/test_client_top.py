@@ -238,7 +238,7 @@ def test_a_view_that_fails_is_no_success(monkeypatch, capsys, end):
     code, out, err = run(monkeypatch, capsys)
 
     assert (code, out) == (70, "")
-    assert err.startswith("error: the view has failed")
+    assert err.startswith("error: the view failed")
 
 
 def test_what_is_typed_that_is_not_utf_8_is_passed_over():
@@ -309,7 +309,7 @@ def test_into_a_pipe_it_says_what_to_take(monkeypatch, capsys):
     code, out, err = run(monkeypatch, capsys)
 
     assert (code, out) == (2, "")
-    assert "needs a terminal; `tandem top --once` prints to anything" in err
+    assert "needs a terminal; `tandem top --once` works without one" in err
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):

@@ -137,7 +137,7 @@ def test_none_takes_no_variable_back_that_the_program_is_given_all_the_same(
     code, out, err = tandem(*words, "--memory", "none")
 
     assert (code, out) == (2, "")
-    assert "none cannot take back TANDEM_MEMORY, which the program would be given" in err
+    assert "none cannot take back TANDEM_MEMORY, which the program would still be" in err
 
 
 def test_none_is_no_value_of_the_file_or_a_variable(tandem, file, monkeypatch):
@@ -187,7 +187,7 @@ def test_what_was_said_of_moving_memory_counts_before_the_file(tandem, file, tex
         ('[run]\nmemory = "12XB"\n', "run.memory '12XB' has the unknown unit 'XB'; use bytes or"),
         ('[run]\npriority = "urgent"\n', "run.priority': 'urgent' is not one of 'latency'"),
         ("[run]\nrequire = 7\n", "run.require': '7' is not a valid boolean"),
-        ("[run]\nwait_memory = true\n", "run.wait_memory 'true' is no time such as 30s or 2h"),
+        ("[run]\nwait_memory = true\n", "run.wait_memory 'true' is not a time such as 30s or 2h"),
     ],
 )
 def test_what_is_wrong_with_it_is_said_with_file_and_key(tandem, file, text, complaint):

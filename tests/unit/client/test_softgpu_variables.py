@@ -9,10 +9,14 @@ from tandem.errors import UsageError
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("QUEUE", "abc", "TANDEM_SOFTGPU_QUEUE is 'abc', must be a number of operations from 1"),
+        (
+            "QUEUE",
+            "abc",
+            "TANDEM_SOFTGPU_QUEUE is 'abc', must be a number of operations, at least 1",
+        ),
         ("QUEUE", "0", "TANDEM_SOFTGPU_QUEUE is '0', must be"),
         ("QUEUE", "-1", "TANDEM_SOFTGPU_QUEUE is '-1', must be"),
-        ("KERNELS", "/none.so", "TANDEM_SOFTGPU_KERNELS: there is no library '/none.so'"),
+        ("KERNELS", "/none.so", "TANDEM_SOFTGPU_KERNELS: the library '/none.so' does not exist"),
     ],
 )
 def test_wrong_values_are_refused(name, value, complaint):
