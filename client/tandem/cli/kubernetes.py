@@ -54,10 +54,11 @@ def kubernetes() -> None:
 def plugin(*, slices: int, kubelet: Path, files: Path | None, cdi: bool, interval: float) -> None:
     """Run a device plugin: the kubelet counts slices of the GPUs and gives them to containers.
 
-    Each GPU that the daemon manages offers that many tandem.dev/slice. A container that asks for
-    two of eight has the library preloaded and sees the daemon's sockets and that GPU; each of its
-    programs may use two eighths of the memory. The slices of a container come from one GPU if one
-    has room. Further requests are variables of the container, such as TANDEM_PRIORITY.
+    Each GPU that the daemon manages is divided into --slices of the resource tandem.dev/slice. A
+    container that asks for two of eight has the library preloaded and sees the daemon's sockets and
+    that GPU; each of its programs may use two eighths of the memory. The slices of a container come
+    from one GPU if one has room. Whatever else it asks for, it says by variables of its own, such
+    as TANDEM_PRIORITY.
 
     Slices of a GPU that drains are not given out, and none at all while no daemon answers;
     containers that have slices continue. SIGTERM or Ctrl-C ends the plugin, with 0. It needs the

@@ -46,8 +46,9 @@ def report(context: click.Context, *, output: Path, last_ns: int | None, as_json
     much of that was on the host, what allocations waited for, and how many SMs kernels held; below,
     what each job computed and when its memory was moved. The daemon keeps at least the newest 2,000
     changes of each job; those of ended jobs it keeps for ten minutes, for the newest 100 of each
-    user. For running jobs the page also shows how long an iteration takes on how many SMs, where
-    more SMs stop paying, and predictions against measurements (see `tandem partition show`).
+    user. For jobs that still live, the page also shows how long an iteration takes on how many SMs,
+    where more SMs stop paying off, and predictions against measurements (see `tandem partition
+    show`).
 
     \b
     Examples:
