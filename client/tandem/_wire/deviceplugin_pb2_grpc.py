@@ -31,7 +31,7 @@ if _version_not_supported:
 
 
 class RegistrationStub(object):
-    """The kubelet's, on kubelet.sock in its folder of plugins.
+    """Served by the kubelet, on kubelet.sock in its folder of plugins.
     """
 
     def __init__(self, channel):
@@ -48,11 +48,11 @@ class RegistrationStub(object):
 
 
 class RegistrationServicer(object):
-    """The kubelet's, on kubelet.sock in its folder of plugins.
+    """Served by the kubelet, on kubelet.sock in its folder of plugins.
     """
 
     def Register(self, request, context):
-        """It dials `endpoint` then, a socket in the same folder, which has to be served already.
+        """The kubelet then dials `endpoint`, a socket in the same folder that must already be served.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -74,7 +74,7 @@ def add_RegistrationServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Registration(object):
-    """The kubelet's, on kubelet.sock in its folder of plugins.
+    """Served by the kubelet, on kubelet.sock in its folder of plugins.
     """
 
     @staticmethod
@@ -106,7 +106,7 @@ class Registration(object):
 
 
 class DevicePluginStub(object):
-    """Ours.
+    """Served by us.
     """
 
     def __init__(self, channel):
@@ -143,7 +143,7 @@ class DevicePluginStub(object):
 
 
 class DevicePluginServicer(object):
-    """Ours.
+    """Served by us.
     """
 
     def GetDevicePluginOptions(self, request, context):
@@ -153,28 +153,28 @@ class DevicePluginServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListAndWatch(self, request, context):
-        """All devices, at once and again with each change, as long as the kubelet listens.
+        """All devices, at once and again after each change, as long as the kubelet listens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPreferredAllocation(self, request, context):
-        """Which of the free devices a container had best get. The kubelet may do otherwise.
+        """Which of the free devices a container should get. The kubelet may choose others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Allocate(self, request, context):
-        """What a container is started with that got these devices. An error ends its pod.
+        """What a container with these devices is started with. An error ends its pod.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PreStartContainer(self, request, context):
-        """Never called: `pre_start_required` says so.
+        """Never called, because `pre_start_required` is false.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -216,7 +216,7 @@ def add_DevicePluginServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DevicePlugin(object):
-    """Ours.
+    """Served by us.
     """
 
     @staticmethod

@@ -3,8 +3,8 @@
 isort:skip_file
 The control plane of Tandem: people and schedulers <-> tandemd, on a unix socket.
 
-Every call carries `authorization: Bearer <token>`; the token comes from the login socket, which
-knows the caller's uid from the kernel (SO_PEERCRED) and dies with that connection.
+Every call carries `authorization: Bearer <token>`. The token comes from the login socket, which
+knows the caller's uid from the kernel (SO_PEERCRED); it expires when that connection closes.
 Units are in the field names. Reserved numbers are never used again.
 """
 
@@ -37,7 +37,7 @@ class _ClassEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumType
     CLASS_LATENCY: _Class.ValueType  # 1
     """somebody waits for it: most urgent"""
     CLASS_NORMAL: _Class.ValueType  # 2
-    """what a job is that says nothing"""
+    """the default"""
     CLASS_BATCH: _Class.ValueType  # 3
     """least urgent"""
 
@@ -47,7 +47,7 @@ CLASS_UNSPECIFIED: Class.ValueType  # 0
 CLASS_LATENCY: Class.ValueType  # 1
 """somebody waits for it: most urgent"""
 CLASS_NORMAL: Class.ValueType  # 2
-"""what a job is that says nothing"""
+"""the default"""
 CLASS_BATCH: Class.ValueType  # 3
 """least urgent"""
 global___Class = Class
@@ -64,13 +64,13 @@ class _StateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumType
     STATE_RUNNING: _State.ValueType  # 2
     """has work on the GPU"""
     STATE_WAITING: _State.ValueType  # 3
-    """has work, and it waits"""
+    """has work that waits"""
     STATE_PAUSED: _State.ValueType  # 4
     """held by a person"""
     STATE_SWAPPED: _State.ValueType  # 5
-    """likewise, and its memory is on the host"""
+    """paused, and its memory is on the host"""
     STATE_IDLE: _State.ValueType  # 6
-    """attached, no work"""
+    """attached, without work"""
     STATE_DETACHED: _State.ValueType  # 7
     """had processes, has none now"""
     STATE_EXITED: _State.ValueType  # 8
@@ -84,13 +84,13 @@ STATE_STARTING: State.ValueType  # 1
 STATE_RUNNING: State.ValueType  # 2
 """has work on the GPU"""
 STATE_WAITING: State.ValueType  # 3
-"""has work, and it waits"""
+"""has work that waits"""
 STATE_PAUSED: State.ValueType  # 4
 """held by a person"""
 STATE_SWAPPED: State.ValueType  # 5
-"""likewise, and its memory is on the host"""
+"""paused, and its memory is on the host"""
 STATE_IDLE: State.ValueType  # 6
-"""attached, no work"""
+"""attached, without work"""
 STATE_DETACHED: State.ValueType  # 7
 """had processes, has none now"""
 STATE_EXITED: State.ValueType  # 8
@@ -107,11 +107,11 @@ class _ModeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     MODE_TIME: _Mode.ValueType  # 1
     """jobs take turns"""
     MODE_MPS: _Mode.ValueType  # 2
-    """their kernels overlap"""
+    """kernels of jobs overlap"""
     MODE_MPS_GREEN: _Mode.ValueType  # 3
-    """likewise, each on a set of SMs"""
+    """the same, each job on a set of SMs"""
     MODE_MIG: _Mode.ValueType  # 4
-    """an instance of MIG"""
+    """a MIG instance"""
 
 class Mode(_Mode, metaclass=_ModeEnumTypeWrapper): ...
 
@@ -119,11 +119,11 @@ MODE_UNSPECIFIED: Mode.ValueType  # 0
 MODE_TIME: Mode.ValueType  # 1
 """jobs take turns"""
 MODE_MPS: Mode.ValueType  # 2
-"""their kernels overlap"""
+"""kernels of jobs overlap"""
 MODE_MPS_GREEN: Mode.ValueType  # 3
-"""likewise, each on a set of SMs"""
+"""the same, each job on a set of SMs"""
 MODE_MIG: Mode.ValueType  # 4
-"""an instance of MIG"""
+"""a MIG instance"""
 global___Mode = Mode
 
 class _WaitReason:
@@ -134,9 +134,9 @@ class _WaitReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     WAIT_REASON_UNSPECIFIED: _WaitReason.ValueType  # 0
     WAIT_REASON_GATE: _WaitReason.ValueType  # 1
-    """another job had the turn, or somebody paused it"""
+    """another job had the turn, or the job was paused"""
     WAIT_REASON_WINDOW: _WaitReason.ValueType  # 2
-    """as much as it may submit was under way"""
+    """as much as it may submit was in flight"""
     WAIT_REASON_PRESENCE: _WaitReason.ValueType  # 3
     """a job of a higher class was busy"""
     WAIT_REASON_MEMORY: _WaitReason.ValueType  # 4
@@ -146,9 +146,9 @@ class WaitReason(_WaitReason, metaclass=_WaitReasonEnumTypeWrapper): ...
 
 WAIT_REASON_UNSPECIFIED: WaitReason.ValueType  # 0
 WAIT_REASON_GATE: WaitReason.ValueType  # 1
-"""another job had the turn, or somebody paused it"""
+"""another job had the turn, or the job was paused"""
 WAIT_REASON_WINDOW: WaitReason.ValueType  # 2
-"""as much as it may submit was under way"""
+"""as much as it may submit was in flight"""
 WAIT_REASON_PRESENCE: WaitReason.ValueType  # 3
 """a job of a higher class was busy"""
 WAIT_REASON_MEMORY: WaitReason.ValueType  # 4
@@ -182,11 +182,11 @@ class Process(google.protobuf.message.Message):
     DROPPED_RECORDS_FIELD_NUMBER: builtins.int
     pid: builtins.int
     device_bytes: builtins.int
-    """that it has taken of GPUs, what of it is on the host included"""
+    """allocated on GPUs, including what has been moved to the host"""
     ungated: builtins.bool
-    """it runs without waiting for anybody"""
+    """runs without waiting for other jobs"""
     dropped_records: builtins.int
-    """of what it did, that were overwritten before they were read"""
+    """telemetry records that were overwritten before they were read"""
     @property
     def attach_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     def __init__(
@@ -210,7 +210,7 @@ class Slo(google.protobuf.message.Message):
     P99_FIELD_NUMBER: builtins.int
     @property
     def p99(self) -> google.protobuf.duration_pb2.Duration:
-        """of a hundred requests 99 take no longer"""
+        """99 of a hundred requests take no longer"""
 
     def __init__(
         self,
@@ -249,28 +249,28 @@ class JobSpec(google.protobuf.message.Message):
     sm_percent: builtins.int
     """0 = not said"""
     preemptible: builtins.bool
-    """its iterations may be cut; not there = as its class is"""
+    """its iterations may be interrupted; unset = as for its class"""
     group: builtins.str
     """jobs of one user and group are held together; empty = its own"""
     persistent_bytes: builtins.int
-    """Of device memory, for the policy lanes; both 0 = not said.
-    for as long as it is there
+    """Promise of device memory, for the policy lanes; both 0 = not said.
+    held all the time
     """
     ephemeral_bytes: builtins.int
-    """at most, besides, within an iteration"""
+    """at most, in addition, within an iteration"""
     sm_count: builtins.int
     """instead of sm_percent; the mask names both "sm" """
     isolation: global___Mode.ValueType
-    """how it is to be kept apart; fixed when it starts"""
+    """how it is to be isolated; fixed at its start"""
     swappable: builtins.bool
-    """its memory may be moved to the host; fixed when it starts"""
+    """its memory may be moved to the host; fixed at its start"""
     checkpoint: builtins.bool
-    """instead, as a whole, while it is paused; fixed likewise"""
+    """instead, as a whole, while it is paused; fixed at its start"""
     memory_percent: builtins.int
     """of a GPU, in place of memory_quota_bytes; 0 = not said"""
     @property
     def slo(self) -> global___Slo:
-        """an objective; not there = none"""
+        """an objective; unset = none"""
 
     @property
     def wait_memory(self) -> google.protobuf.duration_pb2.Duration:
@@ -278,7 +278,7 @@ class JobSpec(google.protobuf.message.Message):
 
     @property
     def idle_release(self) -> google.protobuf.duration_pb2.Duration:
-        """Memory that can be moved goes to the host once the job was idle for so long; 0 = as configured."""
+        """Movable memory goes to the host after the job was idle for so long; 0 = as configured."""
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ class JobStatus(google.protobuf.message.Message):
     ENERGY_MJ_FIELD_NUMBER: builtins.int
     state: global___State.ValueType
     reason: builtins.str
-    """why, in a sentence"""
+    """why, in one sentence"""
     resident_bytes: builtins.int
     """on GPUs"""
     swapped_bytes: builtins.int
@@ -349,24 +349,24 @@ class JobStatus(google.protobuf.message.Message):
     share_ratio: builtins.float
     """of GPU time in the last second, 0..1"""
     memory_wait_bytes: builtins.int
-    """what its first allocation in line waits for; 0 = none waits"""
+    """size of the first allocation that waits; 0 = none waits"""
     memory_wait_place: builtins.int
-    """in line, from 1"""
+    """of that allocation in the queue, from 1"""
     filed_bytes: builtins.int
-    """of swapped_bytes, in files instead of the host's memory"""
+    """part of swapped_bytes: in files instead of host memory"""
     requests: builtins.int
-    """of how many; 0 = none, or nobody looks"""
+    """how many requests that covers; 0 = none, or not observed"""
     share_target_ratio: builtins.float
-    """of the same time, what its sm owes it, 0..1; 0 = nothing"""
+    """of that time, what its sm entitles it to, 0..1; 0 = none"""
     sms: builtins.int
-    """of its first GPU, that its kernels may use now; 0 = not known"""
+    """SMs of its first GPU that its kernels may use now; 0 = not known"""
     set_group_sms: builtins.int
-    """SMs of each of these"""
+    """SMs in each of these groups"""
     pause_unready: builtins.int
     """programs that were not ready when the grace of its pause was over"""
     energy_mj: builtins.int
-    """Millijoules: of what its GPU took by the driver's count, the part of the time in which its work
-    ran, idle power included; attributed, not measured. Not there = not known, or not yet.
+    """Millijoules: the job's share, by the time its work ran, of the GPU's energy by the driver's
+    counter, idle power included; attributed, not measured. Unset = not known, or not yet.
     """
     @property
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration:
@@ -380,19 +380,19 @@ class JobStatus(google.protobuf.message.Message):
     def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]: ...
     @property
     def request_p99(self) -> google.protobuf.duration_pb2.Duration:
-        """of the requests of the last half minute"""
+        """over the last half minute"""
 
     @property
     def set_groups(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """of SMs that are its set, by number; none = it has none"""
+        """numbers of the groups of SMs in its set; empty = it has none"""
 
     @property
     def pause_in(self) -> google.protobuf.duration_pb2.Duration:
-        """at most, that its programs have before a pause; not there = none comes"""
+        """until it is held, at most; unset = no pause is coming"""
 
     @property
     def marked_p99(self) -> google.protobuf.duration_pb2.Duration:
-        """that its marks allow, reported only; not there = none"""
+        """set by its marks, only reported; unset = none"""
 
     def __init__(
         self,
@@ -430,7 +430,7 @@ global___JobStatus = JobStatus
 
 @typing.final
 class Finding(google.protobuf.message.Message):
-    """What the watchdog found about a job and still finds."""
+    """A problem with a job that the watchdog found and that persists."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -460,7 +460,7 @@ class Finding(google.protobuf.message.Message):
     """stall, starvation, leak, launch-bound, thrash"""
     what: builtins.str
     why: builtins.str
-    """it matters"""
+    """why it matters"""
     advice: builtins.str
     """what to do"""
     @property
@@ -502,19 +502,19 @@ class Job(google.protobuf.message.Message):
     MODE_FIELD_NUMBER: builtins.int
     WARNINGS_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """such as "j-7f3a"; no other has it"""
+    """such as "j-7f3a"; unique"""
     display_name: builtins.str
-    """what people call it"""
+    """the name that people gave it"""
     uid: builtins.int
     etag: builtins.str
-    """another one after each change; said by UpdateJob, it is refused if it is old"""
+    """changes with every update; UpdateJob with an outdated one is refused"""
     user: builtins.str
     command: builtins.str
-    """empty when the caller may not see it"""
+    """empty if the caller may not see it"""
     gpu: builtins.str
     """name"""
     mode: global___Mode.ValueType
-    """of that GPU: how it is kept apart"""
+    """the isolation mode of that GPU"""
     @property
     def processes(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Process]: ...
     @property
@@ -525,7 +525,7 @@ class Job(google.protobuf.message.Message):
     def create_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """of UpdateJob: what was set and has no effect, and why; of CancelJob: who is not reached"""
+        """UpdateJob: what has no effect, and why; CancelJob: who is not reached"""
 
     def __init__(
         self,
@@ -557,7 +557,7 @@ class ListJobsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     show_finished: builtins.bool
-    """those of the last ten minutes, too"""
+    """include those of the last ten minutes"""
     page_size: builtins.int
     page_token: builtins.str
     def __init__(
@@ -635,7 +635,7 @@ class PauseJobRequest(google.protobuf.message.Message):
     name: builtins.str
     @property
     def grace(self) -> google.protobuf.duration_pb2.Duration:
-        """an hour at most; not there, or 0 = it is held at once"""
+        """an hour at most; unset or 0 = hold at once"""
 
     def __init__(
         self,
@@ -660,7 +660,7 @@ class CancelJobRequest(google.protobuf.message.Message):
     """HUP, INT, QUIT, USR1, USR2, TERM, KILL; empty = TERM"""
     @property
     def grace(self) -> google.protobuf.duration_pb2.Duration:
-        """a day at most, 0 = SIGKILL at once; not there = 30 s"""
+        """a day at most, 0 = SIGKILL at once; unset = 30 s"""
 
     def __init__(
         self,
@@ -714,7 +714,7 @@ class ChangeGroupResponse(google.protobuf.message.Message):
     JOBS_FIELD_NUMBER: builtins.int
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Job]:
-        """oldest first; those that live, or, where none was to change, have ended"""
+        """oldest first; the live ones; without a change, else the ended ones"""
 
     def __init__(
         self,
@@ -747,9 +747,9 @@ class JobEvent(google.protobuf.message.Message):
     kind: builtins.str
     """A state, or registered, attached, updated, pausing, cancelled, finding, finding-over."""
     times: builtins.int
-    """of ListJobEvents: so often so far; 0 = once"""
+    """in ListJobEvents: how often so far; 0 = once"""
     rule: builtins.str
-    """of finding and finding-over: which of the watchdog's"""
+    """for finding and finding-over: the watchdog's rule"""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
@@ -803,7 +803,7 @@ class RecordTraceRequest(google.protobuf.message.Message):
     DURATION_FIELD_NUMBER: builtins.int
     @property
     def duration(self) -> google.protobuf.duration_pb2.Duration:
-        """above 0, at most ten minutes; none: ten minutes"""
+        """above 0, at most ten minutes; unset: ten minutes"""
 
     def __init__(
         self,
@@ -822,7 +822,7 @@ class TraceChunk(google.protobuf.message.Message):
     EVENTS_FIELD_NUMBER: builtins.int
     @property
     def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TraceEvent]:
-        """those of one process and those of turns are each in order"""
+        """those of each process, and those of turns, are in order"""
 
     def __init__(
         self,
@@ -847,7 +847,7 @@ class TraceEvent(google.protobuf.message.Message):
         KIND_TURN: TraceEvent._Kind.ValueType  # 1
         """the jobs have the turn on the GPUs from then on; none: nobody has work there"""
         KIND_WAIT: TraceEvent._Kind.ValueType  # 2
-        """a thread was held back, until then"""
+        """a thread was held back until then"""
         KIND_STEP: TraceEvent._Kind.ValueType  # 3
         """an iteration ended"""
         KIND_PHASE_BEGIN: TraceEvent._Kind.ValueType  # 4
@@ -855,14 +855,14 @@ class TraceEvent(google.protobuf.message.Message):
         KIND_REQUEST_BEGIN: TraceEvent._Kind.ValueType  # 6
         KIND_REQUEST_END: TraceEvent._Kind.ValueType  # 7
         KIND_LOST: TraceEvent._Kind.ValueType  # 8
-        """so much of what the process wrote is not told: no gap there is idleness"""
+        """part of what the process recorded is missing: a gap is not idleness"""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: TraceEvent.Kind.ValueType  # 0
     KIND_TURN: TraceEvent.Kind.ValueType  # 1
     """the jobs have the turn on the GPUs from then on; none: nobody has work there"""
     KIND_WAIT: TraceEvent.Kind.ValueType  # 2
-    """a thread was held back, until then"""
+    """a thread was held back until then"""
     KIND_STEP: TraceEvent.Kind.ValueType  # 3
     """an iteration ended"""
     KIND_PHASE_BEGIN: TraceEvent.Kind.ValueType  # 4
@@ -870,7 +870,7 @@ class TraceEvent(google.protobuf.message.Message):
     KIND_REQUEST_BEGIN: TraceEvent.Kind.ValueType  # 6
     KIND_REQUEST_END: TraceEvent.Kind.ValueType  # 7
     KIND_LOST: TraceEvent.Kind.ValueType  # 8
-    """so much of what the process wrote is not told: no gap there is idleness"""
+    """part of what the process recorded is missing: a gap is not idleness"""
 
     KIND_FIELD_NUMBER: builtins.int
     TIME_FIELD_NUMBER: builtins.int
@@ -885,7 +885,7 @@ class TraceEvent(google.protobuf.message.Message):
     LOST_RECORDS_FIELD_NUMBER: builtins.int
     kind: global___TraceEvent.Kind.ValueType
     part: builtins.int
-    """of turns: of the GPUs, where a plan divides them; 0 = all"""
+    """of turns: the part of the GPUs, where a plan divides them; 0 = all"""
     pid: builtins.int
     thread: builtins.int
     id: builtins.int
@@ -893,18 +893,18 @@ class TraceEvent(google.protobuf.message.Message):
     reason: global___WaitReason.ValueType
     """of a wait"""
     lost_records: builtins.int
-    """of whatever kind, so at most as many waits and marks"""
+    """of any kind: an upper bound for lost waits and marks"""
     @property
     def time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """as JobName has them; empty text: one that the caller may not see"""
+        """as in JobName; empty string: a job that the caller may not see"""
 
     @property
     def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
     def duration(self) -> google.protobuf.duration_pb2.Duration:
-        """of a wait; of what was lost: it was within that"""
+        """of a wait, or the span in which something was lost"""
 
     def __init__(
         self,
@@ -928,7 +928,7 @@ global___TraceEvent = TraceEvent
 
 @typing.final
 class PastJob(google.protobuf.message.Message):
-    """A job that has ended, from when it came to the daemon."""
+    """A job that has ended, counted from when it came to the daemon."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -956,26 +956,26 @@ class PastJob(google.protobuf.message.Message):
     display_name: builtins.str
     uid: builtins.int
     user: builtins.str
-    """as the uid was called then"""
+    """the name of the uid at that time"""
     group: builtins.str
     command: builtins.str
-    """empty when the caller may not see it"""
+    """empty if the caller may not see it"""
     outcome: builtins.str
     """ended, cancelled"""
     gpu_time_estimated: builtins.bool
     """as in JobStatus"""
     peak_bytes: builtins.int
-    """of device memory that it had taken"""
+    """most device memory that it had allocated"""
     launches: builtins.int
     iterations: builtins.int
-    """marked, or else found"""
+    """marked, or else detected"""
     refusals: builtins.int
-    """times it was told out of memory"""
+    """how often it was told out of memory"""
     energy_mj: builtins.int
     """as in JobStatus"""
     @property
     def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """that it used, by their names then"""
+        """GPUs it used, by their names at that time"""
 
     @property
     def begin_time(self) -> google.protobuf.timestamp_pb2.Timestamp: ...
@@ -985,11 +985,11 @@ class PastJob(google.protobuf.message.Message):
     def gpu_time(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
     def wait_time(self) -> google.protobuf.duration_pb2.Duration:
-        """likewise"""
+        """as in JobStatus"""
 
     @property
     def findings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """rules of the watchdog that found something"""
+        """watchdog rules that found something"""
 
     def __init__(
         self,
@@ -1042,7 +1042,7 @@ class ListHistoryRequest(google.protobuf.message.Message):
 
     @property
     def until(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """and before that; not there = now"""
+        """and before that; unset = now"""
 
     def __init__(
         self,
@@ -1108,7 +1108,9 @@ class RecordWindowRequest(google.protobuf.message.Message):
 
     @property
     def signatures(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Of kernels whose names do not say them: C parameter lists by name, at most 1024 of 4096 bytes."""
+        """For kernels whose names do not contain them: C parameter lists by name, at most 1024 of 4096
+        bytes.
+        """
 
     def __init__(
         self,
@@ -1172,7 +1174,7 @@ class LaunchMemory(google.protobuf.message.Message):
     ACCESSES_FIELD_NUMBER: builtins.int
     IS_ALL_FIELD_NUMBER: builtins.int
     sample_number: builtins.int
-    """as in the low half of its record's value"""
+    """the low half of the value in its record"""
     is_all: builtins.bool
     """it touches nothing else"""
     @property
@@ -1208,15 +1210,15 @@ class ProcessWindow(google.protobuf.message.Message):
     """Nanoseconds of the daemon's clock, as in the records."""
     end_ns: builtins.int
     first_iteration: builtins.int
-    """how many had ended before"""
+    """number of iterations that ended before"""
     iterations: builtins.int
-    """whole ones in it; 0 = none is known"""
+    """whole iterations inside; 0 = none is known"""
     lost_records: builtins.int
-    """were overwritten before anybody read them"""
+    """overwritten before they were read"""
     is_cut: builtins.bool
-    """it goes on after the last record"""
+    """the window extends beyond the last record"""
     records: builtins.bytes
-    """64 bytes each, docs/shared-memory.md; by when they had effect"""
+    """64 bytes each, docs/shared-memory.md; ordered by effect"""
     @property
     def gpus(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
@@ -1292,7 +1294,7 @@ class Explanation(google.protobuf.message.Message):
     def waits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Wait]: ...
     @property
     def story(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """newest decisions about the job, oldest first"""
+        """the newest decisions about the job, oldest first"""
 
     @property
     def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Finding]: ...
@@ -1339,21 +1341,21 @@ class Gpu(google.protobuf.message.Message):
     memory_used_bytes: builtins.int
     sm_count: builtins.int
     busy_ratio: builtins.float
-    """of the last second, 0..1"""
+    """over the last second, 0..1"""
     software: builtins.bool
     name: builtins.str
-    """index, or of a MIG instance GPU:INSTANCE"""
+    """index; for a MIG instance GPU:INSTANCE"""
     not_had: builtins.str
-    """why it is not in the mode that is configured; empty: it is, or none is"""
+    """why it is not in the configured mode; empty: it is, or none is configured"""
     unmanaged_processes: builtins.int
-    """compute there without this daemon; none: not known"""
+    """compute there without this daemon; unset: not known"""
     draining: builtins.bool
     """no job is started there"""
     memory_reserved_bytes: builtins.int
-    """of memory_total_bytes, what is kept free of all jobs"""
+    """part of memory_total_bytes that no job gets"""
     @property
     def sets(self) -> global___SetProof:
-        """where mode mps+green is configured and MPS runs"""
+        """if mode mps+green is configured and MPS runs"""
 
     def __init__(
         self,
@@ -1382,7 +1384,7 @@ global___Gpu = Gpu
 
 @typing.final
 class SetProof(google.protobuf.message.Message):
-    """Whether sets of SMs of two processes are disjoint there."""
+    """The result of checking that two processes' sets of SMs are disjoint there."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1391,9 +1393,9 @@ class SetProof(google.protobuf.message.Message):
     GROUP_SMS_FIELD_NUMBER: builtins.int
     PROBLEM_FIELD_NUMBER: builtins.int
     under_way: builtins.bool
-    """nothing has come out yet"""
+    """no result yet"""
     groups: builtins.int
-    """that sets are made of; 0 = there are none"""
+    """of SMs, from which sets are made; 0 = there are none"""
     group_sms: builtins.int
     """SMs in each"""
     problem: builtins.str
@@ -1468,7 +1470,7 @@ global___GetMemoryHistoryRequest = GetMemoryHistoryRequest
 
 @typing.final
 class MemoryCurve(google.protobuf.message.Message):
-    """Of a job on one GPU. Lists are as long as each other: the i-th of each holds from the i-th time on."""
+    """One job on one GPU. All lists have the same length; the i-th values hold from the i-th time on."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1495,19 +1497,19 @@ class MemoryCurve(google.protobuf.message.Message):
     def swapped_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     @property
     def waiting_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """its allocations wait for"""
+        """size of its waiting allocations"""
 
     @property
     def gpu_time_ns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """since it began"""
+        """since the job began"""
 
     @property
     def filed_bytes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """of swapped_bytes, in files"""
+        """part of swapped_bytes: in files"""
 
     @property
     def sm_time_ns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """SMs that its kernels held by how long, since it began"""
+        """SMs held by its kernels times duration, since the job began"""
 
     def __init__(
         self,
@@ -1563,7 +1565,7 @@ global___GetPartitionRequest = GetPartitionRequest
 
 @typing.final
 class ScalingCurve(google.protobuf.message.Message):
-    """How long an iteration takes on how many SMs. Lists are as long as each other."""
+    """Iteration length as a function of the number of SMs. Both lists have the same length."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1575,13 +1577,13 @@ class ScalingCurve(google.protobuf.message.Message):
     RECORDED_NS_FIELD_NUMBER: builtins.int
     KNEE_SMS_FIELD_NUMBER: builtins.int
     source: builtins.str
-    """predicted; probed: fitted to what it took on other numbers of SMs"""
+    """predicted; or probed: fitted to measurements on other numbers of SMs"""
     gamma: builtins.float
-    """how little SMs mean to its kernels, 0 to 1"""
+    """how little the number of SMs matters to its kernels, 0 to 1"""
     recorded_sms: builtins.int
     recorded_ns: builtins.int
     knee_sms: builtins.int
-    """beyond it each SM gains less"""
+    """beyond it each further SM gains less"""
     @property
     def sm_counts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """ascending"""
@@ -1627,28 +1629,30 @@ class JobPart(google.protobuf.message.Message):
     job: builtins.str
     display_name: builtins.str
     asked_sms: builtins.int
-    """0 = it says nothing"""
+    """0 = not said"""
     given_sms: builtins.int
-    """that its kernels may use; 0 = not known"""
+    """SMs that its kernels may use; 0 = not known"""
     owed_ratio: builtins.float
-    """of the time of those it takes turns with; 0 = nothing"""
+    """share of the time of the jobs it takes turns with; 0 = none"""
     required_sms: builtins.int
-    """that keep its limit; 0 = it has none, or no number does"""
+    """SMs that keep its latency limit; 0 = no limit, or no number does"""
     proposed_sms: builtins.int
-    """by its curve and its limit; 0 = what others leave"""
+    """from its curve and its limit; 0 = what others leave"""
     why: builtins.str
-    """that many"""
+    """why proposed_sms is that many"""
     doubt: builtins.str
-    """why there is no curve; empty: there is"""
+    """why there is no curve; empty: there is one"""
     measured_ns: builtins.int
-    """How long its iterations are now, of who serves requests without the pauses between them; 0 = not known."""
+    """Current iteration length; for jobs that serve requests, without the pauses between them; 0 =
+    not known.
+    """
     predicted_ns: builtins.int
-    """was said before of as many SMs as it has; 0 = nothing"""
+    """for as many SMs as it has, predicted before it ran on them; 0 = none"""
     asked: builtins.str
-    """what asked_sms was said as: "30%", "40 SMs"; empty: nothing was"""
+    """what asked_sms was given as: "30%", "40 SMs"; empty: nothing"""
     why_no_set: builtins.str
     """Why it is in no set of SMs though its GPU has some, so that nothing is proposed; empty: nothing
-    keeps it from one, or there are none.
+    prevents it, or there are no sets.
     """
     @property
     def scaling(self) -> global___ScalingCurve: ...
@@ -1683,7 +1687,7 @@ class GpuPartition(google.protobuf.message.Message):
     PART_SMS_FIELD_NUMBER: builtins.int
     JOBS_FIELD_NUMBER: builtins.int
     part_sms: builtins.int
-    """the smallest part that there is"""
+    """the smallest possible part"""
     @property
     def gpu(self) -> global___Gpu: ...
     @property
@@ -1728,7 +1732,7 @@ global___PlanPartitionRequest = PlanPartitionRequest
 
 @typing.final
 class PlannedJob(google.protobuf.message.Message):
-    """What is to be expected of a job."""
+    """What a plan is expected to mean for a job."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1748,18 +1752,18 @@ class PlannedJob(google.protobuf.message.Message):
     progress_ratio: builtins.float
     """1 = as if it were alone on the whole GPU"""
     misses: builtins.bool
-    """its objective"""
+    """whether it misses its objective"""
     slowdown: builtins.float
-    """by jobs on other SMs, 1 at least"""
+    """caused by jobs on other SMs, at least 1"""
     measured_progress_ratio: builtins.float
-    """What came of it so far; not there: too little, or the plan is not in force."""
+    """Measured so far; unset: too little data yet, or the plan is not in force."""
     @property
     def shares_with(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """jobs it takes turns with there"""
+        """jobs it takes turns with on these SMs"""
 
     @property
     def p99(self) -> google.protobuf.duration_pb2.Duration:
-        """of its requests; not there: it has none, or cannot answer all"""
+        """of its requests; unset: it has none, or cannot keep up"""
 
     @property
     def measured_p99(self) -> google.protobuf.duration_pb2.Duration: ...
@@ -1798,13 +1802,13 @@ class Plan(google.protobuf.message.Message):
     kind: builtins.str
     """time, space, time and space"""
     needs: builtins.str
-    """what it takes"""
+    """its requirements"""
     progress: builtins.float
-    """of all together, by weight: 0 to their number"""
+    """weighted sum over all jobs: 0 to their number"""
     missed: builtins.int
-    """objectives"""
+    """number of objectives missed"""
     in_force: builtins.bool
-    """jobs share the GPU so now"""
+    """the GPU is shared like this now"""
     @property
     def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___PlannedJob]: ...
     def __init__(
@@ -1830,7 +1834,7 @@ class GpuPlans(google.protobuf.message.Message):
     NOTES_FIELD_NUMBER: builtins.int
     PLANNER_FIELD_NUMBER: builtins.int
     planner: builtins.str
-    """why the plan in force is, or why there is none"""
+    """why this plan is in force, or why none is"""
     @property
     def gpu(self) -> global___Gpu: ...
     @property
@@ -1877,7 +1881,7 @@ class ApplyPartitionRequest(google.protobuf.message.Message):
     mig: builtins.str
     """a layout such as "0=3g.71gb,2g.35gb" or "0=off" """
     dry_run: builtins.bool
-    """only say what would be done"""
+    """only report what would be done"""
     def __init__(
         self,
         *,
@@ -1898,16 +1902,16 @@ class ApplyPartitionResponse(google.protobuf.message.Message):
     USERS_FIELD_NUMBER: builtins.int
     DONE_FIELD_NUMBER: builtins.int
     turned: builtins.str
-    """MIG as a whole: on, off; empty: it stays"""
+    """MIG as a whole: on, off; empty: unchanged"""
     done: builtins.bool
-    """else it was only asked what would be done"""
+    """false: this was a dry run"""
     @property
     def destroyed(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MigInstance]: ...
     @property
     def created(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___MigInstance]: ...
     @property
     def users(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """who is in the way, if it is not done"""
+        """who uses the GPU and so prevents it, if it was not done"""
 
     def __init__(
         self,
@@ -1929,7 +1933,7 @@ class MigInstance(google.protobuf.message.Message):
     NAME_FIELD_NUMBER: builtins.int
     PROFILE_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """such as 0:1; empty: it is not there yet"""
+    """such as 0:1; empty: it does not exist yet"""
     profile: builtins.str
     def __init__(
         self,
@@ -1969,7 +1973,7 @@ class DaemonStatus(google.protobuf.message.Message):
     pid: builtins.int
     policy: builtins.str
     jobs: builtins.int
-    """that live"""
+    """that are alive"""
     processes: builtins.int
     """that are attached"""
     runtime_dir: builtins.str
@@ -1981,7 +1985,7 @@ class DaemonStatus(google.protobuf.message.Message):
     def gpus(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Gpu]: ...
     @property
     def allowance(self) -> global___Allowance:
-        """unset: of an older daemon"""
+        """unset: not sent, by an older daemon"""
 
     def __init__(
         self,
@@ -2004,7 +2008,7 @@ global___DaemonStatus = DaemonStatus
 
 @typing.final
 class Allowance(google.protobuf.message.Message):
-    """What the caller's jobs may have; the keys are of the configuration that says so."""
+    """What the caller's jobs may have, and the configuration keys that say so."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -2015,11 +2019,11 @@ class Allowance(google.protobuf.message.Message):
     MAX_MEMORY_KEY_FIELD_NUMBER: builtins.int
     max_class: global___Class.ValueType
     max_class_key: builtins.str
-    """empty: nothing is said, for the caller is root, or the daemon's uid"""
+    """empty: no limit, because the caller is root or the daemon's uid"""
     max_memory_bytes: builtins.int
-    """of each GPU, all jobs together; with the next the more of both,"""
+    """for all jobs together, on each GPU"""
     max_memory_percent: builtins.int
-    """and 0 and 0 = no limit"""
+    """the same as a share; the larger counts; 0 and 0 = no limit"""
     max_memory_key: builtins.str
     def __init__(
         self,

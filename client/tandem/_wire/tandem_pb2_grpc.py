@@ -105,52 +105,53 @@ class JobServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ListJobs(self, request, context):
-        """Jobs the daemon knows, oldest first. Finished ones stay for ten minutes when asked for.
+        """The jobs that the daemon knows, oldest first. Finished ones are kept for ten minutes, and
+        listed only on request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """One job, also one that ended in the last ten minutes.
+        """One job, including one that ended in the last ten minutes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateJob(self, request, context):
-        """Changes what the mask names of a job's spec, while it runs.
+        """Changes the fields of a job's spec that the mask names, while the job runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PauseJob(self, request, context):
-        """Holds a job until it is resumed. Programs of it that listen may do something before, within the
-        grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+        """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+        grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeJob(self, request, context):
-        """Lets a held job go on, and takes back a pause that is to come.
+        """Lets a held job continue, or cancels a pause that has not begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
-        Returns at once; `warnings` of the answer name those that cannot be signalled.
+        """Ends a job: sends a signal to its processes now, and SIGKILL to those left after the grace
+        period. Returns at once; `warnings` of the answer names those that cannot be signalled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ChangeGroup(self, request, context):
-        """Does to each job of a group what the calls above do to one: to all, or to none. Without a
-        change it says which they are.
+        """Applies one of the calls above to each job of a group: to all, or to none. Without a change it
+        only returns the jobs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -164,9 +165,9 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RecordWindow(self, request, context):
-        """What the job's processes do during one iteration, a message a process. Only for whoever may
-        control the job. Processes that end no iteration within the patience are left out, or, where
-        none is known, tell what they did for some seconds.
+        """What the job's processes do during one iteration, one message per process. Only for callers who
+        may control the job. Processes that end no iteration within the patience are left out; those
+        without known iterations tell what they did for some seconds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -180,16 +181,16 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListJobEvents(self, request, context):
-        """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
-        when that was last. The jobs are as they are now.
+        """What happened to the known jobs, oldest first: each kind of event of a job once, with the time
+        of its last occurrence. The jobs are as they are now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListHistory(self, request, context):
-        """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
-        where none are kept.
+        """Jobs that have ended, even before the daemon was started, newest first. FAILED_PRECONDITION if
+        no history is kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -623,22 +624,21 @@ class GpuServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def ListGpus(self, request, context):
-        """The GPUs that the daemon shares out, as they are now.
+        """The GPUs that the daemon shares out, in their present state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainGpu(self, request, context):
-        """No job is started on a GPU any more, or again; what runs there goes on.
-        For admins.
+        """Stops starting jobs on a GPU, or allows it again; running jobs continue. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMemoryHistory(self, request, context):
-        """What the jobs the caller may see held of the GPUs' memory over the last minutes.
+        """The GPU memory that the jobs visible to the caller held over the last minutes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -779,14 +779,14 @@ class DaemonServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def GetStatus(self, request, context):
-        """What the daemon is and does, and what the caller's jobs may have.
+        """The state of the daemon, and what the caller's jobs may have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetrics(self, request, context):
-        """What can be counted of the jobs the caller may see, as Prometheus' text.
+        """Metrics of the jobs that the caller may see, in the Prometheus text format.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -900,21 +900,21 @@ class PartitionServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def GetPartition(self, request, context):
-        """How each GPU is divided, and how the jobs the caller may see scale with its SMs.
+        """How each GPU is divided, and how the jobs that the caller may see scale with its SMs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PlanPartition(self, request, context):
-        """How the jobs on each GPU might share it, and what is to be expected; nothing is done.
+        """How the jobs on each GPU could share it, with the expected effects; changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ApplyPartition(self, request, context):
-        """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins.
+        """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1055,14 +1055,14 @@ class PolicyServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def GetPolicy(self, request, context):
-        """The policy by which jobs share GPUs, and which there are.
+        """The policy by which jobs share GPUs, and those available.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Another policy, until the configuration is read again. For admins.
+        """Switches to another policy, until the configuration is read again. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1166,9 +1166,9 @@ class TraceServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def RecordTrace(self, request, context):
-        """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
-        asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-        begun.
+        """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
+        duration, for the jobs that the caller may see. The first chunk, without events, says that the
+        recording has begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -3,8 +3,8 @@
 isort:skip_file
 The control plane of Tandem: people and schedulers <-> tandemd, on a unix socket.
 
-Every call carries `authorization: Bearer <token>`; the token comes from the login socket, which
-knows the caller's uid from the kernel (SO_PEERCRED) and dies with that connection.
+Every call carries `authorization: Bearer <token>`. The token comes from the login socket, which
+knows the caller's uid from the kernel (SO_PEERCRED); it expires when that connection closes.
 Units are in the field names. Reserved numbers are never used again.
 """
 
@@ -28,48 +28,50 @@ class JobServiceStub:
         tandem._wire.tandem_pb2.ListJobsRequest,
         tandem._wire.tandem_pb2.ListJobsResponse,
     ]
-    """Jobs the daemon knows, oldest first. Finished ones stay for ten minutes when asked for."""
+    """The jobs that the daemon knows, oldest first. Finished ones are kept for ten minutes, and
+    listed only on request.
+    """
 
     GetJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """One job, also one that ended in the last ten minutes."""
+    """One job, including one that ended in the last ten minutes."""
 
     UpdateJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.UpdateJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Changes what the mask names of a job's spec, while it runs."""
+    """Changes the fields of a job's spec that the mask names, while the job runs."""
 
     PauseJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.PauseJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Holds a job until it is resumed. Programs of it that listen may do something before, within the
-    grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+    """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+    grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
     """
 
     ResumeJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.JobName,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Lets a held job go on, and takes back a pause that is to come."""
+    """Lets a held job continue, or cancels a pause that has not begun."""
 
     CancelJob: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.CancelJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
-    Returns at once; `warnings` of the answer name those that cannot be signalled.
+    """Ends a job: sends a signal to its processes now, and SIGKILL to those left after the grace
+    period. Returns at once; `warnings` of the answer names those that cannot be signalled.
     """
 
     ChangeGroup: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ChangeGroupRequest,
         tandem._wire.tandem_pb2.ChangeGroupResponse,
     ]
-    """Does to each job of a group what the calls above do to one: to all, or to none. Without a
-    change it says which they are.
+    """Applies one of the calls above to each job of a group: to all, or to none. Without a change it
+    only returns the jobs.
     """
 
     ExplainJob: grpc.UnaryUnaryMultiCallable[
@@ -82,9 +84,9 @@ class JobServiceStub:
         tandem._wire.tandem_pb2.RecordWindowRequest,
         tandem._wire.tandem_pb2.ProcessWindow,
     ]
-    """What the job's processes do during one iteration, a message a process. Only for whoever may
-    control the job. Processes that end no iteration within the patience are left out, or, where
-    none is known, tell what they did for some seconds.
+    """What the job's processes do during one iteration, one message per process. Only for callers who
+    may control the job. Processes that end no iteration within the patience are left out; those
+    without known iterations tell what they did for some seconds.
     """
 
     WatchJobs: grpc.UnaryStreamMultiCallable[
@@ -97,16 +99,16 @@ class JobServiceStub:
         tandem._wire.tandem_pb2.ListJobEventsRequest,
         tandem._wire.tandem_pb2.ListJobEventsResponse,
     ]
-    """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
-    when that was last. The jobs are as they are now.
+    """What happened to the known jobs, oldest first: each kind of event of a job once, with the time
+    of its last occurrence. The jobs are as they are now.
     """
 
     ListHistory: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ListHistoryRequest,
         tandem._wire.tandem_pb2.ListHistoryResponse,
     ]
-    """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
-    where none are kept.
+    """Jobs that have ended, even before the daemon was started, newest first. FAILED_PRECONDITION if
+    no history is kept.
     """
 
 class JobServiceAsyncStub:
@@ -114,48 +116,50 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.ListJobsRequest,
         tandem._wire.tandem_pb2.ListJobsResponse,
     ]
-    """Jobs the daemon knows, oldest first. Finished ones stay for ten minutes when asked for."""
+    """The jobs that the daemon knows, oldest first. Finished ones are kept for ten minutes, and
+    listed only on request.
+    """
 
     GetJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """One job, also one that ended in the last ten minutes."""
+    """One job, including one that ended in the last ten minutes."""
 
     UpdateJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.UpdateJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Changes what the mask names of a job's spec, while it runs."""
+    """Changes the fields of a job's spec that the mask names, while the job runs."""
 
     PauseJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.PauseJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Holds a job until it is resumed. Programs of it that listen may do something before, within the
-    grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+    """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+    grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
     """
 
     ResumeJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.JobName,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Lets a held job go on, and takes back a pause that is to come."""
+    """Lets a held job continue, or cancels a pause that has not begun."""
 
     CancelJob: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.CancelJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
-    Returns at once; `warnings` of the answer name those that cannot be signalled.
+    """Ends a job: sends a signal to its processes now, and SIGKILL to those left after the grace
+    period. Returns at once; `warnings` of the answer names those that cannot be signalled.
     """
 
     ChangeGroup: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ChangeGroupRequest,
         tandem._wire.tandem_pb2.ChangeGroupResponse,
     ]
-    """Does to each job of a group what the calls above do to one: to all, or to none. Without a
-    change it says which they are.
+    """Applies one of the calls above to each job of a group: to all, or to none. Without a change it
+    only returns the jobs.
     """
 
     ExplainJob: grpc.aio.UnaryUnaryMultiCallable[
@@ -168,9 +172,9 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.RecordWindowRequest,
         tandem._wire.tandem_pb2.ProcessWindow,
     ]
-    """What the job's processes do during one iteration, a message a process. Only for whoever may
-    control the job. Processes that end no iteration within the patience are left out, or, where
-    none is known, tell what they did for some seconds.
+    """What the job's processes do during one iteration, one message per process. Only for callers who
+    may control the job. Processes that end no iteration within the patience are left out; those
+    without known iterations tell what they did for some seconds.
     """
 
     WatchJobs: grpc.aio.UnaryStreamMultiCallable[
@@ -183,16 +187,16 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.ListJobEventsRequest,
         tandem._wire.tandem_pb2.ListJobEventsResponse,
     ]
-    """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
-    when that was last. The jobs are as they are now.
+    """What happened to the known jobs, oldest first: each kind of event of a job once, with the time
+    of its last occurrence. The jobs are as they are now.
     """
 
     ListHistory: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ListHistoryRequest,
         tandem._wire.tandem_pb2.ListHistoryResponse,
     ]
-    """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
-    where none are kept.
+    """Jobs that have ended, even before the daemon was started, newest first. FAILED_PRECONDITION if
+    no history is kept.
     """
 
 class JobServiceServicer(metaclass=abc.ABCMeta):
@@ -202,7 +206,9 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ListJobsRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ListJobsResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListJobsResponse]]:
-        """Jobs the daemon knows, oldest first. Finished ones stay for ten minutes when asked for."""
+        """The jobs that the daemon knows, oldest first. Finished ones are kept for ten minutes, and
+        listed only on request.
+        """
 
     @abc.abstractmethod
     def GetJob(
@@ -210,7 +216,7 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.GetJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
-        """One job, also one that ended in the last ten minutes."""
+        """One job, including one that ended in the last ten minutes."""
 
     @abc.abstractmethod
     def UpdateJob(
@@ -218,7 +224,7 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.UpdateJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
-        """Changes what the mask names of a job's spec, while it runs."""
+        """Changes the fields of a job's spec that the mask names, while the job runs."""
 
     @abc.abstractmethod
     def PauseJob(
@@ -226,8 +232,8 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.PauseJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
-        """Holds a job until it is resumed. Programs of it that listen may do something before, within the
-        grace: then the answer says `pause_in`, and an event `pausing` comes before `paused`.
+        """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+        grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
         """
 
     @abc.abstractmethod
@@ -236,7 +242,7 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.JobName,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
-        """Lets a held job go on, and takes back a pause that is to come."""
+        """Lets a held job continue, or cancels a pause that has not begun."""
 
     @abc.abstractmethod
     def CancelJob(
@@ -244,8 +250,8 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.CancelJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
-        """Ends a job: a signal to its processes now, and SIGKILL to those that are there after the grace.
-        Returns at once; `warnings` of the answer name those that cannot be signalled.
+        """Ends a job: sends a signal to its processes now, and SIGKILL to those left after the grace
+        period. Returns at once; `warnings` of the answer names those that cannot be signalled.
         """
 
     @abc.abstractmethod
@@ -254,8 +260,8 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ChangeGroupRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ChangeGroupResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ChangeGroupResponse]]:
-        """Does to each job of a group what the calls above do to one: to all, or to none. Without a
-        change it says which they are.
+        """Applies one of the calls above to each job of a group: to all, or to none. Without a change it
+        only returns the jobs.
         """
 
     @abc.abstractmethod
@@ -272,9 +278,9 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.RecordWindowRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.ProcessWindow], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.ProcessWindow]]:
-        """What the job's processes do during one iteration, a message a process. Only for whoever may
-        control the job. Processes that end no iteration within the patience are left out, or, where
-        none is known, tell what they did for some seconds.
+        """What the job's processes do during one iteration, one message per process. Only for callers who
+        may control the job. Processes that end no iteration within the patience are left out; those
+        without known iterations tell what they did for some seconds.
         """
 
     @abc.abstractmethod
@@ -291,8 +297,8 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ListJobEventsRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ListJobEventsResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListJobEventsResponse]]:
-        """What happened to the jobs that are known, oldest first: each kind of event of a job once, with
-        when that was last. The jobs are as they are now.
+        """What happened to the known jobs, oldest first: each kind of event of a job once, with the time
+        of its last occurrence. The jobs are as they are now.
         """
 
     @abc.abstractmethod
@@ -301,8 +307,8 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ListHistoryRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ListHistoryResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListHistoryResponse]]:
-        """Jobs that have ended, also before the daemon was started; the newest first. FAILED_PRECONDITION
-        where none are kept.
+        """Jobs that have ended, even before the daemon was started, newest first. FAILED_PRECONDITION if
+        no history is kept.
         """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
@@ -313,42 +319,38 @@ class GpuServiceStub:
         tandem._wire.tandem_pb2.ListGpusRequest,
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
-    """The GPUs that the daemon shares out, as they are now."""
+    """The GPUs that the daemon shares out, in their present state."""
 
     DrainGpu: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.DrainGpuRequest,
         tandem._wire.tandem_pb2.Gpu,
     ]
-    """No job is started on a GPU any more, or again; what runs there goes on.
-    For admins.
-    """
+    """Stops starting jobs on a GPU, or allows it again; running jobs continue. For admins."""
 
     GetMemoryHistory: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
         tandem._wire.tandem_pb2.MemoryHistory,
     ]
-    """What the jobs the caller may see held of the GPUs' memory over the last minutes."""
+    """The GPU memory that the jobs visible to the caller held over the last minutes."""
 
 class GpuServiceAsyncStub:
     ListGpus: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ListGpusRequest,
         tandem._wire.tandem_pb2.ListGpusResponse,
     ]
-    """The GPUs that the daemon shares out, as they are now."""
+    """The GPUs that the daemon shares out, in their present state."""
 
     DrainGpu: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.DrainGpuRequest,
         tandem._wire.tandem_pb2.Gpu,
     ]
-    """No job is started on a GPU any more, or again; what runs there goes on.
-    For admins.
-    """
+    """Stops starting jobs on a GPU, or allows it again; running jobs continue. For admins."""
 
     GetMemoryHistory: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
         tandem._wire.tandem_pb2.MemoryHistory,
     ]
-    """What the jobs the caller may see held of the GPUs' memory over the last minutes."""
+    """The GPU memory that the jobs visible to the caller held over the last minutes."""
 
 class GpuServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -357,7 +359,7 @@ class GpuServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ListGpusRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ListGpusResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ListGpusResponse]]:
-        """The GPUs that the daemon shares out, as they are now."""
+        """The GPUs that the daemon shares out, in their present state."""
 
     @abc.abstractmethod
     def DrainGpu(
@@ -365,9 +367,7 @@ class GpuServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.DrainGpuRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Gpu, collections.abc.Awaitable[tandem._wire.tandem_pb2.Gpu]]:
-        """No job is started on a GPU any more, or again; what runs there goes on.
-        For admins.
-        """
+        """Stops starting jobs on a GPU, or allows it again; running jobs continue. For admins."""
 
     @abc.abstractmethod
     def GetMemoryHistory(
@@ -375,7 +375,7 @@ class GpuServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.GetMemoryHistoryRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.MemoryHistory, collections.abc.Awaitable[tandem._wire.tandem_pb2.MemoryHistory]]:
-        """What the jobs the caller may see held of the GPUs' memory over the last minutes."""
+        """The GPU memory that the jobs visible to the caller held over the last minutes."""
 
 def add_GpuServiceServicer_to_server(servicer: GpuServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
@@ -385,26 +385,26 @@ class DaemonServiceStub:
         tandem._wire.tandem_pb2.GetStatusRequest,
         tandem._wire.tandem_pb2.DaemonStatus,
     ]
-    """What the daemon is and does, and what the caller's jobs may have."""
+    """The state of the daemon, and what the caller's jobs may have."""
 
     GetMetrics: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMetricsRequest,
         tandem._wire.tandem_pb2.Metrics,
     ]
-    """What can be counted of the jobs the caller may see, as Prometheus' text."""
+    """Metrics of the jobs that the caller may see, in the Prometheus text format."""
 
 class DaemonServiceAsyncStub:
     GetStatus: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetStatusRequest,
         tandem._wire.tandem_pb2.DaemonStatus,
     ]
-    """What the daemon is and does, and what the caller's jobs may have."""
+    """The state of the daemon, and what the caller's jobs may have."""
 
     GetMetrics: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetMetricsRequest,
         tandem._wire.tandem_pb2.Metrics,
     ]
-    """What can be counted of the jobs the caller may see, as Prometheus' text."""
+    """Metrics of the jobs that the caller may see, in the Prometheus text format."""
 
 class DaemonServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -413,7 +413,7 @@ class DaemonServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.GetStatusRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.DaemonStatus, collections.abc.Awaitable[tandem._wire.tandem_pb2.DaemonStatus]]:
-        """What the daemon is and does, and what the caller's jobs may have."""
+        """The state of the daemon, and what the caller's jobs may have."""
 
     @abc.abstractmethod
     def GetMetrics(
@@ -421,7 +421,7 @@ class DaemonServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.GetMetricsRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Metrics, collections.abc.Awaitable[tandem._wire.tandem_pb2.Metrics]]:
-        """What can be counted of the jobs the caller may see, as Prometheus' text."""
+        """Metrics of the jobs that the caller may see, in the Prometheus text format."""
 
 def add_DaemonServiceServicer_to_server(servicer: DaemonServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
@@ -431,38 +431,38 @@ class PartitionServiceStub:
         tandem._wire.tandem_pb2.GetPartitionRequest,
         tandem._wire.tandem_pb2.Partition,
     ]
-    """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+    """How each GPU is divided, and how the jobs that the caller may see scale with its SMs."""
 
     PlanPartition: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.PlanPartitionRequest,
         tandem._wire.tandem_pb2.Plans,
     ]
-    """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
+    """How the jobs on each GPU could share it, with the expected effects; changes nothing."""
 
     ApplyPartition: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
         tandem._wire.tandem_pb2.ApplyPartitionResponse,
     ]
-    """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins."""
+    """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins."""
 
 class PartitionServiceAsyncStub:
     GetPartition: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetPartitionRequest,
         tandem._wire.tandem_pb2.Partition,
     ]
-    """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+    """How each GPU is divided, and how the jobs that the caller may see scale with its SMs."""
 
     PlanPartition: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.PlanPartitionRequest,
         tandem._wire.tandem_pb2.Plans,
     ]
-    """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
+    """How the jobs on each GPU could share it, with the expected effects; changes nothing."""
 
     ApplyPartition: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
         tandem._wire.tandem_pb2.ApplyPartitionResponse,
     ]
-    """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins."""
+    """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins."""
 
 class PartitionServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -471,7 +471,7 @@ class PartitionServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.GetPartitionRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Partition, collections.abc.Awaitable[tandem._wire.tandem_pb2.Partition]]:
-        """How each GPU is divided, and how the jobs the caller may see scale with its SMs."""
+        """How each GPU is divided, and how the jobs that the caller may see scale with its SMs."""
 
     @abc.abstractmethod
     def PlanPartition(
@@ -479,7 +479,7 @@ class PartitionServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.PlanPartitionRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Plans, collections.abc.Awaitable[tandem._wire.tandem_pb2.Plans]]:
-        """How the jobs on each GPU might share it, and what is to be expected; nothing is done."""
+        """How the jobs on each GPU could share it, with the expected effects; changes nothing."""
 
     @abc.abstractmethod
     def ApplyPartition(
@@ -487,7 +487,7 @@ class PartitionServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ApplyPartitionRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ApplyPartitionResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ApplyPartitionResponse]]:
-        """Cuts a GPU anew by MIG: all of it, or it is as it was before. For admins."""
+        """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins."""
 
 def add_PartitionServiceServicer_to_server(servicer: PartitionServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
@@ -497,26 +497,26 @@ class PolicyServiceStub:
         tandem._wire.tandem_pb2.GetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
-    """The policy by which jobs share GPUs, and which there are."""
+    """The policy by which jobs share GPUs, and those available."""
 
     SetPolicy: grpc.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.SetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
-    """Another policy, until the configuration is read again. For admins."""
+    """Switches to another policy, until the configuration is read again. For admins."""
 
 class PolicyServiceAsyncStub:
     GetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.GetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
-    """The policy by which jobs share GPUs, and which there are."""
+    """The policy by which jobs share GPUs, and those available."""
 
     SetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         tandem._wire.tandem_pb2.SetPolicyRequest,
         tandem._wire.tandem_pb2.Policy,
     ]
-    """Another policy, until the configuration is read again. For admins."""
+    """Switches to another policy, until the configuration is read again. For admins."""
 
 class PolicyServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -525,7 +525,7 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.GetPolicyRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Policy, collections.abc.Awaitable[tandem._wire.tandem_pb2.Policy]]:
-        """The policy by which jobs share GPUs, and which there are."""
+        """The policy by which jobs share GPUs, and those available."""
 
     @abc.abstractmethod
     def SetPolicy(
@@ -533,7 +533,7 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.SetPolicyRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Policy, collections.abc.Awaitable[tandem._wire.tandem_pb2.Policy]]:
-        """Another policy, until the configuration is read again. For admins."""
+        """Switches to another policy, until the configuration is read again. For admins."""
 
 def add_PolicyServiceServicer_to_server(servicer: PolicyServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
@@ -543,9 +543,9 @@ class TraceServiceStub:
         tandem._wire.tandem_pb2.RecordTraceRequest,
         tandem._wire.tandem_pb2.TraceChunk,
     ]
-    """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
-    asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-    begun.
+    """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
+    duration, for the jobs that the caller may see. The first chunk, without events, says that the
+    recording has begun.
     """
 
 class TraceServiceAsyncStub:
@@ -553,9 +553,9 @@ class TraceServiceAsyncStub:
         tandem._wire.tandem_pb2.RecordTraceRequest,
         tandem._wire.tandem_pb2.TraceChunk,
     ]
-    """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
-    asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-    begun.
+    """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
+    duration, for the jobs that the caller may see. The first chunk, without events, says that the
+    recording has begun.
     """
 
 class TraceServiceServicer(metaclass=abc.ABCMeta):
@@ -565,9 +565,9 @@ class TraceServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.RecordTraceRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.TraceChunk], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.TraceChunk]]:
-        """Who has the GPU, who waits for what, and what programs mark, from now on, for as long as is
-        asked: of the jobs the caller may see. The first chunk, which has no events, says that it has
-        begun.
+        """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
+        duration, for the jobs that the caller may see. The first chunk, without events, says that the
+        recording has begun.
         """
 
 def add_TraceServiceServicer_to_server(servicer: TraceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
