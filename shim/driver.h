@@ -1,5 +1,6 @@
-// The real driver: its functions, found once in the loaded libcuda.so.1. A null member means that
-// this driver lacks the call. The library is never loaded by us, only looked at.
+// The real driver: its functions, looked up once in the loaded libcuda.so.1. A null member means
+// that this driver lacks the call. The shim never loads the library; it only uses one that is
+// already in the process.
 #pragma once
 
 #include <cuda.h>
@@ -15,11 +16,11 @@
 namespace tandem::shim {
 
 struct Driver {
-  // Those we interpose.
+  // Those that the shim interposes.
 #define CALL(name) decltype(&::name) name = nullptr;
 #include "shim_calls.inc"
 #undef CALL
-  // Those we only call.
+  // Those that the shim only calls.
 #define OWN_CALL(name) decltype(&::name) name = nullptr;
 #include "own_calls.def"
 #undef OWN_CALL
@@ -31,12 +32,14 @@ struct Driver {
   void (*softgpu_wait_end)() = nullptr;
 };
 
-// How an exported function goes about a call.
+// How an exported function handles a call.
 enum class Way : uint8_t {
-  kUnknown,  // the driver has not been looked at, or this is a child
+  kUnknown,  // the driver has not been looked up, or this is a new child
   kFast,
   kTraced,
-  kPlain,  // as if we were not there: a child that no fork handler has prepared, or not the first copy
+  // Straight to the driver: a child that no fork handler has prepared, or not the first copy of
+  // this library.
+  kPlain,
 };
 
 // Filled by resolve_driver; never changes after g_way is set.
@@ -44,10 +47,10 @@ extern Driver g_driver;
 // Release in resolve_driver, acquire in driver() and the entries.
 inline constexpr std::atomic<Way>& g_way = g_own_page.way;
 
-// False while no libcuda.so.1 is in the process.
+// Looks up the driver's functions. False while no libcuda.so.1 is in the process.
 bool resolve_driver();
 
-// The calling process is a child in which everything begins anew.
+// Called in a child process, where everything starts over.
 void resume_in_child();
 
 inline const Driver& driver() {
@@ -55,14 +58,15 @@ inline const Driver& driver() {
   return g_driver;
 }
 
-// What the handlers hand calls to: the driver, or, with faults planted (faults.h), what is before it.
+// What the handlers call: the driver or, with faults planted (faults.h), what stands in front of
+// it.
 #ifdef TANDEM_FAULTS
 const Driver& handed_to();
 #else
 inline const Driver& handed_to() { return g_driver; }
 #endif
 
-// A tag a call: what the handlers are instantiated with.
+// One tag type per call, with which the handlers are instantiated.
 constexpr bool ends_with(const char* text, const char* end) {
   const char* last = nullptr;
   for (const char* at = text; *at; ++at) {

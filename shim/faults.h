@@ -1,4 +1,5 @@
-// Whether a fault of faults.def is planted: never, at no cost, unless built with -DTANDEM_FAULTS.
+// Tells whether a fault of faults.def is planted: never, at no cost, unless built with
+// -DTANDEM_FAULTS.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ enum class Fault : uint8_t {
 
 #ifdef TANDEM_FAULTS
 bool planted(Fault fault);
-// Puts faulty functions before the driver's.
+// Puts faulty functions in front of the driver's.
 void plant_in_driver();
 #else
 constexpr bool planted(Fault) { return false; }

@@ -1,5 +1,6 @@
-// A driver call made while another of our functions runs on the same thread goes straight on: it is
-// the driver's own, or ours.
+// Detects nested driver calls. A driver call that is made while another function of the shim runs
+// on the same thread goes straight to the driver: it comes from the driver itself, or from the
+// shim.
 #pragma once
 
 namespace tandem::shim {

@@ -1,5 +1,6 @@
-// What each intercepted call does, by the handler its line in calls.def names; a file a subject. Call
-// is that call's tag (driver.h); a handler serves the plain and the per-thread flavour alike.
+// What each intercepted call does: its line in calls.def names the handler, and each file holds the
+// handlers of one subject. Call is the call's tag (driver.h); a handler serves both the plain and
+// the per-thread flavour.
 #pragma once
 
 #include "handlers/allocations.h"

@@ -1,15 +1,18 @@
-// A full barrier on every thread of this process at once, for the rare side of a protocol whose frequent side
-// then has none of its own (asymmetric Dekker, as in liburcu). What such a thread stored before is seen after
-// it by who called; what the caller stored before, that thread's next loads see.
+// Issues a full memory barrier on every thread of this process at once. It serves the rare side of
+// a protocol whose frequent side then needs no barrier of its own (asymmetric Dekker, as in
+// liburcu). The caller sees what each thread stored before the barrier; each thread's loads after
+// the barrier see what the caller stored before it.
 #pragma once
 
 namespace tandem::shim {
 
-// Once a process, which a forked child need not do again. False: the kernel has none, or may not be asked.
-// Takes some 10 ms beside other threads ("membarrier(2)": a grace period of RCU): nothing for a job's thread.
+// Once per process; a forked child need not repeat it. False: the kernel lacks the call, or forbids
+// it. Takes some 10 ms if the process has other threads ("membarrier(2)": a grace period of RCU),
+// so a job's thread must not call it.
 bool register_heavy_barrier();
 
-// False: it is not to be had any more, as in a sandbox that the process has gone into since.
+// False: the barrier is no longer available, for example because the process has entered a sandbox
+// since.
 bool heavy_barrier();
 
 }  // namespace tandem::shim

@@ -1,19 +1,20 @@
-// Which of our functions answers a look-up, by exported name or by cuGetProcAddress's terms.
+// Finds the shim's function that answers a look-up, by exported name or by cuGetProcAddress's
+// arguments.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem::shim {
 
-// Our function for an exported driver symbol, null when we do not interpose it or when the real
-// driver lacks it. O(log n), no heap.
+// The shim's function for an exported driver symbol; null when the shim does not interpose it or
+// the real driver lacks it. O(log n), no heap.
 void* wrapper_of(const char* exported_symbol);
 
-// The same where the driver's symbol is `function` itself.
+// The same, but only where the driver's symbol is `function` itself.
 void* wrapper_of(const char* exported_symbol, const void* function);
 
-// The exported symbols that cuGetProcAddress(base, version, flags) may stand for, oldest first: the
-// newest of them that the driver has.
+// The exported symbols that cuGetProcAddress(base, version, flags) may stand for, oldest first. The
+// call returns the newest of them that the driver has.
 struct Revisions {
   struct Revision {
     const char* exported;
@@ -22,7 +23,7 @@ struct Revisions {
   static constexpr uint32_t kMax = 8;  // a name has four at most; one with more is left alone
   Revision each[kMax];
   uint32_t count = 0;
-  bool all_known = true;  // false: the version is newer than the table, there may be later ones
+  bool all_known = true;  // false: the version is newer than the table, so later ones may exist
 };
 Revisions revisions_of(const char* base, int cuda_version, uint64_t flags);
 

@@ -1,4 +1,5 @@
-// A lock of ours for as long as a scope lasts; std::mutex would pull in the C++ runtime.
+// Holds one of the shim's mutexes for the duration of a scope; std::mutex would pull in the C++
+// runtime.
 #pragma once
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// What the shim itself names and the oldest versions of cuda.h that it can be built with lack. Calls
-// that only a newer header declares need nothing here: they are left out (generate_entries.py).
+// Declares what the shim uses by name but the oldest supported versions of cuda.h lack. Calls that
+// only a newer header declares need nothing here: they are left out (generate_entries.py).
 #pragma once
 
 #include <cuda.h>

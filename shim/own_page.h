@@ -1,6 +1,7 @@
-// The words by which a thread comes to what only this process has: how calls are gone about, and the channel.
-// In every child they are zero, however it was made (MADV_WIPEONFORK, "madvise(2)"): behind the channel there
-// is nothing there (MADV_DONTFORK), and fork handlers run for fork alone.
+// The words through which a thread reaches what belongs to this process alone: how calls are
+// handled, and the channel. In every child they are zero, however it was created (MADV_WIPEONFORK,
+// "madvise(2)"): the memory behind the channel is not mapped there (MADV_DONTFORK), and fork
+// handlers run for fork only.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,8 @@ namespace tandem::shim {
 struct Channel;
 enum class Way : uint8_t;
 
-// A whole page. Where that is always a small one a larger alignment costs the loader of every process
-// system calls.
+// A whole page. Where a page is always small, a larger alignment would cost the loader of every
+// process system calls.
 #if defined(__aarch64__)
 inline constexpr size_t kOwnPageBytes = shm::kLargestPage;
 #else
@@ -26,9 +27,10 @@ struct alignas(kOwnPageBytes) OwnPage {
 };
 extern OwnPage g_own_page;
 
-// From now on. Where the kernel cannot (before 4.14), fork handlers have to do.
+// Takes effect from this call on. Where the kernel cannot do it (before 4.14), fork handlers have
+// to suffice.
 void keep_page_from_children();
-// This process has done that, or, before it was made, its parent.
+// Whether this process has made that call, or its parent did before creating it.
 [[nodiscard]] bool is_page_kept();
 
 }  // namespace tandem::shim

@@ -1,5 +1,5 @@
-// The shim's own driver calls run under the RELAXED capture mode, so that none of them can
-// invalidate a capture the job has going.
+// Runs the shim's own driver calls under the RELAXED capture mode, so that none of them can
+// invalidate a capture that the job has in progress.
 #pragma once
 
 #include "driver.h"

@@ -1,6 +1,6 @@
-// A lock for a few instructions at a time. While nobody else wants it, it costs one locked operation, where
-// a mutex costs two and the calls: its release is a plain store, which may pass by somebody who is just going
-// to sleep. So who sleeps looks again after a slice.
+// A lock to be held for a few instructions at a time. Uncontended, it costs one locked operation,
+// where a mutex costs two plus the calls. The price: its release is a plain store, which may miss a
+// waiter that is just going to sleep. So a sleeping waiter looks again after a slice.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace tandem::shim {
 class ShortLock {
  public:
   void lock() {
-    // Acquire: what was done under it before is seen; pairs with the release in unlock.
+    // Acquire: makes visible what earlier holders did; pairs with the release in unlock.
     if (__builtin_expect(held_.exchange(1, std::memory_order_acquire) != 0, 0)) wait();
   }
 

@@ -1,4 +1,4 @@
-// Linear memory, its frees, and what is said of the memory that is left.
+// Linear memory, its frees, and what the program is told about the memory that is left.
 #pragma once
 
 #include <cuda.h>
@@ -22,8 +22,8 @@
 
 namespace tandem::shim::handlers {
 
-// Into a slab, which counts as a whole: the limit has nothing to say. False: it is the driver's to
-// allocate.
+// Packs an allocation into a slab. A slab counts as a whole, so the limit has no say. False: the
+// driver has to allocate.
 inline bool pack(CUdeviceptr* address, uint64_t bytes) {
   const swap::Use use;
   const Place place = place_now();
@@ -37,7 +37,7 @@ inline bool pack(CUdeviceptr* address, uint64_t bytes) {
   return true;
 }
 
-// `Address` and `Size` of 32 bits: the first version of the driver API.
+// `Address` and `Size` have 32 bits in the first version of the driver API.
 template <class Call, class Address, class Size>
 CUresult allocate(Address* address, Size bytes) {
   uint64_t held = bytes;
@@ -60,14 +60,15 @@ CUresult allocate(Address* address, Size bytes) {
   return counted(holdings::Kind::kLinear, address, bytes, real, [&] { return held; });
 }
 
-inline constexpr uint64_t kPitchUnit = 512;  // of every device so far; what it really was counts
+// Of every device so far; the real pitch is what counts.
+inline constexpr uint64_t kPitchUnit = 512;
 
 template <class Call, class Address, class Size>
 CUresult allocate_pitch(Address* address, Size* pitch, Size width, Size height, unsigned element) {
   uint64_t expected = 0;
   if (__builtin_mul_overflow((uint64_t{width} + kPitchUnit - 1) / kPitchUnit * kPitchUnit,
                              uint64_t{height}, &expected)) {
-    expected = 0;  // the driver says what it thinks of that
+    expected = 0;  // leave it to the driver to object
   }
   return counted(
       holdings::Kind::kLinear, address, expected,
@@ -81,7 +82,8 @@ CUresult allocate_managed(CUdeviceptr* address, size_t bytes, unsigned flags) {
                  [&] { return Call::real(address, bytes, flags); });
 }
 
-// What an address is known as; taken out of the table, unless the program has freed it already.
+// Returns what an address is known as and takes it out of the table, unless the program's free of
+// it was put off.
 inline holdings::Entry take_out_address(uint64_t address) {
   const holdings::Locked table;
   for (const auto kind : {holdings::Kind::kLinear, holdings::Kind::kPooled,
@@ -95,7 +97,7 @@ inline holdings::Entry take_out_address(uint64_t address) {
   return {};
 }
 
-// `leave` says what becomes of linear memory's bytes.
+// `leave` settles the bytes of linear memory.
 template <class Leave>
 void count_off(const holdings::Entry& entry, Leave leave) {
   if (entry.kind == holdings::Kind::kPooled) {
@@ -105,15 +107,16 @@ void count_off(const holdings::Entry& entry, Leave leave) {
   }
 }
 
-// `stream` (normalised) where it is freed in order.
+// `stream` (normalised) if it is freed in stream order.
 template <class Real, class Leave>
 CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoStream) {
   Channel* channel = managed_channel();
   const swap::Use use(swap::Needs::kTables);
-  const uint64_t ticks = channel ? g_clock.ticks() : 0;  // before the address can be given out anew
+  // Before the address can be handed out again.
+  const uint64_t ticks = channel ? g_clock.ticks() : 0;
   const holdings::Entry entry = take_out_address(address);
-  if (swap::is_put_off(entry)) return real();  // which does not know it
-  // Not where the program need not wait: what the GPU does may need this very thread.
+  if (swap::is_put_off(entry)) return real();  // which does not know the address
+  // Not for frees that need not wait: the GPU's work may need this very thread.
   if (stream == kNoStream && entry.kind != holdings::Kind::kNone)
     swap::free_what_was_put_off(entry.owner);
   const bool later =
@@ -143,7 +146,7 @@ CUresult release_async(CUdeviceptr address, CUstream stream) {
   const auto real = [&] { return Call::real(address, stream); };
   const uint64_t named = normalise(stream, Call::kPerThread);
   if (any_capture() && is_capturing(as_stream(named))) return real();
-  // Memory that is no pool's stays until the stream gets there.
+  // Memory that belongs to no pool stays until the stream gets there.
   return freed(
       address, real,
       [](const holdings::Entry& entry) { pools::free_later(entry.device, entry.bytes); },
@@ -170,7 +173,8 @@ CUresult memory_info(Size* free_bytes, Size* total_bytes) {
   return result;
 }
 
-// Asked before there is a context, too: then the limit is what `tandem run` agreed with the daemon.
+// May be called before there is a context; the limit is then what `tandem run` agreed with the
+// daemon.
 template <class Call, class Size>
 CUresult total_memory(Size* bytes, CUdevice device) {
   managed_channel();

@@ -1,5 +1,5 @@
-// Copies that come many at a time or with attributes, and the moves of managed memory. What a list
-// holds is read once the driver has taken it: a list it refuses may be shorter than it is said to be.
+// Copies that come in batches or with attributes, and the moves of managed memory. The lists are
+// read only after the driver has accepted them: a list that it refuses may be shorter than claimed.
 #pragma once
 
 #include <cuda.h>
@@ -36,7 +36,7 @@ inline uint64_t sum(const size_t* sizes, size_t count) {
 
 constexpr uint8_t scattered_if(bool yes) { return yes ? shm::kRecordScattered : uint8_t{0}; }
 
-// One record a batch: its first copy stands for the others, but for the bytes.
+// One record per batch: its first copy stands for all, except for the byte count.
 template <class Call, class... Rest>
 CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count, Rest... rest) {
   const auto describe = [&](Submission* submission) {
@@ -49,7 +49,7 @@ CUresult copy_batch(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t co
   return submit_list<Call>(shm::RecordKind::kCopy, describe, to, from, sizes, count, rest...);
 }
 
-// Of arrays the width is in elements: their bytes are guessed too low.
+// For arrays the width is in elements, so their bytes are underestimated.
 template <class Operation>
 uint64_t bytes_in(const Operation& operation) {
   return uint64_t{operation.extent.width} * operation.extent.height * operation.extent.depth;
@@ -82,7 +82,8 @@ CUresult copy_box(Operation* operation, unsigned long long flags, CUstream strea
   return submit_list<Call>(shm::RecordKind::kCopy, describe, operation, flags, stream);
 }
 
-// Between the memories of a fabric's members; only the device's end of each copy is an address.
+// Copies between the memories of a fabric's members; only the device's end of each copy is an
+// address.
 template <class Call, class Operation>
 CUresult copy_fabric(size_t count, Operation* operations, unsigned long long flags,
                      CUstream stream) {
@@ -98,7 +99,7 @@ template <class Call, class Parameters, class... Rest>
 CUresult decompress(Parameters* parameters, size_t count, Rest... rest) {
   const auto describe = [&](Submission* submission) {
     submission->direction = Direction::kWithin;
-    submission->record_flags = shm::kRecordScattered;  // its sources are not named
+    submission->record_flags = shm::kRecordScattered;  // the sources are not named
     if (!count || !parameters) return;
     submission->object = as_number(parameters[0].dst);
     for (size_t i = 0; i < count; ++i) submission->bytes += parameters[i].dstNumBytes;
@@ -143,7 +144,7 @@ template <class Call, class... Rest>
 CUresult discard_batch(CUdeviceptr* addresses, size_t* sizes, size_t count, Rest... rest) {
   const auto describe = [&](Submission* submission) {
     submission->direction = Direction::kWithin;
-    submission->record_flags = scattered_if(count > 0);  // and no byte of it is counted
+    submission->record_flags = scattered_if(count > 0);  // and none of its bytes is counted
     if (count && addresses) submission->object = addresses[0];
   };
   return submit_list<Call>(shm::RecordKind::kMemset, describe, addresses, sizes, count, rest...);

@@ -1,4 +1,4 @@
-// What several handlers need.
+// Helpers that several handlers need.
 #pragma once
 
 #include <cuda.h>

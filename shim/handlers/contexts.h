@@ -1,4 +1,5 @@
-// Contexts: made, and destroyed with the memory and the slots that are theirs.
+// Contexts: their creation, and their destruction together with the memory and slots that belong to
+// them.
 #pragma once
 
 #include <cuda.h>
@@ -30,8 +31,8 @@ inline uint64_t expected_context_bytes(CUdevice device) {
   return std::min(std::clamp<uint64_t>(total / 64, kLeast, kMost), memory::limit_bytes());
 }
 
-// A full device has no room for a context either. Who may wait for memory waits for that, too, even
-// if it is the first thing that the process does.
+// A full device has no room for a context either. A job that may wait for memory waits for a
+// context too, even if that is the first thing that the process does.
 template <class Make>
 CUresult make_context(CUdevice device, Make make) {
   const CUresult result = make();
@@ -73,7 +74,7 @@ CUresult destroy_context(CUcontext context) {
   return result;
 }
 
-// Always the current one.
+// Always acts on the current context.
 template <class Call>
 CUresult attach_context(CUcontext* out, unsigned flags) {
   const CUresult result = Call::real(out, flags);
@@ -81,7 +82,7 @@ CUresult attach_context(CUcontext* out, unsigned flags) {
   return result;
 }
 
-// Destroys the context unless it was attached more often.
+// Destroys the context unless it is attached more than once.
 template <class Call>
 CUresult detach_context(CUcontext context) {
   if (doomed::is_last_hold(context)) return destroy_context<Call>(context);

@@ -1,4 +1,4 @@
-// Copies of every shape that say themselves what they move; those in batches are in batches.h.
+// Copies of every shape that describe by themselves what they move; batches are in batches.h.
 #pragma once
 
 #include <cuda.h>
@@ -31,7 +31,8 @@ constexpr Direction direction_named(const char* name) {
   return Direction::kUnknown;
 }
 
-// By what the two sides of a described copy are. Unified addresses say it only to the driver.
+// Derives the direction from the memory types of the two sides. Only the driver knows what unified
+// addresses are.
 inline Direction direction_of(CUmemorytype from, CUmemorytype to) {
   if (from == CU_MEMORYTYPE_UNIFIED || to == CU_MEMORYTYPE_UNIFIED) return Direction::kUnknown;
   if (from == CU_MEMORYTYPE_HOST)
@@ -75,7 +76,7 @@ void describe_box(Box copy, Submission* submission) {
   }
 }
 
-// Lines: of all their arguments the last size_t, in the first version unsigned, is the byte count.
+// Linear copies: their last size_t argument (unsigned in the first API version) is the byte count.
 template <class... A>
 uint64_t bytes_of(A... arguments) {
   uint64_t bytes = 0;
@@ -128,7 +129,7 @@ CUresult copy_async(A... arguments) {
   return submit(submission, [&] { return Call::real(arguments...); });
 }
 
-// Without a stream: the caller is held up while host memory is read or written, and only then.
+// Copies without a stream block the caller while host memory is read or written, and only then.
 template <class Call, class... A>
 CUresult copy_now(A... arguments) {
   Submission submission = describe_copy<Call>(nullptr, arguments...);

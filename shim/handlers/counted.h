@@ -1,4 +1,4 @@
-// What all calls that take and give back device memory have in common.
+// What all calls that take or give back device memory have in common.
 #pragma once
 
 #include <cuda.h>
@@ -25,7 +25,7 @@ uint64_t key_of(Handle handle) {
   else return handle;
 }
 
-// What was counted is more, or less, than the driver made of it.
+// Corrects the count where the driver made more or less of a request than was counted.
 inline void correct(uint32_t device, uint64_t counted, uint64_t real) {
   if (real > counted) memory::add(device, real - counted);
   else memory::give_back(device, counted - real);
@@ -43,16 +43,17 @@ inline void hold(holdings::Kind kind, uint64_t key, const Place& place, uint64_t
   memory::count_allocated();
 }
 
-// Once more where the driver has no room, but what was freed beside a capture still takes some.
+// Tries again when the driver has no room but memory freed during a capture still takes some.
 template <class Real>
 CUresult with_room(Real real) {
   const CUresult result = real();
   return result == CUDA_ERROR_OUT_OF_MEMORY && swap::free_what_was_put_off() ? real() : result;
 }
 
-// An allocation of the current context. The limit's answer is exactly CUDA_ERROR_OUT_OF_MEMORY:
-// allocators retry on that and on no other. `real_bytes` is called when the driver has agreed.
-// `stream` (normalised) where the memory is there only once the stream gets to it.
+// Counts an allocation in the current context. When the limit refuses, the answer is exactly
+// CUDA_ERROR_OUT_OF_MEMORY: allocators retry on that error and no other. `real_bytes` is called
+// after the driver has agreed. `stream` (normalised) is given where the memory exists only once the
+// stream gets to it.
 template <class Handle, class Real, class RealBytes>
 CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, RealBytes real_bytes,
                  uint64_t stream = kNoStream) {
@@ -60,15 +61,17 @@ CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real, Re
   const Place place = place_now();
   const auto want = [&] { return line::Want{place.device, bytes}; };
   const CUresult result = line::in_line(want, [&] {
-    const swap::Use use;  // not while it waits in line: what it has may have to go meanwhile
+    // Not while waiting in line: the job's other memory may have to move meanwhile.
+    const swap::Use use;
     if (!admit(place.device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    // Not where the program need not wait: what the GPU does may need this very thread.
+    // Not for calls that need not wait: the GPU's work may need this very thread.
     const CUresult answer = stream == kNoStream ? with_room(real) : real();
     if (answer != CUDA_SUCCESS || !out) undo_admission(place.device, bytes, answer);
     return answer;
   });
   if (result != CUDA_SUCCESS || !out) return result;
-  const uint64_t ticks = channel ? g_clock.ticks() : 0;  // here: takes its time beside what follows
+  // Read here, so that its latency overlaps with what follows.
+  const uint64_t ticks = channel ? g_clock.ticks() : 0;
   const uint64_t held = real_bytes();
   if (held != bytes) correct(place.device, bytes, held);
   hold(kind, key_of(*out), place, held);
@@ -82,7 +85,7 @@ CUresult counted(holdings::Kind kind, Handle* out, uint64_t bytes, Real real) {
   return counted(kind, out, bytes, real, [bytes] { return bytes; });
 }
 
-// The end of what `counted` began, by a handle of that kind.
+// Undoes `counted`, by a handle of that kind.
 template <class Handle, class Real>
 CUresult uncounted(holdings::Kind kind, Handle handle, Real real) {
   const holdings::Entry entry = holdings::take_out(kind, key_of(handle));

@@ -14,16 +14,16 @@
 
 namespace tandem::shim::handlers {
 
-// The stream is ours until it is known to capture: a marker of the helper's would become a node of
-// the program's graph, and one in the legacy stream the end of it.
+// The shim owns the stream until it is known to capture: a marker from the helper would become a
+// node of the program's graph, and a marker in the legacy stream would end the capture.
 template <class Call, class... A>
 CUresult begin_capture(CUstream stream, A... rest) {
   const uint64_t named = normalise(stream, Call::kPerThread);
   const partition::AtHome at_home(as_stream(named));
   Channel* channel = g_channel.load(std::memory_order_acquire);
   const bool late = planted(Fault::kMarkInCapture);
-  // While anything captures, no marker may go into the legacy stream: what is there would count as
-  // unfinished for as long.
+  // While anything captures, no marker may go into the legacy stream, so what is there would count
+  // as unfinished for that long.
   if (channel && !late) close_open_segments(*channel);
   const OwnedStream owned(channel, named);
   const bool has_segment = owned.slot() != kNoSlot && !channel->observe;
@@ -51,7 +51,7 @@ CUresult destroy_stream(CUstream stream) {
   if (result == CUDA_SUCCESS) note_stream_destroyed(stream);
   return result;
 }
-// The streams outlive the green context, detached; nothing may be put into them any more.
+// The streams outlive the green context, detached from it; nothing may be put into them any more.
 template <class Call>
 CUresult destroy_green(CUgreenCtx green) {
   CUcontext context = nullptr;

@@ -16,7 +16,7 @@ CUresult add_memory_node(A... arguments) {
   return Call::real(arguments...);
 }
 
-// The parameters are the last argument of every version.
+// The parameters are the last argument in every version of the call.
 template <class Call, class... A>
 CUresult add_node(A... arguments) {
   const CUgraphNodeParams* params = std::get<sizeof...(A) - 1>(std::tuple<A...>(arguments...));

@@ -1,5 +1,6 @@
-// Executable graphs. A graph that a launch on the device starts, of its own or as a tail, is part of
-// the graph that the host launched: it has not ended before those have, and is charged with it.
+// Executable graphs. A graph that a device-side launch starts, on its own or as a tail, is part of
+// the graph that the host launched: the host's graph has not ended before those have, and is
+// charged for them.
 #pragma once
 
 #include <cuda.h>
@@ -34,7 +35,7 @@ CUresult launch_graph(CUgraphExec graph, CUstream stream) {
   });
 }
 
-// Moves what the launches need to the device; how many bytes is the driver's secret.
+// Moves what the launches need to the device; only the driver knows how many bytes that is.
 template <class Call>
 Submission describe_upload(uint64_t graph, CUstream stream) {
   Submission submission;
@@ -68,7 +69,7 @@ CUresult instantiate_graph(CUgraphExec* executable, CUgraph graph,
   return result;
 }
 
-// Another graph may get the handle.
+// Another graph may get the same handle.
 template <class Call>
 CUresult destroy_graph(CUgraphExec graph) {
   g_durations.forget(duration_key(graph));
@@ -77,7 +78,7 @@ CUresult destroy_graph(CUgraphExec graph) {
   if (result != CUDA_SUCCESS && memory.kind != holdings::Kind::kNone) holdings::put(memory);
   return result;
 }
-// It may take longer or shorter from now on; what it took is the first guess.
+// The graph may take longer or shorter from now on; its old duration is the first guess.
 template <class Call, class... Rest>
 CUresult change_graph(CUgraphExec graph, Rest... rest) {
   const CUresult result = Call::real(graph, rest...);

@@ -1,4 +1,4 @@
-// Memory of other processes. It is theirs and counts there; here it is remembered.
+// Memory of other processes. It belongs to them and counts there; here it is only remembered.
 #pragma once
 
 #include <cuda.h>
@@ -24,7 +24,7 @@ inline void remember_imported(CUdeviceptr address) {
   entry.key = address;
   entry.owner = place.context;
   entry.device = static_cast<uint8_t>(place.device);
-  // Opened once more, the same address comes back.
+  // Opened again, it has the same address.
   const holdings::Locked table;
   if (holdings::Entry* known = table->find(holdings::Kind::kImported, address)) ++known->count;
   else table->put(entry);
@@ -36,7 +36,7 @@ inline void forget_imported(CUdeviceptr address) {
   if (known && --known->count == 0) table->erase(known);
 }
 
-// The driver shares no virtual memory in this way: we do (share.h).
+// The driver does not share virtual memory in this way, so the shim does (share.h).
 template <class Call>
 CUresult share_memory(CUipcMemHandle* handle, CUdeviceptr address) {
   managed_channel();
@@ -55,7 +55,7 @@ CUresult share_memory(CUipcMemHandle* handle, CUdeviceptr address) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// For who goes on with the memory that is there now.
+// For uses that rely on the memory staying where it is now: pins it first.
 template <class Real>
 CUresult in_place(CUdeviceptr address, Real real) {
   managed_channel();
@@ -65,14 +65,14 @@ CUresult in_place(CUdeviceptr address, Real real) {
   return real();
 }
 
-// Drivers of other devices.
+// Exports to drivers of other devices.
 template <class Call, class Type>
 CUresult share_range(void* out, CUdeviceptr address, size_t bytes, Type type, unsigned long long flags) {
   return in_place(address, [&] { return Call::real(out, address, bytes, type, flags); });
 }
 
-// GPUs that write to all of it at once. Memory that the program has made itself, and binds by its handle, never
-// moves.
+// Binds memory to a multicast object, where GPUs write to all members at once. Memory that the
+// program created itself, and binds by its handle, never moves.
 template <class Call>
 CUresult bind_range(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address, size_t bytes,
                     unsigned long long flags) {

@@ -35,8 +35,8 @@ inline LaunchArguments arguments_of(CUfunction function, void** parameters,
   return {function, parameters, extra};
 }
 
-// A grid whose blocks wait for each other was made for all SMs that the device says it has: where it does not fit
-// into the stream's set, the stream is on the whole device from then on.
+// A grid whose blocks wait for each other was sized for all SMs that the device reports. Where it
+// does not fit into the stream's set, the stream stays on the whole device from then on.
 template <class Call, class... A>
 __attribute__((cold, noinline)) CUresult too_large(CUstream stream, A... arguments) {
   if (!partition::is_in_set(stream)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -78,7 +78,8 @@ inline bool is_programmatic(const CUlaunchConfig& config) {
   return false;
 }
 
-// A launch may record events itself: at its programmatic trigger, or when all its blocks have begun.
+// A launch may itself record events: at its programmatic trigger, or when all its blocks have
+// begun.
 inline void record_events(Channel& channel, uint64_t stream, const CUlaunchConfig& config) {
   for (unsigned i = 0; i < config.numAttrs && config.attrs; ++i) {
     const CUlaunchAttribute& attribute = config.attrs[i];
@@ -142,7 +143,7 @@ CUresult launch_on_devices(CUDA_LAUNCH_PARAMS* launches, unsigned count, unsigne
   });
 }
 
-// CUDA 3: the block's shape is a property of the function.
+// CUDA 3: the block shape is a property of the function.
 template <class Call>
 CUresult launch_one(CUfunction function) {
   return submit(describe_launch<Call>(function, nullptr, 1), [&] { return Call::real(function); });

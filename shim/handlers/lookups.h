@@ -1,4 +1,4 @@
-// Functions handed out by name.
+// Functions that the driver hands out by name.
 #pragma once
 
 #include <cuda.h>
@@ -8,9 +8,9 @@
 
 namespace tandem::shim::handlers {
 
-// Which symbol `function` is. Of several revisions only the driver knows which is its newest, and a
-// wrapper of another one would read other arguments: `look(version, &found)` asks it once more. Null
-// for a revision that is newer than our table.
+// Returns the symbol that `function` is. If a call has several revisions, only the driver knows
+// which one is its newest, and a wrapper of another revision would misread the arguments; so
+// `look(version, &found)` asks the driver again. Null for a revision that is newer than our table.
 template <class Look>
 const char* symbol_behind(void* function, const Revisions& revisions, Look look) {
   if (revisions.count == 0) return nullptr;
@@ -30,8 +30,8 @@ void substitute(const char* base, void** function, int version, cuuint64_t flags
   const Revisions revisions = revisions_of(base, version, flags);
   const char* symbol = symbol_behind(*function, revisions, look);
   void* wrapper = symbol ? wrapper_of(symbol) : nullptr;
-  // Not a base name, but a driver may answer it: the CUDA runtime 12.1 asks for
-  // cuGraphInstantiateWithParams_ptsz, suffix and all.
+  // Not a base name, but a driver may answer it: CUDA runtime 12.1 asks for
+  // cuGraphInstantiateWithParams_ptsz, suffix included.
   if (revisions.count == 0) wrapper = wrapper_of(base, *function);
   if (wrapper) *function = wrapper;
 }

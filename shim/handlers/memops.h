@@ -1,10 +1,11 @@
 // Stream memory operations and host functions: recorded, never gated.
 //
-// None of them computes on the GPU, and work that is in flight may wait for each: for a value that is
-// written, for a function that signals, in this process or, through shared memory, in another group. A
-// group that is held drains only if they pass; one that never drains is opened again (docs: holds). Nor
-// can they overtake anything: each stays behind what its stream and its thread have in front of it. A
-// wait is never held back alone either, since what follows it in its stream is gated itself.
+// None of them computes on the GPU, and work in flight may wait for any of them: for a value to be
+// written, or for a function to signal, in this process or, through shared memory, in another
+// group. A held group drains only if they pass; a group that never drains is opened again (docs:
+// holds). Nor can they overtake anything: each stays behind what its stream and its thread have in
+// front of it. A wait is never held back by itself either, since what follows it in its stream is
+// gated anyway.
 #pragma once
 
 #include <cuda.h>
@@ -42,10 +43,10 @@ CUresult host_function(CUstream stream, Function function, Rest... rest) {
                  [&] { return Call::real(stream, function, rest...); });
 }
 
-// The second argument is the address; of a batch, how many there are.
+// The second argument is the address or, for a batch, the number of operations.
 template <class Call, class Where, class... Rest>
 CUresult memory_operation(CUstream stream, Where where, Rest... rest) {
-  // Not gated, since others may wait for just that; but no page must be missing under it.
+  // Not gated, since others may be waiting for exactly this; but no page may be missing under it.
   const bool is_batch = !std::is_same_v<Where, CUdeviceptr>;
   const swap::Use use(is_batch || swap::range_at(where).bytes != 0);
   return ordered(shm::RecordKind::kMemOp, normalise(stream, Call::kPerThread), uint64_t{where},

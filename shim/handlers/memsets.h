@@ -1,4 +1,4 @@
-// Memsets, and memory whose contents are given up.
+// Memsets, and memory whose contents are discarded.
 #pragma once
 
 #include <cuda.h>
@@ -28,8 +28,8 @@ Submission describe_set(CUstream stream, uint64_t address, uint64_t elements) {
   return submission;
 }
 
-// Addresses and sizes are CUdeviceptr and size_t, in the first version of the calls unsigned. A memset
-// without a stream does not block the caller: it is work of the default stream.
+// Addresses and sizes are CUdeviceptr and size_t, or unsigned in the first version of the calls. A
+// memset without a stream does not block the caller: it is work of the default stream.
 template <class Call, class Address, class Value, class Size>
 CUresult set_now(Address address, Value value, Size count) {
   return submit(describe_set<Call>(nullptr, address, count),

@@ -1,4 +1,4 @@
-// Waits, queries, events and what else orders streams.
+// Waits, queries, events and everything else that orders streams.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,8 @@
 
 namespace tandem::shim::handlers {
 
-// What was freed before a wait may be given back at its end; its record tells what is left.
+// Memory freed before a wait may be returned at the wait's end; the record of the wait reports what
+// is left.
 template <class Call, class... A>
 CUresult settled(A... arguments) {
   const CUresult result = Call::real(arguments...);
@@ -59,7 +60,7 @@ CUresult record_event(CUevent event, CUstream stream, A... rest) {
 template <class Call>
 CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
   const uint64_t named = normalise(stream, Call::kPerThread);
-  // It may join a capture now, as in begin_capture.
+  // The stream may join a capture by this call, so treat it as in begin_capture.
   std::optional<partition::AtHome> at_home;
   if (any_capture()) at_home.emplace(as_stream(named));
   const OwnedStream owned(
@@ -67,14 +68,15 @@ CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
   return ordered(shm::RecordKind::kEventWait, named, reinterpret_cast<uint64_t>(event),
                  [&] { return Call::real(stream, event, flags); });
 }
-// A setting of the first stream that is named.
+// Changes a setting of the first stream named.
 template <class Call, class... Rest>
 CUresult set_stream(CUstream stream, Rest... rest) {
   const CUresult result = Call::real(stream, rest...);
   if (result == CUDA_SUCCESS) partition::copy_settings(stream);
   return result;
 }
-// An event of all streams of a context, which the record says. Of a green context it is not known which.
+// An event of all streams of a context, as the record says. For a green context the streams are not
+// known.
 template <class Context>
 CUcontext numbered(Context context) {
   if constexpr (std::is_same_v<Context, CUcontext>) return context;

@@ -1,5 +1,5 @@
-// Questions about an address. Memory that can be moved answers as what cuMemAlloc gives out does, not as
-// the pieces it is made of; while they are away the question waits.
+// Queries about an address. Swappable memory answers like memory from cuMemAlloc, not like the
+// pieces it is made of; while those are away, the query waits.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +13,8 @@
 
 namespace tandem::shim::handlers {
 
-// Of what the driver has as virtual memory and the program as linear; no bytes: of none.
+// The range of memory that is virtual for the driver and linear for the program; no bytes: there is
+// none.
 inline swap::Range known_range(CUdeviceptr address) {
   const swap::Range own = swap::range_at(address);
   return own.bytes ? own : swap::shared_range_at(address);
@@ -29,7 +30,7 @@ CUresult address_range(Address* base, Size* bytes, Address address) {
   return CUDA_SUCCESS;
 }
 
-// `to` has the driver's answer.
+// `to` holds the driver's answer.
 inline void correct_attribute(const swap::Range& range, CUpointer_attribute attribute, void* to) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -46,7 +47,7 @@ inline void correct_attribute(const swap::Range& range, CUpointer_attribute attr
       else g_driver.cuPointerGetAttribute(to, attribute, range.base);
       break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      *static_cast<bool*>(to) = true;  // by us (share.h)
+      *static_cast<bool*>(to) = true;  // the shim shares it (share.h)
       break;
     default: break;
   }

@@ -47,7 +47,7 @@ CUresult allocate_in_pool(uint32_t row, CUdeviceptr* address, size_t bytes, CUst
   return told;
 }
 
-// Inside a capture this makes a graph's node, not memory.
+// Inside a capture, an allocation makes a graph node instead of memory.
 template <class Call>
 bool becomes_node(CUstream stream) {
   if (!any_capture() || !is_capturing(as_stream(normalise(stream, Call::kPerThread)))) return false;
@@ -79,7 +79,7 @@ CUresult create_pool(CUmemoryPool* pool, const CUmemPoolProps* props) {
   return result;
 }
 
-// Its memory is another process's.
+// The pool's memory belongs to another process.
 template <class Call>
 CUresult import_pool(CUmemoryPool* pool, void* handle, CUmemAllocationHandleType type,
                      unsigned long long flags) {
@@ -88,7 +88,7 @@ CUresult import_pool(CUmemoryPool* pool, void* handle, CUmemAllocationHandleType
   return result;
 }
 
-// The default and the current pool of a place: the host's hold none of the device's memory.
+// The default and the current pool of a location: the host's pools hold no device memory.
 template <class Call>
 CUresult pool_of_place(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
   const CUresult result = Call::real(pool, location, type);
@@ -120,7 +120,7 @@ CUresult set_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, vo
   return result;
 }
 
-// Which pool cuMemAllocAsync uses is asked anew.
+// Afterwards the shim asks again which pool cuMemAllocAsync uses.
 template <class Call, class... A>
 CUresult set_current_pool(A... arguments) {
   const CUresult result = Call::real(arguments...);

@@ -1,4 +1,5 @@
-// Handles that go to other processes or come from them: who has the same belongs together.
+// Handles that go to other processes or come from them: processes with the same handle belong
+// together.
 #pragma once
 
 #include <cuda.h>
@@ -35,7 +36,7 @@ inline void note_exported(const void* handle, CUmemAllocationHandleType type) {
   if (type == CU_MEM_HANDLE_TYPE_FABRIC) ties::share_handle(handle, sizeof(CUmemFabricHandle));
 }
 
-// A descriptor comes as the value of the pointer.
+// A descriptor is passed as the value of the pointer.
 inline void note_imported(const void* handle, CUmemAllocationHandleType type) {
   if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     ties::share_imported(static_cast<int>(reinterpret_cast<intptr_t>(handle)));
@@ -70,7 +71,7 @@ CUresult import_pool_of_another(CUmemoryPool* out, void* handle, CUmemAllocation
   return result;
 }
 
-// The one type of handle that an endpoint has, and its size; cuda.h names them only from 13.3 on.
+// The only handle type that an endpoint has, and its size; cuda.h names them only from 13.3 on.
 constexpr int kEndpointFabric = 1;
 constexpr size_t kEndpointHandleBytes = CU_IPC_HANDLE_SIZE;
 

@@ -15,7 +15,7 @@
 
 namespace tandem::shim::handlers {
 
-// Of a device, not of a context. Memory of the host is none of the device's.
+// The memory belongs to a device, not to a context. Host memory does not count against the device.
 template <class Call>
 CUresult create_physical(CUmemGenericAllocationHandle* out, size_t bytes,
                          const CUmemAllocationProp* prop, unsigned long long flags) {
@@ -45,7 +45,7 @@ CUresult import_physical(CUmemGenericAllocationHandle* out, void* handle,
   return result;
 }
 
-// The driver refuses it for linear memory, which is what the program takes the pieces for.
+// The driver refuses this for linear memory, which is what the program takes the pieces for.
 template <class Call>
 CUresult retain_physical(CUmemGenericAllocationHandle* out, void* within) {
   if (known_range(reinterpret_cast<CUdeviceptr>(within)).bytes) return CUDA_ERROR_INVALID_VALUE;

@@ -1,26 +1,27 @@
-// The one thread of ours in an attached process: owns the socket, re-attaches, closes segments of
-// quiet streams, reads timing events, brings presence down, stamps its tick. Detached, all signals
-// blocked, RELAXED capture mode.
+// The shim's one thread in an attached process. It owns the socket, re-attaches, closes segments of
+// quiet streams, reads timing events, lowers presence, and stamps its tick. It is detached, blocks
+// all signals and uses the RELAXED capture mode.
 #pragma once
 
 #include <atomic>
 
 namespace tandem::shim {
 
-// False when the thread could not be made; the process then stays as it is.
+// False when the thread could not be created; the process then stays as it is.
 bool start_helper();
 
-// Something was submitted: a sleeping helper must look after it. A load while it is awake.
+// Something was submitted, so a sleeping helper must attend to it. Costs one load while the helper
+// is awake.
 void wake_helper_now();
 extern std::atomic<bool> g_helper_sleeps;  // helper: seq_cst; submitters: relaxed, a hint
 inline void wake_helper() {
   if (__builtin_expect(g_helper_sleeps.load(std::memory_order_relaxed), 0)) wake_helper_now();
 }
 
-// Exit: the helper makes no driver call any more when this returns, or 50 ms have passed.
+// At exit: once this returns, the helper makes no more driver calls, or 50 ms have passed.
 void stop_helper();
 
-// Fork, in the child: there is no helper.
+// In a forked child, which has no helper.
 void forget_helper();
 
 }  // namespace tandem::shim

@@ -1,9 +1,10 @@
-// Threads of ours in somebody else's process.
+// The shim's threads in somebody else's process.
 #pragma once
 
 namespace tandem::shim {
 
-// Detached and with all signals blocked: the job's signals are the job's. False: there is none to be had.
+// Starts a thread that is detached and blocks all signals: the job's signals are for the job.
+// False: no thread could be created.
 bool start_own_thread(void* (*run)(void*));
 
 }  // namespace tandem::shim

@@ -1,4 +1,4 @@
-// How long an answer on a socket is waited for.
+// How long to wait for an answer on a socket.
 #pragma once
 
 #include <poll.h>
@@ -12,15 +12,16 @@
 
 namespace tandem::shim {
 
-// On the virtual clock whoever answers does so in one of its rounds, so we look after each millisecond
-// of virtual time and the run repeats; who keeps other time gets real time after that.
+// On the virtual clock, whoever answers does so in one of its rounds. So we look after each
+// millisecond of virtual time, which keeps the run reproducible; an answerer on another clock gets
+// real time after that.
 class Patience {
  public:
   explicit Patience(int timeout_ms)
       : give_up_ns_(monotonic_ns() + static_cast<uint64_t>(timeout_ms) * 1'000'000),
         rounds_(g_clock.is_virtual() ? timeout_ms : 0) {}
 
-  // Until there is something to read, or it may be worth a look. False: time is over.
+  // Waits until there is something to read, or until a look may be worthwhile. False: time is over.
   bool wait(int socket) {
     if (rounds_ > 0) {
       --rounds_;

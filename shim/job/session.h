@@ -1,5 +1,6 @@
-// Connection to the daemon: OFF -> ON -> LOST -> ON again; ungated while not ON, and silent but for the
-// reason why a daemon refuses it. Begins at the first call that needs a context, never earlier.
+// The connection to the daemon: OFF -> ON -> LOST -> ON again. While it is not ON, the process is
+// ungated, and silent except for the reason why a daemon refuses it. It begins at the first call
+// that needs a context, never earlier.
 #pragma once
 
 #include <cuda.h>
@@ -15,22 +16,23 @@ namespace tandem::shim {
 
 enum class SessionState : uint32_t { kFresh, kStarting, kStarted, kOff };
 
-extern std::atomic<SessionState> g_session;  // release when it changes; acquire by all
-extern Settings g_settings;                  // written while kStarting, constant after
+extern std::atomic<SessionState> g_session;  // release when it changes; acquire by all readers
+extern Settings g_settings;                  // written while kStarting, constant afterwards
 
 // First use in this process: settings, clock, fork handlers, one attempt to attach, helper thread.
-// Nothing happens while the thread has no context; `start_session_on` needs none, only a device.
+// `start_session` does nothing while the thread has no context; `start_session_on` needs only a
+// device.
 void start_session();
 void start_session_on(CUdevice device);
 
-// One attempt to attach, with a deadline in real time; publishes the channel. Starting thread, then
-// only the helper.
+// Makes one attempt to attach, with a deadline in real time, and publishes the channel. Called by
+// the starting thread, afterwards by the helper only.
 Attachment attach(int timeout_ms);
 
 // The daemon is gone: unpublishes the channel and releases its waiters. Helper thread.
 void lose_channel();
 
-// The channel, or null while unmanaged. The first caller with a context attaches.
+// The channel, or null while unmanaged. The first caller that has a context attaches.
 ALWAYS_INLINE Channel* managed_channel() {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (__builtin_expect(channel != nullptr, 1)) return channel;

@@ -1,30 +1,30 @@
-// What the environment asks for. Read once a process, at the attach; a request, never authority.
+// What the environment asks for. Read once per process, when it attaches; a request, never authority.
 //
 //   name              value                    default   effect
 //   TANDEM_DISABLE    0 | 1                    0         1: every call goes straight to the driver
 //   TANDEM_OBSERVE    0 | 1                    0         1: records only, no gate and no markers
-//   TANDEM_MARKERS    write | event            write     how the GPU says how far it has come: by memory
-//                                                        operations where it can, or by events always
-//   TANDEM_LOG        warn | off               warn      off: not even its one line is printed
+//   TANDEM_MARKERS    write | event            write     how the GPU reports progress: by memory operations
+//                                                        where it can, or always by events
+//   TANDEM_LOG        warn | off               warn      off: suppresses even the one line of warning
 //   TANDEM_SOCKET     path                     <runtime directory>/attach.sock
-//   TANDEM_JOB_ID     j-<hex>                  none      the job `tandem run` registered
+//   TANDEM_JOB_ID     j-<hex>                  none      the job that `tandem run` registered
 //   TANDEM_PRIORITY   latency | normal | batch not said
 //   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
-//                                              or HAMi's CUDA_DEVICE_MEMORY_LIMIT_0, then without _0
+//                                              or HAMi's CUDA_DEVICE_MEMORY_LIMIT_0, then the one without _0
 //   TANDEM_MEMORY_MIN 4GiB                     not said  memory that stays resident
-//   TANDEM_PERSISTENT 4GiB                     not said  what it holds for good; with the next
-//   TANDEM_EPHEMERAL  8GiB                     not said  what an iteration takes besides, at most
-//   TANDEM_WAIT_MEMORY 30s                    not said  an allocation may wait so long for memory
+//   TANDEM_PERSISTENT 4GiB                     not said  what it holds permanently; with the next
+//   TANDEM_EPHEMERAL  8GiB                     not said  at most what an iteration takes besides
+//   TANDEM_WAIT_MEMORY 30s                    not said  how long an allocation may wait for memory
 //   TANDEM_PREEMPTIBLE 0 | 1                   not said
 //   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
-//   TANDEM_IDLE_RELEASE 60s | never            not said  idle for so long it gives its memory up
-//   TANDEM_CHECKPOINT 0 | 1                    0         1: instead, as a whole, by the driver
+//   TANDEM_IDLE_RELEASE 60s | never            not said  after this idle time it gives up its memory
+//   TANDEM_CHECKPOINT 0 | 1                    0         1: moved as a whole instead, by the driver
 //   TANDEM_SM         30% | count              not said  share of the SMs; or HAMi's CUDA_DEVICE_SM_LIMIT_0,
-//                                              then without _0, which is percent
+//                                              then the one without _0; in percent
 //   TANDEM_ISOLATION  time | mps | mps+green | mig   not said
 //   TANDEM_SLO        [p99=]50ms               not said
 //   TANDEM_NAME       text                     none
-//   TANDEM_GROUP      text                     what one launcher started together, by its own variables:
+//   TANDEM_GROUP      text                     what one launcher starts together; default from its variables:
 //                                              TORCHELASTIC_RUN_ID, or SLURM_JOB_ID and SLURM_STEP_ID
 //   TANDEM_TRACE_CALLS          set by `tandem trace calls`; read in tracing.cpp
 #pragma once
@@ -50,14 +50,14 @@ struct Settings {
   uint32_t mps_sms = 0;         // as in wire::Hello
 };
 
-// A wrong value is one line on stderr and the default.
+// A wrong value prints one line on stderr and counts as the default.
 Settings read_settings();
 
-// The memory limit of a process that has not attached yet: what it asks for, when a daemon has
+// The memory limit of a process that has not attached yet: what it asks for, if a daemon has
 // registered its job with that request; else shm::kNoLimit.
 uint64_t agreed_limit(uint64_t device_bytes);
 
-// Parsers, for tests: false when `text` is not of their form.
+// Parsers, exposed for tests: false when `text` does not have their form.
 bool parse_bytes(const char* text, uint64_t* bytes);
 bool parse_percent(const char* text, uint32_t* percent);
 bool parse_duration_ns(const char* text, uint64_t* ns);

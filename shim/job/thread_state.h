@@ -1,4 +1,5 @@
-// What each thread keeps for itself, so that a launch touches no line another thread writes.
+// What each thread keeps for itself, so that a launch touches no cache line that another thread
+// writes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace partition {
 struct Owner;
 }
 
-// Among the threads that use the device, see memory/line.h.
+// Whether a thread counts among those that use the device, see memory/line.h.
 enum class Counted : uint8_t { kNotYet, kYes, kNever };
 
 struct ThreadState {
@@ -22,14 +23,14 @@ struct ThreadState {
   uint32_t tid = 0;
   uint32_t launches = 0;  // picks the rare timing samples
   uint32_t calls = 0;     // that added to a stream
-  bool is_inside = false;  // is in one, see stream/inside.h
+  bool is_inside = false;  // inside such a call, see stream/inside.h
   Pass pass;
-  shm::Refusal refused_by = shm::Refusal::kDevice;  // of the attempt to take memory it makes
+  shm::Refusal refused_by = shm::Refusal::kDevice;  // for its current attempt to take memory
   Counted counted = Counted::kNotYet;
-  // The last query that was told of, its handle plus one, and the end of the ring then.
+  // The last query that was reported: its handle plus one, and the ring's end at that time.
   uint64_t queried = 0;
   uint64_t queried_at = 0;
-  // The one that was last found by looking at all, as far as it fits.
+  // The slot last found by a full search, as far as it fits.
   uint32_t found_in = 0;  // Channel::attachment
   uint32_t found = 0;
   // The slot of the last submission.
@@ -48,14 +49,14 @@ inline uint32_t thread_id() {
   return __builtin_expect(g_thread.tid != 0, 1) ? g_thread.tid : ask_thread_id();
 }
 
-// Something of this thread has to be given back when it ends: its ring, the slots of its per-thread
-// default streams.
+// Arranges that this thread gives back what it has when it ends: its ring, and the slots of its
+// per-thread default streams.
 void watch_thread_end();
 
 void claim_ring(Channel& channel);
 
-// Lets `write` fill a record in this thread's ring; claims the ring on first use. Does nothing while
-// the daemon wants no telemetry.
+// Lets `write` fill a record in this thread's ring; claims the ring on first use. Does nothing
+// while the daemon wants no telemetry.
 template <class Write>
 ALWAYS_INLINE void fill_record(Channel& channel, Write write) {
   const uint32_t flags = channel.command->gate.flags.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// Asks the limit before the driver is asked. What pools and graphs only keep for later is given back
-// to the device before anybody is refused, as the driver does when a device is full.
+// Checks the limit before the driver is asked. Before any request is refused, what pools and graphs
+// only keep in reserve is given back to the device, as the driver does when a device is full.
 #pragma once
 
 #include <cuda.h>
@@ -8,14 +8,15 @@
 
 namespace tandem::shim {
 
-// False: the program is told CUDA_ERROR_OUT_OF_MEMORY. True: taken; undone when the driver declines.
+// False: the program is told CUDA_ERROR_OUT_OF_MEMORY. True: the bytes are taken; undo_admission
+// returns them if the driver declines.
 bool admit(uint32_t device, uint64_t bytes);
 void undo_admission(uint32_t device, uint64_t bytes, CUresult why);
 
-// For what needs no more than is reserved already: false while the device is over its limit.
+// For requests that need only what is reserved already: false while the device is over its limit.
 bool admit_reuse(uint32_t device);
 
-// Trims pools and graph memory of a device; what the driver says they hold is known afterwards.
+// Trims the pools and graph memory of a device and asks the driver how much they still hold.
 void give_up_spare_memory(uint32_t device);
 
 }  // namespace tandem::shim

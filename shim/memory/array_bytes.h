@@ -1,4 +1,4 @@
-// How many bytes CUDA arrays take. A driver may pad rows and tiles, but tells nobody: its
+// Computes how many bytes CUDA arrays take. A driver may pad rows and tiles but tells nobody: its
 // cuArrayGetMemoryRequirements answers only for arrays that have no memory of their own.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tandem::shim {
 
-// Bits of a texel; planar and subsampled formats on average, unknown ones like the largest.
+// Bits per texel: an average for planar and subsampled formats, the largest for unknown ones.
 constexpr uint32_t texel_bits(uint32_t format, uint32_t channels) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -55,7 +55,7 @@ constexpr bool has_layers(uint32_t flags) {
   return (flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
 }
 
-// Memory of such arrays is mapped from elsewhere, and counts there.
+// Sparse and deferred-mapping arrays use memory mapped from elsewhere, which counts there.
 constexpr bool has_own_memory(uint32_t flags) {
   return (flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) == 0;
 }
@@ -65,7 +65,7 @@ inline uint64_t product(uint64_t a, uint64_t b) {
   return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX / 64 : result;
 }
 
-// Extents of zero are dimensions that the array has not.
+// An extent of zero is a dimension that the array does not have.
 inline uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   if (!has_own_memory(shape.Flags)) return 0;
   const uint64_t texels = product(product(shape.Width, std::max<uint64_t>(shape.Height, 1)),

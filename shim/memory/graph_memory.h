@@ -1,8 +1,8 @@
-// Memory that graphs allocate: memory nodes, made by hand or by capturing cuMemAllocAsync.
+// Memory that graphs allocate through memory nodes, made by hand or by capturing cuMemAllocAsync.
 //
-// What counts is what the driver says it has reserved for graphs on a device. It grows when an
+// What counts is what the driver says it has reserved for graphs on a device. That grows when an
 // executable graph with memory nodes is uploaded or launched for the first time, and shrinks only
-// by cuDeviceGraphMemTrim. The growth is foretold as the sum of the nodes' sizes.
+// by cuDeviceGraphMemTrim. The growth is predicted as the sum of the nodes' sizes.
 #pragma once
 
 #include <cuda.h>
@@ -21,12 +21,12 @@ void note_node();
 
 // After cuGraphInstantiate of any form.
 void note_instantiated(CUgraphExec exec, CUgraph graph);
-// It has been uploaded without being asked for: by its instantiation.
+// The graph was uploaded by its instantiation, without a separate call.
 void note_uploaded(CUgraphExec exec);
-// Before cuGraphExecDestroy; put back when the driver refuses.
+// Before cuGraphExecDestroy; the caller puts the entry back when the driver refuses.
 holdings::Entry forget(CUgraphExec exec);
 
-// Around an upload or a launch. begin: false when refused.
+// Bracket an upload or a launch. begin_launch: false when refused.
 struct Growth {
   CUgraphExec exec = nullptr;
   uint32_t device = 0;

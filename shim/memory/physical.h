@@ -1,5 +1,5 @@
-// Physical memory of the virtual memory management: counts from cuMemCreate until nothing holds it,
-// neither a handle (as often as it was created and retained) nor a mapping.
+// Physical memory of virtual memory management: it counts from cuMemCreate until nothing holds it,
+// neither a handle (once for each creation and retention) nor a mapping.
 #pragma once
 
 #include <cuda.h>
@@ -9,19 +9,21 @@
 
 namespace tandem::shim::physical {
 
-// Bytes of another process's memory are none of ours: 0.
+// Another process's memory does not count here: its bytes are 0.
 void note_created(CUmemGenericAllocationHandle handle, uint32_t device, uint64_t bytes);
 void note_imported(CUmemGenericAllocationHandle handle);
 void note_retained(CUmemGenericAllocationHandle handle, CUdeviceptr within);
 
-// Before cuMemRelease: the number of what it held, 0 if unknown. After: gone, or not.
+// Before cuMemRelease: returns the number of what the handle held, 0 if unknown. After: says
+// whether it was released.
 uint64_t begin_release(CUmemGenericAllocationHandle handle);
 void end_release(CUmemGenericAllocationHandle handle, uint64_t number, bool released);
 
 void note_mapped(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle handle);
 void note_unmapped(CUdeviceptr at, uint64_t bytes);
 
-// Used where we do not see when it ends (tiles of arrays): counted until the process does.
+// Used where the shim does not see the end of use (tiles of arrays): counted until the process
+// ends.
 void keep(CUmemGenericAllocationHandle handle);
 
 }  // namespace tandem::shim::physical

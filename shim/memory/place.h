@@ -1,4 +1,4 @@
-// Where a call acts: the current context, and the device that it or a stream belongs to.
+// Where a call acts: the current context, and the device to which it or a stream belongs.
 #pragma once
 
 #include <cuda.h>
@@ -12,17 +12,19 @@ struct Place {
   uint32_t device = 0;
 };
 
-// The current context and its device; zeros without one, and then the driver refuses anyway.
+// The current context and its device; zeros without one, in which case the driver refuses the call
+// anyway.
 Place place_now();
 
 // The device whose pool a stream allocates from.
 uint32_t device_of(CUstream stream);
 
-// Contexts the program made itself; primary ones are those not known here.
+// Records contexts that the program made itself; any context not known here is a primary one.
 void note_context(CUcontext context, CUdevice device);
-// Whether anything is left on the device for memory to belong to.
+// Whether the device has any context left to which memory can belong.
 bool has_contexts(uint32_t device);
-// Threads remember the device of their context: a handle may come back on another one.
+// Threads cache the device of their context; this drops those caches, as a handle may come back on
+// another device.
 void forget_places();
 
 }  // namespace tandem::shim
