@@ -1,10 +1,10 @@
-// Our dlsym. Names that do not begin with "cu" or "nv", and RTLD_NEXT, go on to glibc's by a jump: its
-// RTLD_NEXT and RTLD_DEFAULT look at the return address to learn who asks, so there may be no frame
-// of ours on the stack. In assembly because only that holds at every optimisation level and under
-// every sanitizer.
+// The shim's dlsym. Names that do not begin with "cu" or "nv", and RTLD_NEXT, go on to glibc's
+// dlsym by a jump: for RTLD_NEXT and RTLD_DEFAULT it looks at the return address to learn who asks,
+// so no frame of ours may be on the stack. In assembly, because only that guarantees it at every
+// optimisation level and under every sanitizer.
 //
-// Others interpose dlsym, too. Those before us in LD_PRELOAD ask for the next one, most of them by
-// glibc's versions (dlvsym), so ours has these versions; those after us get what we hand on.
+// Others interpose dlsym, too. Those before us in LD_PRELOAD look up the next one, most of them by
+// glibc's versions (dlvsym), so ours has these versions; those after us get what we pass on.
 #include "old_glibc.h"
 #include "real_dlsym.h"
 
@@ -15,7 +15,7 @@ void* tandem_real_dlsym = nullptr;
 
 KEEP_PLAIN void* tandem_find_dlsym() {
   void* const found = tandem::shim::old_glibc::find_dlsym();
-  if (!found) __builtin_trap();  // no glibc in this process: it could not have loaded us
+  if (!found) __builtin_trap();  // no glibc in this process: it could not have loaded this library
   return tandem_real_dlsym = found;
 }
 }
@@ -29,7 +29,8 @@ KEEP_PLAIN void* real_dlsym(void* handle, const char* name) {
 
 }  // namespace tandem::shim
 
-// The preload library's version script has the nodes; programs that test this code have none.
+// The version nodes are in the preload library's version script; programs that test this code have
+// none.
 #ifdef TANDEM_FIRST_VERSIONS
 #if defined(__x86_64__)
 asm(".symver dlsym_by_its_first_version, dlsym@GLIBC_2.2.5");

@@ -19,14 +19,14 @@ void find(void* library, const char* name, Function& function) {
 
 }  // namespace
 
-// Two threads may do this at once: both write the same values.
+// Two threads may run this at the same time: both write the same values.
 bool resolve_driver() {
   if (g_way.load(std::memory_order_acquire) != Way::kUnknown) return true;
-  if (is_page_kept()) {  // the parent knew
+  if (is_page_kept()) {  // the parent had looked the driver up
     g_way.store(Way::kPlain, std::memory_order_release);
     return true;
   }
-  // RTLD_NOLOAD: a library that is there, or nothing. The handle is kept for good, so that the
+  // RTLD_NOLOAD: only a library that is already loaded. The handle is kept for good, so that the
   // functions stay where they are.
   void* library = old_glibc::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!library) return false;

@@ -1,8 +1,9 @@
-// The exported functions: guard, then forward to the handler that calls.def names. A call whose
-// real function is missing answers as a driver that lacks it.
+// The exported functions: each guards against re-entry, then forwards to the handler that calls.def
+// names. A call whose real function is missing answers like a driver that lacks it.
 //
-// Before the driver is known, while calls are traced, and in a child that has nothing of ours, a call takes
-// the slow way instead: one test of one byte serves all, so that tracing costs nothing where it is off.
+// Before the driver is known, while calls are traced, and in a child that has nothing of ours, a
+// call takes the slow way instead: a single test of one byte covers all three, so that tracing
+// costs nothing where it is off.
 #include "driver.h"
 #include "guard.h"
 #include "handlers.h"

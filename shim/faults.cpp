@@ -1,5 +1,5 @@
-// Faults of the kind "does not hand on what it was given": functions between the handlers and the
-// driver. The others are where the code is that would have them.
+// Faults of the kind "does not pass on what it was given": functions between the handlers and the
+// driver. The other faults sit in the code that would have them.
 #include "faults.h"
 
 #ifdef TANDEM_FAULTS
@@ -103,7 +103,7 @@ Fault named(const char* name) {
 }  // namespace
 
 bool planted(Fault fault) {
-  static int found = -1;  // no guard: threads that come at once find the same
+  static int found = -1;  // no guard: threads that come at the same time find the same value
   if (found < 0) found = static_cast<int>(named(secure_getenv("TANDEM_FAULT")));
   return found == static_cast<int>(fault);
 }

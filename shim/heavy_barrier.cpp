@@ -21,7 +21,7 @@ bool ask(int command) {
 bool register_heavy_barrier() { return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
 bool heavy_barrier() {
-  // A process that was restored from a checkpoint may have lost what it had registered.
+  // A process restored from a checkpoint may have lost its registration.
   return ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
          (register_heavy_barrier() && ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
 }

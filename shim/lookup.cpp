@@ -13,8 +13,8 @@
 namespace tandem::shim {
 namespace {
 
-// Names stand in the rows themselves: a pointer would be a relocation each, 30 us of work for the
-// loader in every process, and these tables are for those that use CUDA.
+// The rows contain the names themselves: each pointer would be a relocation, 30 us of work in all
+// for the loader in every process, and only processes that use CUDA need these tables.
 using Name = char[56];
 
 struct Symbol {
@@ -23,11 +23,11 @@ struct Symbol {
 
 struct Wrapper {
   void* function;      // ours
-  void* const* real;   // the driver's, null while or when there is none
+  void* const* real;   // the driver's, null before it is known and if there is none
 };
 
-// Sorted as calls.def is, by strcmp; tests/shim checks the order. Row i of the wrappers belongs to
-// symbol i; apart, because the loader writes to the page of a pointer.
+// Sorted by strcmp, like calls.def; tests/shim checks the order. Row i of the wrappers belongs to
+// symbol i; the two are separate because the loader writes to any page that holds a pointer.
 const Symbol kSymbols[] = {
 #define CALL(name) {#name},
 #include "shim_calls.inc"
@@ -47,14 +47,14 @@ struct Version {
   bool per_thread;
 };
 
-// Sorted by base, then version. All the driver's functions, whoever sees to them.
+// Sorted by base, then version. Contains all functions of the driver, whoever handles them.
 const Version kVersions[] = {
 #define CU_VERSION(base, exported, since, per_thread) {#base, #exported, since, per_thread},
 #include "shim_versions.inc"
 #undef CU_VERSION
 };
 
-// From then on a name may have got a revision that we do not know.
+// From this version on a name may have a revision that we do not know.
 constexpr int newest_version() {
   int newest = 0;
 #define CU_VERSION(base, exported, since, per_thread) newest = since > newest ? since : newest;
@@ -114,15 +114,15 @@ Revisions revisions_of(const char* base, int cuda_version, uint64_t flags) {
 
 }  // namespace tandem::shim
 
-// A name that begins with "cu", asked for by dlsym with any handle but RTLD_NEXT.
+// Answers dlsym for a name that begins with "cu", with any handle but RTLD_NEXT.
 void* tandem_substitute(void* handle, const char* name) {
   using namespace tandem::shim;
   const Wrapper* row = row_of(name);
   if (!row || comes_second()) return real_dlsym(handle, name);
   void* found = real_dlsym(handle, name);
-  if (!found) return nullptr;  // dlerror says why
+  if (!found) return nullptr;  // dlerror already has the reason
   const bool is_drivers = resolve_driver() && *row->real;
   if (found == row->function) return is_drivers ? found : not_found(name);
-  // Another library's function of that name (a mock, a profiler) is none of our business.
+  // Another library's function of that name (a mock, a profiler) does not concern the shim.
   return is_drivers && found == *row->real ? row->function : found;
 }

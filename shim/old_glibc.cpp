@@ -4,8 +4,8 @@
 
 #define KEEP_PLAIN __attribute__((no_sanitize("address", "thread", "undefined")))
 
-// In the preload library FIRST(name) is null where the process has no such function in reach; programs
-// that test this code have it, or what their sanitizer has put in its place.
+// In the preload library FIRST(name) is null where the process has no such function in reach.
+// Programs that test this code have the function, or what their sanitizer has put in its place.
 #ifdef TANDEM_FIRST_VERSIONS
 #if defined(__x86_64__)
 #define VERSION "GLIBC_2.2.5"
@@ -26,7 +26,8 @@ DECLARE(pthread_once)
 #define FIRST(name) (&::name)
 #endif
 
-// Of glibc up to 2.33, for libraries of its own (nsswitch, iconv) in programs without libdl. Gone since.
+// In glibc up to 2.33, for its own libraries (nsswitch, iconv) in programs without libdl. Gone
+// since.
 extern "C" {
 __attribute__((weak)) void* __libc_dlopen_mode(const char* file, int mode);
 __attribute__((weak)) void* __libc_dlsym(void* library, const char* name);
@@ -43,7 +44,7 @@ KEEP_PLAIN void* find_in(const char* file, const char* name) {
   return library ? __libc_dlsym(library, name) : nullptr;
 }
 
-// `linked`, or what is called `name` in libpthread.
+// `linked` or, if that is null, the function `name` in libpthread.
 template <class Function>
 Function threads_own(Function linked, const char* name) {
   return linked ? linked : reinterpret_cast<Function>(find_in("libpthread.so.0", name));
@@ -80,14 +81,14 @@ int pthread_once(pthread_once_t* once, void (*run)()) {
 }
 
 KEEP_PLAIN void* find_dlsym() {
-  // By version: plain dlsym would find ours. 2.2.5 is x86-64's first, 2.17 aarch64's; from 2.34 on
-  // the function lives in libc itself.
+  // By version, because plain dlsym would find ours. 2.2.5 is the first on x86-64, 2.17 on aarch64;
+  // from 2.34 on the function lives in libc itself.
   static const char* const kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
   auto find = FIRST(dlvsym);
   for (const char* version : kVersions) {
     void* const glibcs = find ? find(RTLD_NEXT, "dlsym", version) : nullptr;
     if (!glibcs) continue;
-    // That look-up passes over definitions without a version; this one does not.
+    // That look-up skips definitions without a version; this one does not.
     void* const next = reinterpret_cast<void* (*)(void*, const char*)>(glibcs)(RTLD_NEXT, "dlsym");
     return next ? next : glibcs;
   }

@@ -5,8 +5,8 @@
 #include "old_glibc.h"
 #include "real_dlsym.h"
 
-// What only this library has: a program may have functions of the names that it exports. The hidden name
-// is this copy's own.
+// A symbol that only this library has: a program may have functions of the names that the library
+// exports. The hidden name refers to this copy's own.
 extern "C" {
 extern __attribute__((visibility("default"))) const char tandem_preload_v1[];
 const char tandem_preload_v1[] = "libtandem";
@@ -20,7 +20,7 @@ bool comes_second() {
   enum : char { kUnknown, kFirst, kSecond };
   static std::atomic<char> known{kUnknown};
   if (known.load(std::memory_order_relaxed) == kUnknown) {
-    // Not RTLD_DEFAULT, which for a library that is linked with -Bsymbolic begins with that library.
+    // Not RTLD_DEFAULT: for a library linked with -Bsymbolic that begins with the library itself.
     void* const program = old_glibc::dlopen(nullptr, RTLD_LAZY);
     const void* const first = program ? real_dlsym(program, "tandem_preload_v1") : nullptr;
     const bool is_ours = !first || first == tandem_own_preload;

@@ -1,5 +1,5 @@
-/* What a job may tell Tandem about itself. The functions exist only under the preload library: look
- * them up with dlsym(RTLD_DEFAULT, ...) and do without when they are missing. */
+/* What a job may tell Tandem about itself. The functions exist only while the library is preloaded:
+ * look them up with dlsym(RTLD_DEFAULT, ...) and do without when they are missing. */
 #ifndef TANDEM_MARK_H_
 #define TANDEM_MARK_H_
 
@@ -16,33 +16,34 @@ enum tandem_mark_kind {
   TANDEM_MARK_PHASE_BEGIN = 2,
   TANDEM_MARK_PHASE_END = 3,
   /* Do not take the GPU away for the next `value` nanoseconds; 0 ends the wish early. id: unused. The
-   * daemon bounds it (scheduler.critical_ms). Of several wishes the one that goes on longest counts,
+   * daemon bounds it (scheduler.critical_ms). Of several wishes the one that lasts longest counts,
    * until each has been ended. */
   TANDEM_MARK_CRITICAL = 4,
-  /* A request with a latency objective. id: its number. value: of the begin what it is to take at most,
-   * in nanoseconds, 0 = nobody says; of the end unused. What a request took is reported against it, and
-   * nothing is decided by it. Between the two a latency-class process counts as busy even while the GPU
-   * does nothing for it. */
+  /* A request with a latency objective. id: its number. value: at the begin, how long it should take at
+   * most, in nanoseconds, 0 = not given; at the end unused. Tandem reports a request's latency against
+   * this value, but decides nothing by it. Between begin and end a latency-class process counts as busy
+   * even while the GPU does nothing for it. */
   TANDEM_MARK_REQUEST_BEGIN = 5,
   TANDEM_MARK_REQUEST_END = 6
 };
 
-/* 0 when taken, -1 for an unknown kind. Never blocks; may be called from any thread. */
+/* Sets a mark. Returns 0 when taken, -1 for an unknown kind. Never blocks; may be called from any thread. */
 int tandem_mark_v1(int kind, uint64_t id, uint64_t value);
 
 /* 1 while this process is attached to a daemon. */
 int tandem_is_managed_v1(void);
 
-/* 1 while another job waits for memory of a device that this process uses. Cheap enough to be asked
- * again and again. */
+/* 1 while another job waits for memory of a device that this process uses. Cheap enough to call
+ * repeatedly. */
 int tandem_memory_is_wanted_v1(void);
 
-/* For a program that wants to do something before somebody pauses its job. The number of the pause that is
- * about to come, or has; 0 = there is none, or nobody is there to hold the program. `ready`: of the newest
- * for which it has done so, which need not be waited for any longer; at first 0. Ask again and again, in
- * each process by itself: who does not ask is not waited for. */
+/* For a program that wants to do something before its job is paused. Returns the number of the pause that
+ * is about to begin, or has begun; 0 = there is none, or nobody is there to hold the program. `ready`: the
+ * number of the newest pause for which the program has finished, so that it is not waited for any longer;
+ * 0 at first. Call it repeatedly, in each process separately: a process that does not ask is not waited
+ * for. */
 uint32_t tandem_pause_v1(uint32_t ready);
-/* The program wants that no longer. */
+/* The program no longer wants to do something before pauses. */
 void tandem_pause_end_v1(void);
 
 #ifdef __cplusplus

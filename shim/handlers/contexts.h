@@ -22,8 +22,9 @@
 
 namespace tandem::shim::handlers {
 
-// About what a context takes of its device; what it really is only the driver knows. No more than the
-// limit, against which it does not count: more would look as if it could never be had.
+// Roughly what a context takes of its device; only the driver knows the exact amount. Capped at the
+// limit, against which a context does not count: a larger figure would look like a demand that can
+// never be met.
 inline uint64_t expected_context_bytes(CUdevice device) {
   size_t total = 0;
   if (g_driver.cuDeviceTotalMem_v2) g_driver.cuDeviceTotalMem_v2(&total, device);

@@ -25,13 +25,13 @@ namespace {
 
 constexpr size_t kMaxFds = 4;
 
-// One packet and the descriptors that came with it; closes those nobody took.
+// One packet and the descriptors that came with it; closes those that nobody took.
 struct Packet {
   alignas(8) char bytes[wire::kMaxMessageBytes];
   size_t size = 0;
   int fd[kMaxFds] = {-1, -1, -1, -1};
   size_t fd_count = 0;
-  bool lacks_fds = false;  // there were more than this process may have
+  bool lacks_fds = false;  // more arrived than this process may have
 
   Packet() = default;
   Packet(const Packet&) = delete;
@@ -42,8 +42,8 @@ struct Packet {
     }
   }
 
-  // The message as a T if it is one: right magic, protocol, type, and so many bytes of it, T's size but for
-  // a message that has grown.
+  // The message as a T if it is one: right magic, protocol and type, and at least `least` bytes.
+  // That is T's size, except for a message that has grown over time.
   template <class T>
   [[nodiscard]] const T* as(wire::Type type, size_t least = sizeof(T)) const {
     const auto* header = reinterpret_cast<const wire::Header*>(bytes);
@@ -54,8 +54,8 @@ struct Packet {
     return reinterpret_cast<const T*>(bytes);
   }
 
-  // For a message that comes with one descriptor; -1 = it came without, as when the job has as many as it
-  // may. The caller closes it.
+  // For a message that comes with one descriptor; -1 = it came without, for example because the job
+  // has reached its limit of descriptors. The caller closes it.
   int take_descriptor() { return fd_count == 1 ? std::exchange(fd[0], -1) : -1; }
 };
 
@@ -72,7 +72,7 @@ void take_descriptors(msghdr* message, Packet* packet) {
   }
 }
 
-// > 0 a packet, 0 nothing there, < 0 the connection is gone.
+// > 0: a packet; 0: nothing there; < 0: the connection is gone.
 int receive(int socket, Packet* packet) {
   iovec part{packet->bytes, sizeof(packet->bytes)};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))];
@@ -83,13 +83,14 @@ int receive(int socket, Packet* packet) {
   message.msg_controllen = sizeof(control);
   constexpr int kFlags = MSG_DONTWAIT | MSG_CMSG_CLOEXEC;
   ssize_t got = recvmsg(socket, &message, kFlags);
-  // Of a daemon that hung up without having read what we said: what it said itself is behind that error.
+  // A daemon that hung up without reading our message causes this error; what it sent itself is
+  // still to be read.
   if (got < 0 && errno == ECONNRESET) got = recvmsg(socket, &message, kFlags);
   if (got < 0) return errno == EAGAIN || errno == EINTR ? 0 : -1;
   take_descriptors(&message, packet);
   packet->lacks_fds = message.msg_flags & MSG_CTRUNC;
   if (got == 0) return -1;
-  if (message.msg_flags & MSG_TRUNC) return -1;  // larger than any message of ours
+  if (message.msg_flags & MSG_TRUNC) return -1;  // larger than any message of the protocol
   packet->size = static_cast<size_t>(got);
   return 1;
 }
@@ -100,7 +101,7 @@ bool send_message(int socket, const T& message) {
          static_cast<ssize_t>(sizeof(message));
 }
 
-// In a directory anybody can write to, the socket must be ours or root's.
+// In a directory that anybody can write to, the socket must belong to this user or root.
 bool is_trustworthy(int socket, const char* path) {
   if (std::strncmp(path, "/tmp/", 5) != 0) return true;
   ucred peer{};
@@ -111,7 +112,7 @@ bool is_trustworthy(int socket, const char* path) {
   return false;
 }
 
-// So that somebody knows why limits do not hold: a few files fewer, and it would be managed.
+// Says why limits do not hold: with a few open files less, the process would be managed.
 void say_no_descriptors() {
   say_once("running unshared: this process has no descriptors left for the daemon's pages (ulimit -n)");
 }
@@ -126,7 +127,7 @@ int connect_to(const char* path) {
     if (access(path, F_OK) == 0) say_no_descriptors();
     return -1;
   }
-  // Non-blocking: a daemon whose backlog is full is one to try again later.
+  // Non-blocking: a daemon whose backlog is full is to be tried again later.
   if (connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
       is_trustworthy(socket, path)) {
     return socket;
@@ -181,8 +182,8 @@ bool handle_presence(PeerPages& pages, const Packet& packet) {
   return gone != nullptr;
 }
 
-// Between two messages the page may have changed for the second: it is one order then, not to be carried out
-// twice, or it would be told as ended when the second time begins.
+// Between two messages the page may already have the second one's target. That counts as one order,
+// which must not run twice: otherwise it would be reported as ended when the second run begins.
 void look_at_target(Channel& channel) {
   const shm::CommandMemory& memory = channel.command->memory;
   const uint32_t number = memory.swap_order.load(std::memory_order_acquire);
@@ -204,7 +205,8 @@ void handle_swap(Channel& channel, Packet& packet) {
 }
 
 void tell_why(const Packet& packet) {
-  constexpr size_t kReasonAt = offsetof(wire::Refused, reason);  // older daemons have less room for it
+  // Older daemons have less room for the reason.
+  constexpr size_t kReasonAt = offsetof(wire::Refused, reason);
   const auto* refused = packet.as<wire::Refused>(wire::Type::kRefused, kReasonAt);
   if (!refused || refused->code == static_cast<uint32_t>(wire::RefusalCode::kShuttingDown)) return;
   char reason[wire::kReasonBytes] = {};
@@ -225,9 +227,10 @@ Attached answered(const Packet& packet, const PeerPages& early) {
 }
 
 Attached shake_hands(int socket, const wire::Hello& hello, int timeout_ms) {
-  // A daemon that has closed the connection already may have said why: whether this arrives is no matter.
+  // A daemon that has already closed the connection may have said why, so it does not matter
+  // whether this arrives.
   send_message(socket, hello);
-  PeerPages early{};  // a peer's presence may overtake the welcome
+  PeerPages early{};  // a peer's presence may arrive before the welcome
   for (Patience patience(timeout_ms); patience.wait(socket);) {
     Packet packet;
     const int got = receive(socket, &packet);

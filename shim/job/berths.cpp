@@ -16,12 +16,13 @@ namespace {
 
 constexpr size_t kCommandAt = 0;
 constexpr size_t kPresenceAt = kCommandAt + shm::kLargestPage;
-constexpr size_t kStateAt = kPresenceAt + shm::kLargestPage;  // last: some daemons' pages end earlier
+// Last, because some daemons' pages end earlier.
+constexpr size_t kStateAt = kPresenceAt + shm::kLargestPage;
 constexpr size_t kBytes = kStateAt + shm::kStateBytes;
 static_assert(shm::kCommandBytes <= shm::kLargestPage && shm::kPresenceBytes <= shm::kLargestPage);
 constexpr int kWrite = PROT_READ | PROT_WRITE;
 
-// By whoever attaches.
+// Used only by the thread that attaches.
 char* g_berths[kBerths];
 void* g_peers[shm::kPresenceMax];
 uint32_t g_next = 0;
@@ -31,10 +32,11 @@ void* anonymous(size_t bytes, int protection) {
   return at == MAP_FAILED ? nullptr : at;
 }
 
-// `at`: over what is there; null: anywhere.
+// `at`: over what is mapped there; null: anywhere.
 void* map(int file, size_t bytes, int protection, void* at) {
   struct stat about {};
-  // A file shorter than its map would be SIGBUS in the job; sealed ones cannot shrink later.
+  // If a file were shorter than its map, the job would get SIGBUS; a sealed file cannot shrink
+  // later.
   if (file < 0 || !file_status(file, &about) || static_cast<size_t>(about.st_size) < bytes)
     return nullptr;
   const int seals = fcntl(file, F_GET_SEALS);
@@ -45,14 +47,14 @@ void* map(int file, size_t bytes, int protection, void* at) {
   return made;
 }
 
-// The addresses, without memory.
+// Reserves the addresses, without memory.
 char* reserve() {
   void* const at = anonymous(kBytes, PROT_NONE);
   if (at) madvise(at, kBytes, MADV_DONTFORK);
   return static_cast<char*>(at);
 }
 
-// What the driver knows by these addresses are the pages that were there then, not those of now.
+// What the driver has registered under these addresses are the pages of then, not those of now.
 void make_as_new(Channel* used) {
   const uint64_t context = used->registered_in.load(std::memory_order_relaxed);
   const int device = used->registered_on.load(std::memory_order_relaxed);

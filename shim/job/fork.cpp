@@ -28,7 +28,7 @@ namespace tandem::shim {
 namespace {
 
 // Only the forking thread lives on. The maps are not in the child (MADV_DONTFORK); the socket is,
-// and must be closed here, or the daemon would not see the parent's end.
+// and must be closed here, or the daemon would not notice the parent's end.
 void become_child() {
   resume_in_child();
   g_channel.store(nullptr);
@@ -53,14 +53,14 @@ void become_child() {
   forget_wishes();
   partition::start_afresh();
   tracing::become_child();
-  // Off stays off; otherwise begin again at the next call that needs a context.
+  // Off stays off; otherwise everything begins again at the next call that needs a context.
   if (g_session.load() != SessionState::kOff) g_session.store(SessionState::kFresh);
 }
 
 }  // namespace
 
 void watch_forks() {
-  static std::atomic<bool> watching{false};  // inherited by children, handlers and all
+  static std::atomic<bool> watching{false};  // inherited by children, together with the handlers
   if (watching.exchange(true)) return;
   pthread_atfork(holdings::lock_for_fork, holdings::unlock_after_fork, become_child);
   keep_page_from_children();

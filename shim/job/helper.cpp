@@ -42,33 +42,36 @@ namespace {
 
 constexpr uint64_t kQuietNs = 50'000;
 constexpr uint64_t kBusyRoundNs = 50'000;
-// A stream in full swing is closed by its own launches; looking that often would only take its CPU.
+// A stream in full swing is closed by its own launches; looking that often would only take CPU time
+// from it.
 constexpr uint64_t kLongestBusyRoundNs = 200'000;
-constexpr uint64_t kDrainRoundNs = 1'000'000;   // nothing open, the GPU still works
+constexpr uint64_t kDrainRoundNs = 1'000'000;   // nothing is open, but the GPU still works
 constexpr uint64_t kIdleRoundNs = 100'000'000;
-// Between two looks on the virtual clock: of one that is idle, of one that awaits an end.
+// Between two looks on the virtual clock: when idle, and when awaiting an end.
 constexpr uint64_t kVirtualStepNs = 1'000'000;
 constexpr uint64_t kEveryChangeNs = 1;
 constexpr uint64_t kRetryNs = 250'000'000;
-constexpr uint64_t kLongestRetryNs = 60'000'000'000;  // of who is refused again and again
+constexpr uint64_t kLongestRetryNs = 60'000'000'000;  // when refused again and again
 constexpr uint64_t kRefineNs = 100'000'000;
 constexpr uint64_t kWatchersNs = 1'000'000'000;
 constexpr int kHelperAttachMs = 1000;
 constexpr uint64_t kStopNs = 1'000'000'000;
 
-// A pipe: written to wake the helper, which reads. Made and dropped while no submitter can be at it,
-// and by the helper when the job has closed it.
+// A pipe: a write to it wakes the helper, which reads it. Made and dropped while no submitter can
+// use it, and by the helper when the job has closed it.
 Descriptor g_wake_read, g_wake_write;
 std::atomic<bool> g_stopping{false};
 // True while the helper may be inside the driver; stop_helper waits for false.
 std::atomic<bool> g_in_driver{false};
 
-// Around whatever may call the driver. False once the process ends: then it is left alone.
+// Surrounds whatever may call the driver. False once the process is ending: then the driver is left
+// alone.
 class InDriver {
  public:
   InDriver() {
     g_in_driver.store(true);
-    allowed_ = !g_stopping.load();  // both seq_cst: stop_helper writes the one and then reads the other
+    // Both seq_cst: stop_helper writes g_stopping and then reads g_in_driver.
+    allowed_ = !g_stopping.load();
   }
   ~InDriver() { g_in_driver.store(false); }
   InDriver(const InDriver&) = delete;
@@ -79,21 +82,22 @@ class InDriver {
   bool allowed_;
 };
 
-// What the helper looks after in one round decides how soon the next one is.
+// What the helper finds in one round decides how soon the next one follows.
 enum class Load { kIdle, kDraining, kOpen };
 
 struct Round {
   Load load = Load::kIdle;
   bool in_full_swing = false;  // something was submitted less than kQuietNs ago
-  bool only_looked = true;     // nothing that a thread at a gate waits for was written
+  bool only_looked = true;     // nothing was written for which a thread at a gate waits
   void at_least(Load other) { load = std::max(load, other); }
 };
 
-// Where it may not, it asks whether what is open has ended, which keeps nobody and orders nothing.
+// Whether a marker may be added. If not, the helper queries whether what is open has ended, which
+// holds up nobody and orders nothing.
 bool may_add_to(const Channel& channel, uint32_t index, uint64_t stream) {
   const StreamSlot& own = channel.streams[index];
   const uint64_t context = own.context.load(std::memory_order_relaxed);
-  // Who is inside with a blocking stream may have added to it already.
+  // A thread that is inside with a blocking stream may have added to it already.
   if (stream == kLegacyStream && (others_went_on(channel, index) || others_are_inside(channel, context)))
     return false;
   return !is_anyone_inside(own) && !is_anyone_kept(channel, context);
@@ -123,7 +127,7 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
   round->at_least(is_open && (may_add || is_latency_class(channel)) ? Load::kOpen : Load::kDraining);
 }
 
-// What is open and will get no marker counts as ended with the last marker there is.
+// Counts open work that will get no marker as ended when the last existing marker has.
 void forget_open(Channel& channel, uint32_t index, Round* round) {
   shm::Slot& slot = channel.slots[index];
   StreamSlot& own = channel.streams[index];
@@ -134,7 +138,7 @@ void forget_open(Channel& channel, uint32_t index, Round* round) {
   disown(own);
 }
 
-// A stream may go with something open: in a capture, or with its thread.
+// A stream may go away with something open: in a capture, or together with its thread.
 void forget_open_of_the_gone(Channel& channel, uint32_t index, Round* round) {
   if (channel.streams[index].stream.load(std::memory_order_acquire) == kStreamRetired)
     forget_open(channel, index, round);
@@ -175,7 +179,7 @@ void publish(Channel& channel, uint64_t now_ns) {
   if (channel.gate.stale()) swap::bring_back();
 }
 
-// A debugger comes and goes.
+// A debugger may come and go.
 void look_for_watchers(Channel& channel, uint64_t now_ns) {
   static uint64_t next_ns = 0;
   if (now_ns < next_ns) return;
@@ -202,7 +206,7 @@ Round look_after(Channel& channel) {
     if (collect_timings()) round.at_least(Load::kDraining);
     if (partition::look_after(channel)) round.at_least(Load::kOpen);
   }
-  partition::allow_biases();  // takes long: the end of the process waits only for what is above
+  partition::allow_biases();  // takes long, but the end of the process waits only for what is above
   tune_linger(channel);
   const std::atomic<uint64_t>& busy_until_ns = channel.presence->busy_until_ns;
   const uint64_t shown_ns = busy_until_ns.load(std::memory_order_relaxed);
@@ -220,7 +224,8 @@ uint64_t pause_ns(Round round) {
 
 void make_wake_pipe() {
   int ends[2] = {-1, -1};
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;  // it then looks from time to time
+  // Without it, the helper looks from time to time.
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
   g_wake_read.adopt(ends[0]);
   g_wake_write.adopt(ends[1]);
 }
@@ -231,11 +236,11 @@ void empty_wake_pipe(int fd) {
   }
 }
 
-// Waits for the daemon, another process, a wake-up, or the time.
+// Waits for the daemon, another process, a wake-up, or the timeout.
 void sleep_on(int socket, uint64_t ns) {
   if (g_wake_read.number() < 0) make_wake_pipe();
   const int wake_fd = g_wake_read.number();
-  const int openers = swap::openers_socket();  // ppoll passes over those that are negative
+  const int openers = swap::openers_socket();  // ppoll skips negative descriptors
   pollfd wanted[3] = {{wake_fd, POLLIN, 0}, {socket, POLLIN, 0}, {openers, POLLIN, 0}};
   timespec timeout{};
   timeout.tv_sec = static_cast<time_t>(ns / 1'000'000'000);
@@ -244,13 +249,13 @@ void sleep_on(int socket, uint64_t ns) {
   if (wanted[0].revents) empty_wake_pipe(wake_fd);
 }
 
-// A latency job's end must be seen soon: others wait for it.
+// The end of a latency job's work must be seen soon, because others wait for it.
 bool awaits_end(const Channel& channel, Round round) {
   return round.load == Load::kDraining && is_latency_class(channel);
 }
 
-// Threads at a gate, here and elsewhere, have nothing to look at because of rounds in which nothing was
-// done. The device tells the end of what a marker follows at once, which is a change like any other.
+// A round in which nothing was done is no reason for threads at a gate, here or elsewhere, to look
+// again. The device reports the end of what a marker follows at once, as a change like any other.
 void pause_virtual(const Channel& channel, Round round, bool was_told) {
   const bool only_looked = round.only_looked && !was_told;
   const uint64_t until_ns = g_clock.now_ns() + pause_ns(round);
@@ -264,8 +269,8 @@ void pause_after(const Channel& channel, Round round, bool was_told) {
   if (awaits_end(channel, round)) round.load = Load::kOpen;
   const bool idle = round.load == Load::kIdle;
   if (idle) {
-    // Announce, then look once more: a submission in between is seen here or sees the flag; the
-    // rare one that does neither is found after kIdleRoundNs.
+    // Announce, then look once more: a submission in between is seen here or sees the flag. In the
+    // rare case of neither, it is found after kIdleRoundNs.
     g_helper_sleeps.store(true);
     if (!all_idle(channel)) round.load = Load::kOpen;
   }
@@ -274,7 +279,7 @@ void pause_after(const Channel& channel, Round round, bool was_told) {
 }
 
 uint64_t jitter_ns(uint64_t most_ns) {
-  static uint64_t seed = 0;  // set here: a guarded initialiser would pull in the C++ runtime
+  static uint64_t seed = 0;  // seeded below: a guarded initialiser would pull in the C++ runtime
   if (seed == 0) seed = monotonic_ns() ^ static_cast<uint64_t>(getpid()) << 32;
   seed = seed * 6364136223846793005u + 1442695040888963407u;
   return (seed >> 33) % most_ns;
@@ -284,7 +289,8 @@ void answer_others() {
   if (const InDriver in_driver; in_driver) swap::answer_openers();
 }
 
-// Nobody marks what is lost, so that no events are made behind this. Those whose slot somebody owns now stay.
+// Nothing is marked on a lost channel, so no events are created after this. Events whose slot
+// somebody owns right now stay.
 void give_up(Channel& channel) {
   channel.gate.lose();
   if (const InDriver in_driver; in_driver) {
@@ -316,7 +322,7 @@ void* run(void*) {
   line::never_count_thread();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (g_driver.cuThreadExchangeStreamCaptureMode) g_driver.cuThreadExchangeStreamCaptureMode(&mode);
-  // Exit handlers may wait for memory that is away. The driver is left alone by then.
+  // While shut, exit handlers may wait for memory that is away. The driver is left alone by then.
   while (!g_stopping.load() || swap::is_shut()) {
     Channel* channel = g_channel.load(std::memory_order_acquire);
     answer_others();
@@ -346,7 +352,7 @@ bool start_helper() {
   return made;
 }
 
-// An idle daemon looks rarely: without the bell it would charge nothing for a short burst of work.
+// An idle daemon looks rarely: without the doorbell it would charge nothing for a short burst of work.
 void wake_helper_now() {
   g_helper_sleeps.store(false, std::memory_order_relaxed);
   if (Channel* channel = g_channel.load(std::memory_order_acquire)) ring_doorbell(*channel);
@@ -357,8 +363,8 @@ void wake_helper_now() {
   errno = saved;
 }
 
-// Registered after the driver was loaded, so it runs before the driver's own end, and before what the program
-// registered earlier, which may still want its memory.
+// Registered after the driver was loaded, so it runs before the driver's own exit handler, and before
+// handlers that the program registered earlier, which may still want its memory.
 void stop_helper() {
   g_stopping.store(true);
   swap::end_moving();

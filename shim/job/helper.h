@@ -18,7 +18,7 @@ inline void wake_helper() {
   if (__builtin_expect(g_helper_sleeps.load(std::memory_order_relaxed), 0)) wake_helper_now();
 }
 
-// At exit: once this returns, the helper makes no more driver calls, or 50 ms have passed.
+// At exit: once this returns, the helper makes no more driver calls, or one second has passed.
 void stop_helper();
 
 // In a forked child, which has no helper.

@@ -10,7 +10,7 @@
 namespace tandem::shim {
 namespace {
 
-std::atomic<bool> g_said{false};  // the line, or that there is to be none
+std::atomic<bool> g_said{false};  // the line was printed, or none is wanted
 
 struct Line {
   char text[400];

@@ -19,10 +19,10 @@ using Run = void* (*)(void*);
 constexpr uint64_t kJoinNs = 2'000'000'000;  // real time
 constexpr unsigned kLookUs = 20;
 
-// One start, of the new thread and of who made it. Whoever lets go last frees it: the other may have
-// given up waiting long before.
+// The start of one thread, shared by the new thread and its creator. The last to let go frees it:
+// the other may have given up waiting long before.
 struct Start {
-  // Null where there is no memory for it.
+  // Null if there is no memory for it.
   static Start* make(Run run) {
     void* const at = std::malloc(sizeof(Start));
     return at == nullptr ? nullptr : new (at) Start{run};
@@ -39,15 +39,16 @@ struct Start {
 void* begin(void* argument) {
   auto* const start = static_cast<Start*>(argument);
   const Run run = start->run;
-  g_clock.sleep_until_ns(0);  // whoever waits on the virtual clock takes part in it from then on
+  // From here on this thread takes part in the virtual clock, as whoever waits on it does.
+  g_clock.sleep_until_ns(0);
   start->has_joined.store(true);
   start->let_go();
-  g_clock.sleep_until_ns(g_clock.now_ns() + 1);  // after whoever started us has come to rest
+  g_clock.sleep_until_ns(g_clock.now_ns() + 1);  // after the creator has come to rest
   return run(nullptr);
 }
 
-// Virtual time stands for us. Without this it would go on until the new thread is scheduled, which
-// is real time's affair, and no run would repeat.
+// Virtual time stands still for the creator. Without this wait it would go on until the new thread
+// is scheduled, which depends on real time, and no run would be reproducible.
 void await_joining(const Start& start) {
   const uint64_t start_ns = monotonic_ns();
   while (!start.has_joined.load() && monotonic_ns() - start_ns < kJoinNs) usleep(kLookUs);
@@ -58,7 +59,8 @@ void await_joining(const Start& start) {
 bool start_own_thread(Run run) {
   sigset_t all, before;
   sigfillset(&all);
-  // Of this thread alone, on Linux, and of libc since ever; the new thread inherits it.
+  // On Linux this affects the calling thread alone, and libc has always had it; the new thread
+  // inherits it.
   sigprocmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -71,7 +73,7 @@ bool start_own_thread(Run run) {
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (start != nullptr) {
     if (made) await_joining(*start);
-    if (!made) start->let_go();  // for the thread that there is not
+    if (!made) start->let_go();  // on behalf of the thread that was not created
     start->let_go();
   }
   return made;

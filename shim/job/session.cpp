@@ -21,8 +21,8 @@ Settings g_settings;
 namespace {
 
 constexpr uint32_t kShimVersion = 0u << 16 | 1u << 8 | 0u;
-// As long as it takes for a daemon to count as hung: one that is only busy has to know of a job before
-// that takes memory which others were promised.
+// As long as it takes for a daemon to count as hung: a daemon that is only busy has to learn of a
+// job before the job takes memory that was promised to others.
 constexpr int kFirstAttachMs = 2000;
 
 bool has_context() {
@@ -40,7 +40,7 @@ void start_clock() {
   }
 }
 
-// "40%" and "64 SMs" mean something only once a device is known.
+// "40%" and "64 SMs" have a meaning only once a device is known.
 void resolve_shares(CUdevice device) {
   size_t total = 0;
   if (g_settings.memory_percent && g_driver.cuDeviceTotalMem_v2 &&
@@ -57,7 +57,7 @@ void resolve_shares(CUdevice device) {
   }
 }
 
-wire::Hello g_hello;  // made once by the starting thread; the helper sends it again
+wire::Hello g_hello;  // made once, by the starting thread; the helper sends it again
 
 void make_hello(CUdevice device) {
   wire::Hello& hello = g_hello;
@@ -111,7 +111,7 @@ void start_session_on(CUdevice device) {
     g_session.store(SessionState::kStarted, std::memory_order_release);
     return;
   }
-  // Nobody would see the daemon go, or end what is open.
+  // Without a helper, nobody would notice that the daemon is gone, or end open segments.
   lose_channel();
   say_once("helper thread", "tandem", "could not be made; running unshared");
   g_session.store(SessionState::kOff, std::memory_order_release);
@@ -123,7 +123,7 @@ Attachment attach(int timeout_ms) {
   partition::obey(channel->command->memory,
                   g_session.load(std::memory_order_relaxed) == SessionState::kStarting);
   g_hello.abilities |= wire::kAbilityHasSet;
-  g_hello.job_id = channel->job_id;  // the next daemon knows by it what the job has
+  g_hello.job_id = channel->job_id;  // lets the next daemon recognise what the job has
   swap::begin_counting_pools();
   auto& shared = channel->state->memory;
   shared.device_bytes.store(memory::used_bytes(), std::memory_order_relaxed);

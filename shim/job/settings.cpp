@@ -34,14 +34,15 @@ constexpr Unit kTimeUnits[] = {
 
 constexpr char kSocketName[] = "/attach.sock";
 
-// HAMi's names for the same limits: that of the first device, then that of all, in HAMi's own order.
+// HAMi's names for the same limits: the one for the first device, then the one for all, in HAMi's
+// order.
 constexpr const char* kHamiMemory[] = {"CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_MEMORY_LIMIT"};
 constexpr const char* kHamiSm[] = {"CUDA_DEVICE_SM_LIMIT_0", "CUDA_DEVICE_SM_LIMIT"};
 
-// A variable and what it says.
+// A variable and its value.
 struct Said {
   const char* name;
-  const char* value;  // null: nobody says anything
+  const char* value;  // null: not set
 };
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -53,7 +54,8 @@ bool same_word(const char* a, const char* b) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// "12", "1.5": digits before the point in *whole, up to nine after it in *billionths.
+// "12", "1.5": stores the part before the point in *whole, up to nine digits after it in
+// *billionths.
 bool parse_number(const char** text, uint64_t* whole, uint64_t* billionths) {
   const char* at = *text;
   if (!is_digit(*at)) return false;
@@ -93,7 +95,8 @@ void copy_text(char* destination, size_t size, const char* source) {
 }
 
 bool is_on(const char* name) {
-  // In a setuid program (preloaded by ld.so.preload) the environment is its caller's: nothing is read there.
+  // In a setuid program (preloaded by ld.so.preload) the environment is the caller's, so nothing is
+  // read there.
   const char* value = secure_getenv(name);
   if (!value || !*value || std::strcmp(value, "0") == 0) return false;
   if (std::strcmp(value, "1") == 0) return true;
@@ -106,7 +109,8 @@ const char* text_of(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-// Its device plugin sets 0 where a pod asks for nothing: no limit, as if it were not there.
+// HAMi's device plugin sets 0 where a pod asks for nothing: that means no limit, as if it were not
+// set.
 Said said_to_hami(const char* const (&names)[2]) {
   for (const char* name : names) {
     if (const char* value = text_of(name); value && std::strcmp(value, "0") != 0) return {name, value};
@@ -135,8 +139,9 @@ void write_uid(char (&text)[24]) {
   std::strcpy(text, digits + at);
 }
 
-// Of the usual places the first with an attach socket, so that a user's own daemon goes before the
-// machine's; without any, the last: the helper thread looks there again.
+// The first of the usual places that has an attach socket, so that a user's own daemon takes
+// precedence over the machine's. If none has one, the last place: the helper thread looks there
+// again.
 void find_usual_directory(char* directory, size_t size) {
   char candidates[3][sizeof(Settings::socket_path)] = {};
   if (const char* xdg = text_of("XDG_RUNTIME_DIR")) {
@@ -158,7 +163,7 @@ void find_usual_directory(char* directory, size_t size) {
   }
 }
 
-// The order every part of Tandem uses.
+// Follows the order that every part of Tandem uses.
 void find_socket(Settings* settings) {
   char* path = settings->socket_path;
   constexpr size_t kSize = sizeof(settings->socket_path);
@@ -169,7 +174,8 @@ void find_socket(Settings* settings) {
   if (!own) {
     find_usual_directory(directory, kSize);
   } else if (const size_t length = std::strcspn(own, ":"); length < kSize) {
-    std::memcpy(directory, own, length);  // systemd separates several by colons; ours is the first
+    // Systemd separates several by colons; Tandem's is the first.
+    std::memcpy(directory, own, length);
   }
   if (!*directory || std::strlen(directory) + std::strlen(kSocketName) >= kSize) {
     say_once("runtime directory", own ? own : directory, "is too long for a socket; running unshared");
@@ -189,7 +195,7 @@ void read_priority(Settings* settings) {
   else say_once("TANDEM_PRIORITY", value, "is not latency, normal or batch; ignoring it");
 }
 
-// In whole seconds, as the wire has it: a part of one counts whole.
+// In whole seconds, as on the wire; fractions are rounded up.
 template <class T>
 void read_seconds(const char* name, T* seconds) {
   const char* value = text_of(name);
@@ -207,7 +213,7 @@ void read_idle_release(Settings* settings) {
   else read_seconds(kName, &settings->idle_release_s);
 }
 
-// One without the other says nothing.
+// One is ignored without the other.
 void read_promise(Settings* settings) {
   const char* const names[] = {"TANDEM_PERSISTENT", "TANDEM_EPHEMERAL"};
   uint64_t bytes[2] = {};
@@ -226,7 +232,7 @@ bool parse_count(const char* text, uint64_t* count) {
   return parse_bytes(text, count) && is_digit(text[std::strlen(text) - 1]);
 }
 
-// Percent of the SMs, with or without the sign; all of them is no limit there.
+// Percent of the SMs, with or without the percent sign; for HAMi, all of them means no limit.
 void read_hami_sm(Settings* settings) {
   const Said said = said_to_hami(kHamiSm);
   if (!said.value) return;
@@ -280,7 +286,8 @@ void read_isolation(Settings* settings) {
     say_once("TANDEM_ISOLATION", value, "is not time, mps, mps+green or mig; ignoring it");
 }
 
-// What one launcher started waits for each other; docs/adr/0012. tandem._environment.launch_group is the same.
+// The processes that one launcher started wait for each other, so they form a group
+// (docs/adr/0012). tandem._environment.launch_group does the same.
 void read_launch(char* group, size_t size) {
   const char* run = text_of("TORCHELASTIC_RUN_ID");
   const char* port = text_of("MASTER_PORT");
@@ -290,7 +297,7 @@ void read_launch(char* group, size_t size) {
   if (run) std::snprintf(group, size, "torchrun:%s:%s", port ? port : "", run);
   else if (job && step && tasks && std::strcmp(tasks, "1") != 0)
     std::snprintf(group, size, "slurm:%s.%s", job, step);
-  // Nobody wrote it for us, and of a name that is no text a daemon would refuse the process.
+  // Others wrote these variables, and a daemon would refuse the process if the name were not text.
   for (; *group; ++group) {
     if (*group < 0x20 || *group >= 0x7f) *group = '?';
   }
@@ -358,7 +365,7 @@ bool parse_job_id(const char* text, uint64_t* id) {
   return true;
 }
 
-// As NVIDIA's "Multi-Process Service" says it: a number of percent, maybe with a fraction.
+// As in NVIDIA's "Multi-Process Service": a percentage, possibly with a fraction.
 uint32_t read_mps_sms() {
   const char* value = text_of("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
   char* end = nullptr;

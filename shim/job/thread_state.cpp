@@ -11,17 +11,17 @@
 
 namespace tandem::shim {
 
-// The model is said again: a definition without it gets the default.
+// The TLS model is repeated: a definition without it gets the default.
 __thread ThreadState g_thread __attribute__((tls_model("initial-exec")));
 
 namespace {
 
-// pthread keys, not thread_local destructors: those need the C++ runtime's help at exit.
+// pthread keys, not thread_local destructors: those need help from the C++ runtime at exit.
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
-bool g_has_exit_key = false;  // else there are as many as there may be; written by the once
+bool g_has_exit_key = false;  // false: the process has used up its keys; written by the once
 
-// In another attachment's pages it may be another thread's.
+// If the pages are another attachment's by now, the ring may be another thread's.
 void release_ring() {
   const Channel* channel = g_channel.load(std::memory_order_acquire);
   if (channel && channel->attachment.load(std::memory_order_relaxed) == g_thread.ring_of)
@@ -30,7 +30,7 @@ void release_ring() {
   g_thread.ring_of = 0;
 }
 
-// No driver call: the driver's own thread state may be gone.
+// Makes no driver call: the driver's own thread state may be gone.
 void give_back(void*) {
   release_ring();
   partition::release_owner();

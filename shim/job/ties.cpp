@@ -15,16 +15,16 @@
 namespace tandem::shim::ties {
 namespace {
 
-constexpr uint32_t kMaxKeys = 256;  // a process that shares more is tied by those
+constexpr uint32_t kMaxKeys = 256;  // a process that shares more is tied by the first ones
 constexpr uint32_t kMaxDevices = 64;
 
-// Append only. A place is taken by counting up, then filled; 0 = not yet.
+// Append only. A place is claimed by incrementing the count, then filled; 0 = not filled yet.
 std::atomic<uint64_t> g_keys[kMaxKeys];
 std::atomic<uint32_t> g_key_count{0};
-std::atomic<uint64_t> g_devices{0};  // a bit an ordinal
+std::atomic<uint64_t> g_devices{0};  // one bit per ordinal
 std::atomic<uint64_t> g_first{0};    // likewise; written before the helper starts
 
-// FNV-1a: not secret, only the same everywhere.
+// FNV-1a: need not be secret, only the same everywhere.
 uint64_t hash_of(const char* kind, const void* bytes, size_t size) {
   uint64_t hash = 0xcbf29ce484222325u;
   const auto add = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3u; };
@@ -63,7 +63,7 @@ bool tell_keys(int socket, uint32_t* told) {
   for (; *told < kMaxKeys && *told < g_key_count.load(std::memory_order_acquire); ++*told) {
     wire::Shared shared{};
     shared.key = g_keys[*told].load(std::memory_order_acquire);
-    if (shared.key == 0) return true;  // being filled
+    if (shared.key == 0) return true;  // not filled yet
     if (!send_message(socket, wire::Type::kShared, shared)) return false;
   }
   return true;

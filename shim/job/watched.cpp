@@ -25,7 +25,7 @@ bool has_tracer() {
   return line && line[sizeof(kTracer) - 1] != '0';
 }
 
-// How the driver is told to load a profiler (Nsight, CUPTI's injections).
+// The variable that tells the driver to load a profiler (Nsight, CUPTI's injections).
 bool has_injection() {
   const char* library = secure_getenv("CUDA_INJECTION64_PATH");
   return library && *library;

@@ -11,7 +11,7 @@
 namespace tandem::shim {
 namespace {
 
-// Physical memory needs no context, so there may be no daemon to ask yet: then the limit is what
+// Physical memory needs no context, so there may be no daemon to ask yet: the limit is then what
 // `tandem run` agreed with it.
 uint64_t limit_now(uint32_t device) {
   const uint64_t limit = memory::bound_bytes();
@@ -41,7 +41,7 @@ bool admit(uint32_t device, uint64_t bytes) {
   return false;
 }
 
-// A driver that has no room looks for some in the pools first.
+// A driver that has no room first looks for some in the pools.
 void undo_admission(uint32_t device, uint64_t bytes, CUresult why) {
   memory::give_back(device, bytes);
   if (why == CUDA_ERROR_OUT_OF_MEMORY) pools::refresh_all(device);

@@ -16,7 +16,7 @@ using holdings::Entry;
 using holdings::Kind;
 using holdings::Locked;
 
-// Odd, which no context's handle is.
+// Odd, which no context handle is.
 std::atomic<uint64_t> g_newest{1};
 
 bool belongs_to_a_context(const Entry& entry) {

@@ -19,10 +19,10 @@ using holdings::Entry;
 using holdings::Kind;
 using holdings::Locked;
 
-constexpr uint64_t kGranule = 2 << 20;  // what a device's memory is mapped in
+constexpr uint64_t kGranule = 2 << 20;  // the unit in which a device's memory is mapped
 constexpr int kMostNested = 8;
 
-// Under the lock of holdings.
+// Protected by the lock of holdings.
 struct Reserved {
   uint64_t bytes = 0;  // as charged
   uint64_t asked = 0, answered = 0;
@@ -115,7 +115,7 @@ holdings::Entry forget(CUgraphExec exec) {
   return any() ? holdings::take_out(Kind::kGraphExec, key_of(exec)) : Entry{};
 }
 
-// What another graph left reserved is used first. Once launched, a graph keeps its memory.
+// Memory that another graph left reserved is used first. Once launched, a graph keeps its memory.
 Growth growth_of(CUgraphExec exec) {
   Growth growth;
   {
@@ -158,7 +158,7 @@ void refresh(uint32_t device) {
   }
   if (!attribute_of(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved)) return;
   const Locked lock;
-  if (ticket <= known.answered) return;  // somebody asked later and was answered sooner
+  if (ticket <= known.answered) return;  // a later question was answered sooner
   known.answered = ticket;
   if (reserved > known.bytes) memory::add(device, reserved - known.bytes);
   else memory::give_back(device, known.bytes - reserved);

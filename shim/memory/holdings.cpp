@@ -22,7 +22,7 @@ Entry* Table::find(Kind kind, uint64_t key) {
   return nullptr;
 }
 
-// One probe, whether it is known or not.
+// A single probe, whether or not the entry is known.
 bool Table::put(const Entry& entry, Entry* replaced) {
   const bool has_room = make_room();
   if (!capacity_) return false;
@@ -39,7 +39,8 @@ bool Table::put(const Entry& entry, Entry* replaced) {
   return true;
 }
 
-// Closes the gap: whatever a probe would have found past it moves up, so no tombstones are needed.
+// Closes the gap: moves up entries that a probe would have found past it, so no tombstones are
+// needed.
 void Table::erase(Entry* entry) {
   size_t gap = static_cast<size_t>(entry - entries_);
   for (size_t at = (gap + 1) & (capacity_ - 1); entries_[at].kind != Kind::kNone;
@@ -54,13 +55,13 @@ void Table::erase(Entry* entry) {
   --size_;
 }
 
-// Doubles when two thirds are filled.
+// Doubles the capacity when two thirds are filled.
 bool Table::make_room() {
   if (capacity_ && (size_ + 1) * 3 <= capacity_ * 2) return true;
   const size_t capacity = capacity_ ? capacity_ * 2 : kFirstCapacity;
   void* fresh = mmap(nullptr, capacity * sizeof(Entry), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (fresh == MAP_FAILED) return size_ + 1 < capacity_;  // one place stays free to end a probe
+  if (fresh == MAP_FAILED) return size_ + 1 < capacity_;  // one place must stay free to end a probe
   Entry* const old = entries_;
   const size_t old_capacity = capacity_;
   entries_ = static_cast<Entry*>(fresh);

@@ -17,9 +17,9 @@ std::atomic<uint32_t> g_waiting{0};
 namespace {
 
 constexpr uint32_t kPlaces = 64;
-constexpr uint64_t kSliceNs = 20'000'000;  // a waiter looks for a lost daemon this often
+constexpr uint64_t kSliceNs = 20'000'000;  // how often a waiter checks for a lost daemon
 constexpr uint64_t kVirtualStepNs = 500'000;
-// What other programs than the daemon's jobs give back is seen by trying.
+// Memory that programs outside the daemon's jobs give back is noticed only by trying.
 constexpr uint64_t kRetryNs = 20'000'000;
 constexpr uint64_t kLongestNs = uint64_t{UINT16_MAX} * 1'000'000'000;
 
@@ -31,7 +31,7 @@ struct Request {
   uint32_t tried_round = 0;
 };
 
-// Innermost lock: nothing is called under it but stores to the shared page.
+// Innermost lock: under it, only stores to the shared page are made.
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 Request g_requests[kPlaces];  // under g_lock
 uint64_t g_newest = 0;        // under g_lock
@@ -39,7 +39,7 @@ std::atomic<uint64_t> g_first{0};      // ticket of the first in line. Release u
 std::atomic<uint32_t> g_news{0};       // futex word: g_first changed
 std::atomic<uint32_t> g_threads{0};    // that use the device
 
-// With the lock held.
+// The lock is held.
 Request* with(uint64_t ticket) {
   for (Request& request : g_requests) {
     if (request.ticket == ticket) return &request;
@@ -63,14 +63,14 @@ uint32_t flags_of(const Request& request) {
   return (of_quota ? shm::kWaitForQuota : 0) | (alone ? shm::kWaitsAlone : 0);
 }
 
-// With the lock held: one writer at a time.
+// The lock is held, so there is one writer at a time.
 void show_first(Channel& channel) {
   shm::StateMemory& shown = channel.state->memory;
   const Request* first = first_in_line();
   const uint64_t ticket = first ? first->ticket : 0;
-  // A reader that sees the ticket twice sees what belongs to it in between.
+  // A reader that reads the same ticket twice has read what belongs to it in between.
   shown.wait_ticket.store(0, std::memory_order_relaxed);
-  if (first) {  // release: behind the zero
+  if (first) {  // release: after the zero
     shown.wait_bytes.store(first->bytes, std::memory_order_release);
     shown.wait_round.store(first->tried_round, std::memory_order_release);
     shown.wait_flags.store(flags_of(*first), std::memory_order_release);
@@ -150,13 +150,15 @@ bool Place::wait() {
     if (is_over()) return try_last();
     if (is_first() && told.line_ticket.load(std::memory_order_acquire) == ticket_) {
       if (told.line.load(std::memory_order_acquire) & shm::kLineRefused) {
-        // It lined up because others wait, and is not to: what there is it may have.
+        // The thread lined up only because others wait, and is not to wait: it may have what there
+        // is.
         if (!trying_ && g_thread.refused_by == shm::Refusal::kLine) {
           g_thread.refused_by = shm::Refusal::kDevice;  // unless the limit says no
           is_not_to_wait_ = true;
           return try_last();
         }
-        // At once, as what can never be met is: by whoever said no before the line.
+        // Refused at once, like a demand that can never be met; counted for whoever refused before
+        // the line did.
         memory::count_refused(trying_ ? shm::Refusal::kLine : g_thread.refused_by);
         return false;
       }

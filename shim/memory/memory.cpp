@@ -10,11 +10,11 @@
 namespace tandem::shim::memory {
 namespace {
 
-// Of the amounts and of what the page shows of them: who shows them last shows the newest. Readers need no
-// lock, so all of them are atomic; relaxed.
+// Protects the amounts and what the page shows of them, so that the last writer shows the newest
+// amounts. Readers take no lock, so all amounts are atomic; relaxed.
 ShortLock g_lock;
 std::atomic<uint64_t> g_used_on[kMostDevices];
-std::atomic<uint32_t> g_devices{1};  // of these, so many may be other than 0
+std::atomic<uint32_t> g_devices{1};  // only this many may differ from 0
 std::atomic<uint64_t> g_last_limit{shm::kNoLimit};
 std::atomic<bool> g_marked{false};  // an iteration has ended
 
@@ -27,7 +27,7 @@ uint64_t sum() {
   return used;
 }
 
-// The following: with the lock held, so that nobody else writes.
+// The following functions run with the lock held, so nobody else writes.
 void set_used(uint32_t device, uint64_t bytes) {
   const uint32_t row = row_of(device);
   if (__builtin_expect(row >= g_devices.load(std::memory_order_relaxed), 0))
@@ -97,7 +97,7 @@ void count_allocated() {
 uint64_t used_bytes() { return sum(); }
 uint64_t used_bytes(uint32_t device) { return g_used_on[row_of(device)].load(std::memory_order_relaxed); }
 
-// Limits outlive the daemon: what it said last holds while it is away.
+// Limits outlive the daemon: its last word counts while it is away.
 uint64_t limit_bytes() {
   const uint64_t last = g_last_limit.load(std::memory_order_relaxed);
   const Channel* channel = g_channel.load(std::memory_order_acquire);
@@ -107,7 +107,7 @@ uint64_t limit_bytes() {
   return limit;
 }
 
-// A lease that nobody is there to raise would starve the process.
+// Ignores a lease while no daemon is there to raise it, or it would starve the process.
 uint64_t bound_bytes() {
   const uint64_t limit = limit_bytes();
   const Channel* channel = g_channel.load(std::memory_order_acquire);
@@ -144,14 +144,15 @@ void give_back(uint32_t device, uint64_t bytes) {
   if (planted(Fault::kFreeTwice)) bytes *= 2;
   const HoldsShortLock lock(&g_lock);
   const uint64_t used = used_bytes(device);
-  set_used(device, used - std::min(used, bytes));  // a figure that is off must never become a huge one
+  set_used(device, used - std::min(used, bytes));  // a wrong count must never become a huge one
   if (shm::StatePage* page = shared_page()) show(page);
 }
 
 void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes) {
   const uint64_t limit = limit_bytes();
   if (limit == shm::kNoLimit) return;
-  // Who waits for memory gets beyond what it may hold for now; to all others that is all there is.
+  // A thread that waits for memory can get more than the current bound; to all others the bound is
+  // all there is.
   const uint64_t bound = waits_for_memory() ? limit : bound_bytes(), used = used_bytes(device);
   const uint64_t left = bound > used ? bound - used : 0;
   if (total_bytes) *total_bytes = std::min<size_t>(*total_bytes, limit);

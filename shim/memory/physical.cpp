@@ -11,7 +11,7 @@ using holdings::Kind;
 using holdings::Locked;
 using holdings::Table;
 
-uint64_t g_newest = 0;  // under the lock of holdings; numbers are never used again
+uint64_t g_newest = 0;  // under the lock of holdings; numbers are never reused
 
 void add_handle(Table& table, CUmemGenericAllocationHandle handle, uint64_t number) {
   Entry* known = table.find(Kind::kHandle, handle);
@@ -48,7 +48,7 @@ void let_go(Table& table, uint64_t number) {
   table.erase(held);
 }
 
-// The physical memory mapped at an address inside a mapping; 0 if unknown.
+// The number of the physical memory mapped at an address inside a mapping; 0 if unknown.
 uint64_t number_at(Table& table, CUdeviceptr within) {
   if (const Entry* exact = table.find(Kind::kMapping, within)) return exact->owner;
   uint64_t number = 0;
@@ -64,7 +64,7 @@ void note_created(CUmemGenericAllocationHandle handle, uint32_t device, uint64_t
   add_memory(handle, device, bytes);
 }
 
-// The same handle when the process imports once more what it has.
+// The handle is the same when the process imports again what it already has.
 void note_imported(CUmemGenericAllocationHandle handle) {
   {
     const Locked table;
@@ -127,7 +127,7 @@ void note_unmapped(CUdeviceptr at, uint64_t bytes) {
     let_go(*table, number);
   }
   if (at >= end) return;
-  // Some of it was mapped where we did not see it: look for the rest one by one.
+  // Some of it was mapped out of the shim's sight: look for the rest one by one.
   for (bool again = true; again;) {
     uint64_t number = 0;
     table->erase_if([&](const Entry& entry) {

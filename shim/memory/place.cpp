@@ -10,12 +10,12 @@ namespace tandem::shim {
 namespace {
 
 std::atomic<uint32_t> g_generation{1};
-std::atomic<int> g_device_count{0};  // 0: not asked yet
+std::atomic<int> g_device_count{0};  // 0: not queried yet
 
 struct Remembered {
   uint64_t context;
   uint32_t device;
-  uint32_t generation;  // of g_generation when asked; 0: nothing yet
+  uint32_t generation;  // of g_generation when queried; 0: nothing yet
 };
 __thread Remembered t_place __attribute__((tls_model("initial-exec")));
 

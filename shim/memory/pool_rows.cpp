@@ -23,12 +23,13 @@ using holdings::Locked;
 using holdings::Table;
 
 constexpr uint32_t kRows = 256;
-constexpr uint64_t kGranule = 2 << 20;  // what a device's memory is mapped in
+constexpr uint64_t kGranule = 2 << 20;  // the unit in which a device's memory is mapped
 constexpr uint64_t kAlignment = 512;
-constexpr uint32_t kPatience = 8;       // waits after a free until we no longer expect it to shrink
+// Waits after a free until the pool is no longer expected to shrink.
+constexpr uint32_t kPatience = 8;
 constexpr int kMostYields = 10'000;
 
-// All under the lock of holdings.
+// Protected by the lock of holdings.
 struct Row {
   CUmemoryPool pool = nullptr;  // null once destroyed
   bool in_use = false;
@@ -37,11 +38,11 @@ struct Row {
   uint8_t device = 0;
   uint32_t outstanding = 0;  // allocations
   uint32_t patience = 0;
-  uint32_t queries = 0;  // driver calls with the handle that are under way
+  uint32_t queries = 0;  // driver calls with the handle in progress
   uint64_t used = 0;
   uint64_t reserved = 0;  // as charged
   uint64_t threshold = 0;
-  // The answer to a later question counts: it knows of every allocation before it.
+  // The answer to the latest question counts: it includes every allocation before it.
   uint64_t asked = 0, answered = 0;
 };
 Row g_rows[kRows];
@@ -67,7 +68,7 @@ Row* new_row(CUmemoryPool pool, uint32_t device) {
   while (i < g_end && g_rows[i].in_use) ++i;
   if (i == kRows) return nullptr;
   g_end = std::max(g_end.load(), i + 1);
-  const uint64_t asked = g_rows[i].asked;  // late answers to the row's last owner stay late
+  const uint64_t asked = g_rows[i].asked;  // late answers for the row's last owner stay late
   g_rows[i] = Row{};
   g_rows[i].asked = g_rows[i].answered = asked;
   g_rows[i].in_use = true;
@@ -88,7 +89,7 @@ void drop(Row& row) {
   row.pool = nullptr;
 }
 
-// The handle, good until end_query; null when there is none to ask. With the lock held.
+// The handle, valid until end_query; null when there is none to query. The lock is held.
 CUmemoryPool begin_query(Row& row, uint64_t* ticket) {
   if (!row.in_use || !row.pool || row.is_foreign) return nullptr;
   ++row.queries;
@@ -123,7 +124,7 @@ bool is_default_of(CUmemoryPool pool, uint32_t device) {
          of_device == pool;
 }
 
-// True: at a later wait there may be more to give back.
+// True: a later wait may find more to give back.
 bool may_shrink(const Row& row) {
   return row.in_use && row.patience > 0 && row.reserved > std::max(row.threshold, row.used);
 }
@@ -210,7 +211,7 @@ uint32_t begin_destroy(CUmemoryPool pool) {
     ++row->outstanding;  // so that nobody drops it meanwhile
   }
   forget_current();
-  // Another thread may be asking about the pool; that ends soon, and nobody begins any more.
+  // Another thread may be querying the pool. That ends soon, and no new query begins.
   for (int i = 0; i < kMostYields; ++i) {
     {
       const Locked lock;
@@ -248,7 +249,7 @@ bool begin_allocation(uint32_t index, uint64_t bytes, Growth* growth) {
   return growth->bytes ? admit(growth->device, growth->bytes) : admit_reuse(growth->device);
 }
 
-// With the lock held.
+// The lock is held.
 static void remember(Table& table, const Growth& growth, CUdeviceptr address, uint64_t bytes) {
   holdings::Entry entry;
   entry.kind = Kind::kPooled;
@@ -257,14 +258,14 @@ static void remember(Table& table, const Growth& growth, CUdeviceptr address, ui
   entry.bytes = bytes;
   entry.device = static_cast<uint8_t>(growth.device);
   Row& row = g_rows[growth.row];
-  if (!table.find(Kind::kPooled, address)) {  // else one that was freed behind our back
+  if (!table.find(Kind::kPooled, address)) {  // otherwise it was freed without the shim noticing
     ++row.outstanding;
     row.used += round_up(bytes, kAlignment);
   }
   table.put(entry);
 }
 
-// True: it is freed in its stream, as if it had never been.
+// True: the allocation is freed in its stream, as if it had never existed.
 static bool take_back(const Growth& growth, CUdeviceptr address, uint64_t bytes, CUstream stream) {
   if (!g_driver.cuMemFreeAsync) return false;
   const holdings::Entry entry = holdings::take_out(Kind::kPooled, address);
@@ -367,7 +368,7 @@ void trim(uint32_t device) {
   });
 }
 
-// What a default pool is called afterwards only the driver knows.
+// Only the driver knows which handle the default pool has afterwards.
 static void empty_row(uint32_t index) {
   const Locked table;
   Row& row = g_rows[index];

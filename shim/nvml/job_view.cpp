@@ -33,13 +33,14 @@ bool parse_uuid(const char* text, unsigned char* bytes) {
   int count = 0;
   for (at = at ? at + 1 : text; *at && count < 16; at += *at == '-' ? 1 : 2) {
     if (*at == '-') continue;
-    // sscanf is another function from glibc 2.38 on. The text ends with a zero, which is no digit.
+    // Not sscanf: from glibc 2.38 on it is a different function. The text ends with a zero, which
+    // is no digit.
     if (std::from_chars(at, at + 2, bytes[count++], 16).ptr != at + 2) return false;
   }
   return count == 16;
 }
 
-// CUDA's number for NVML's device; false: this process does not see it.
+// CUDA's ordinal for NVML's device; false: this process does not see it.
 bool ordinal_of(Device device, uint32_t* ordinal) {
   char text[96] = {};
   unsigned char wanted[16];
@@ -60,7 +61,7 @@ bool ordinal_of(Device device, uint32_t* ordinal) {
   return false;
 }
 
-// What NVML says that the job's processes use.
+// What the job's processes use according to NVML.
 uint64_t told_of_job(Device device) {
   ProcessV2 processes[kMostProcesses];
   unsigned count = kMostProcesses;
@@ -76,9 +77,9 @@ uint64_t told_of_job(Device device) {
   return bytes;
 }
 
-// Reads through a small buffer: an environment may be large, and the heap is the job's.
+// Reads through a small buffer: an environment may be large, and the heap belongs to the job.
 bool environment_has(int fd, const char* wanted) {
-  const size_t length = std::strlen(wanted) + 1;  // with the end of the string
+  const size_t length = std::strlen(wanted) + 1;  // including the end of the string
   char buffer[4096];
   size_t matched = 0;
   bool at_start = true;
@@ -122,7 +123,7 @@ bool is_of_this_job(unsigned pid) {
   char wanted[64], path[32];
   if (!job || std::snprintf(wanted, sizeof(wanted), "%s%s", kJobName, job) >= 64) return false;
   std::snprintf(path, sizeof(path), "/proc/%u/environ", pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);  // another user's cannot be opened
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);  // fails for another user's process
   if (fd < 0) return false;
   const bool found = environment_has(fd, wanted);
   close(fd);
@@ -136,7 +137,7 @@ bool busy_percent(Device device, unsigned* percent) {
       library()->nvmlDeviceGetProcessUtilization(device, samples, &count, 0) != kSuccess) {
     return false;
   }
-  // Samples of several moments may come at once: of each process the newest counts.
+  // Samples of several moments may arrive at once: the newest of each process counts.
   unsigned sum = 0;
   for (unsigned i = 0; i < std::min(count, kMostProcesses); ++i) {
     bool is_newest = is_of_this_job(samples[i].pid);

@@ -1,4 +1,4 @@
-// What a job with a memory limit sees of a device through NVML: its share, and itself.
+// What a job with a memory limit sees of a device through NVML: its own share, and itself.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,22 @@
 
 namespace tandem::shim::nvml {
 
-// The limit and what is used of it. False: no limit, the device is shown as it is. An attached process
-// sees what cuMemGetInfo tells it; one that only looks sees what NVML says of the job's processes.
+// The limit, and how much of it is used. False: no limit, so the device is shown as it is. An
+// attached process sees what cuMemGetInfo tells it; one that only looks sees what NVML reports for
+// the job's processes.
 struct Share {
   uint64_t total_bytes;
   uint64_t used_bytes;
 };
 bool share_of(Device device, uint64_t device_bytes, Share* share);
 
-// Whether answers are the job's own: it has a limit.
+// Whether the job gets answers of its own, because it has a limit.
 bool has_own_view();
 
-// Of this process, or started by the same `tandem run`.
+// The process is this one, or was started by the same `tandem run`.
 bool is_of_this_job(unsigned pid);
 
-// The job's part of the SMs' time in percent; false when NVML does not tell.
+// The job's share of the SMs' time in percent; false when NVML does not report it.
 bool busy_percent(Device device, unsigned* percent);
 
 }  // namespace tandem::shim::nvml

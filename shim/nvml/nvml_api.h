@@ -1,6 +1,6 @@
-// The few functions of NVML whose answers a job with a memory limit gets from us, and the two we ask
-// ourselves. Prototypes and structures are those of NVML's public reference: nvml.h is not part of
-// the packages the build needs.
+// The few NVML functions whose answers the shim changes for a job with a memory limit, and the two
+// that the shim calls itself. Prototypes and structures follow NVML's public reference: nvml.h is
+// not in the packages that the build needs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr unsigned long long kNotAvailable = ~0ull;
 struct Memory {  // nvmlMemory_t
   unsigned long long total, free, used;
 };
-struct MemoryV2 {  // nvmlMemory_v2_t; `version` has its size
+struct MemoryV2 {  // nvmlMemory_v2_t; `version` includes its size
   unsigned version;
   unsigned long long total, reserved, free, used;
 };
@@ -28,7 +28,7 @@ struct ProcessV1 {  // nvmlProcessInfo_v1_t
   unsigned pid;
   unsigned long long used_bytes;
 };
-struct ProcessV2 {  // nvmlProcessInfo_v2_t, and that of version 3
+struct ProcessV2 {  // nvmlProcessInfo_v2_t, and the one of version 3
   unsigned pid;
   unsigned long long used_bytes;
   unsigned gpu_instance, compute_instance;
@@ -60,14 +60,14 @@ static_assert(sizeof(Memory) == 24 && sizeof(MemoryV2) == 40 && sizeof(ProcessV1
        (Device, ProcessSample*, unsigned*, unsigned long long))                            \
   CALL(nvmlDeviceGetUUID, (Device, char*, unsigned))
 
-// The real ones; null members are functions that this NVML lacks.
+// The real functions; a null member means that this NVML lacks the function.
 struct Library {
 #define CALL(name, parameters) Status(*name) parameters = nullptr;
   TANDEM_NVML_CALLS(CALL)
   TANDEM_NVML_OWN_CALLS(CALL)
 #undef CALL
 };
-// Null while no libnvidia-ml.so.1 is in the process: it is never loaded by us.
+// Null while no libnvidia-ml.so.1 is in the process: the shim never loads it.
 const Library* library();
 
 extern "C" {

@@ -1,4 +1,4 @@
-// The exported functions: NVML's own answer first, then the job's part of it.
+// The exported NVML functions: each takes NVML's own answer and reduces it to the job's part.
 #include <cerrno>
 
 #include "nvml/job_view.h"
@@ -27,8 +27,8 @@ void show_share(Device device, Info* info) {
   info->free = share.total_bytes - share.used_bytes;
 }
 
-// Others are left out in place. A first call that only asks for the count gets the device's: as much
-// room is enough.
+// Removes other jobs' processes in place. A first call that only asks for the count gets the
+// device's count, which is always enough room.
 template <class Process>
 void leave_out_others(unsigned* count, Process* processes) {
   unsigned kept = 0;
@@ -83,7 +83,7 @@ EXPORTED nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* info) {
                    : kFunctionNotFound;
 }
 
-// The memory's figure stays: NVML has none of a process that means the same.
+// The memory figure stays as it is: NVML has no per-process figure with the same meaning.
 EXPORTED nvmlDeviceGetUtilizationRates(Device device, Utilization* utilization) {
   if (!library() || !library()->nvmlDeviceGetUtilizationRates) return kFunctionNotFound;
   const Status status = library()->nvmlDeviceGetUtilizationRates(device, utilization);

@@ -1,4 +1,4 @@
-// NVML is loaded by name and asked by dlsym (pynvml, nvitop, gpustat), or linked.
+// Programs load NVML by name and look it up by dlsym (pynvml, nvitop, gpustat), or link to it.
 #include <atomic>
 #include <cstring>
 
@@ -24,7 +24,7 @@ struct Wrapper {
   void* const* real;  // NVML's
 };
 
-// Made when asked: a constant table would be relocations that every process of a job pays for.
+// Built on demand: a constant table would need relocations for which every process of a job pays.
 Wrapper wrapper_named(const char* name) {
 #define CALL(symbol, parameters)                                   \
   if (std::strcmp(name, #symbol) == 0)                             \
@@ -37,7 +37,7 @@ Wrapper wrapper_named(const char* name) {
 
 }  // namespace
 
-// Two threads may do this at once: both write the same values.
+// Two threads may run this at the same time: both write the same values.
 const Library* library() {
   if (g_known.load(std::memory_order_acquire)) return &g_library;
   void* handle = old_glibc::dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -52,7 +52,7 @@ const Library* library() {
 
 }  // namespace tandem::shim::nvml
 
-// A name that begins with "nv", asked for by dlsym with any handle but RTLD_NEXT.
+// Answers dlsym for a name that begins with "nv", with any handle but RTLD_NEXT.
 void* tandem_substitute_nvml(void* handle, const char* name) {
   using namespace tandem::shim;
   const nvml::Wrapper wrapper = nvml::wrapper_named(name);

@@ -1,5 +1,5 @@
-// A callback of a stream is told the stream: the handle that the job knows, whichever of the driver's it
-// was added to.
+// A stream callback receives the stream as an argument: the shim passes it the handle that the job
+// knows, whichever of the driver's streams the callback was added to.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +20,7 @@ struct Callback {
   }
 };
 
-// Null where there is no memory for it. Freed by the call, or by who could not add it.
+// Null if there is no memory for it. Freed by the callback, or by the caller that could not add it.
 inline Callback* keep_callback(CUstreamCallback function, void* user, CUstream handle) {
   auto* callback = static_cast<Callback*>(std::malloc(sizeof(Callback)));
   if (callback) *callback = {function, user, handle};

@@ -1,22 +1,27 @@
-// Who adds to a stream has it to itself. Its holder may be inside the driver for long, so who waits sleeps,
-// on whatever clock there is.
+// Gives a thread exclusive use of a stream while it adds to it. The holder may be inside the driver
+// for long, so waiters sleep, whatever the clock.
 //
-// Nearly always one thread adds to a stream, and a locked operation would wait for all that a launch has
-// stored before. So a lock that one thread alone has taken for a while is biased to it: from then on that
-// thread takes it by a plain store and a load, and anybody else takes the bias away first ("Quickly
-// Reacquirable Locks", Dice, Moir and Scherer 2003; "Eliminating Synchronization-Related Atomic Operations
-// with Biased Locking and Bulk Rebiasing", Russell and Detlefs 2006).
+// Nearly always a single thread adds to a stream, and a locked operation would wait for all that a
+// launch has stored before it. So a lock that one thread alone has taken for a while is biased to
+// it: from then on that thread takes it with a plain store and a load, and any other thread revokes
+// the bias first ("Quickly Reacquirable Locks", Dice, Moir and Scherer 2003; "Eliminating
+// Synchronization-Related Atomic Operations with Biased Locking and Bulk Rebiasing", Russell and
+// Detlefs 2006).
 //
 // Rules
-// 1. `owner_` is written by who has `held_`. With none there, who has `held_` has the lock.
-// 2. The owner has the lock if it says that it is in, and after that still reads that it is the owner.
-// 3. Who takes a bias away writes first that there is no owner, then makes every thread pass a barrier,
-//    then looks whether the owner is in: it is, or will read that it is none. So the owner's store and
-//    load need not be kept in order by the processor, only by the compiler.
-// 4. Being in is said in a place of the thread's, not of the lock's: a thread that was interrupted between
-//    store and load cannot undo what a later owner says.
-// 5. What a holder did the next one sees by the release and acquire of `in` or `held_`. ThreadSanitizer knows
-//    no more than that, and needs no more: the barrier only makes sure that there is one holder.
+// 1. Only the thread that has `held_` writes `owner_`. If there is no owner, having `held_` is
+//    having the lock.
+// 2. The owner has the lock if it announces that it is in and then still reads that it is the
+//    owner.
+// 3. To revoke a bias, a thread first writes that there is no owner, then makes every thread pass a
+//    barrier, then looks whether the owner is in: either the owner is in, or it will read that it
+//    is not the owner. So only the compiler has to keep the owner's store and load in order, not
+//    the processor.
+// 4. The owner announces that it is in at a place of the thread, not of the lock: so a thread that
+//    was interrupted between store and load cannot undo what a later owner announces.
+// 5. The release and acquire of `in` or `held_` make a holder's writes visible to the next holder.
+//    ThreadSanitizer knows no more than that, and needs no more: the barrier only ensures that
+//    there is one holder.
 #pragma once
 
 #include <atomic>
@@ -27,12 +32,13 @@
 
 namespace tandem::shim::partition {
 
-// Not to be taken by a thread that has it.
+// Not recursive.
 class StreamLock {
  public:
   void lock() {
     if (try_biased()) return;
-    // Acquire: what the last holder did with the stream is seen; pairs with the release in unlock.
+    // Acquire: makes visible what the last holder did with the stream; pairs with the release in
+    // unlock.
     if (held_.exchange(true, std::memory_order_acquire)) await_held();
     if (is_biased()) await_owner();
   }
@@ -41,7 +47,8 @@ class StreamLock {
   bool try_biased() {
     Owner* self = g_thread.owner;
     if (!self || owner_.load(std::memory_order_relaxed) != self) return false;
-    if (self->in.load(std::memory_order_relaxed) != nullptr) return false;  // it has another meanwhile
+    // It has another lock at the moment.
+    if (self->in.load(std::memory_order_relaxed) != nullptr) return false;
     self->in.store(this, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // rule 3; no instruction
     if (__builtin_expect(owner_.load(std::memory_order_acquire) == self, 1)) return true;
@@ -70,9 +77,9 @@ class StreamLock {
 
   std::atomic<Owner*> owner_{nullptr};
   std::atomic<bool> held_{false};
-  // By who has held_:
-  uint32_t runs_ = 0;                  // times in a row that `last_` took it without a bias
-  const ThreadState* last_ = nullptr;  // perhaps one that has ended since; only compared
+  // Written by the holder of held_:
+  uint32_t runs_ = 0;                  // how often in a row `last_` took it without a bias
+  const ThreadState* last_ = nullptr;  // may be a thread that has ended since; only compared
 };
 
 }  // namespace tandem::shim::partition

@@ -1,4 +1,5 @@
-// Hands a call to the driver with the streams behind those that it names.
+// Hands a call to the driver, with each stream that it names replaced by the driver stream behind
+// it.
 #pragma once
 
 #include <cuda.h>
@@ -21,7 +22,7 @@ constexpr bool says(const char* name, const char* part) {
 }
 
 constexpr How how(const char* name) {
-  // The handle's own; those behind it are seen to by the handler.
+  // Concerns the handle itself; the handler takes care of the streams behind it.
   if (says(name, "StreamDestroy") || says(name, "SetAttribute") || says(name, "CopyAttributes"))
     return How::kPlain;
   if (says(name, "Synchronize") || says(name, "Query") || says(name, "IsCapturing") ||
@@ -31,7 +32,7 @@ constexpr How how(const char* name) {
   return says(name, "EndCapture") || says(name, "UpdateCapture") ? How::kHold : How::kFollow;
 }
 
-// An argument as the driver gets it.
+// An argument in the form in which the driver gets it.
 template <class T>
 struct Handed {
   Handed(T argument, const Stream&) : value(argument) {}
@@ -62,7 +63,7 @@ struct Handed<CUDA_GRAPH_INSTANTIATE_PARAMS*> {
     copy.hUploadStream = stream.real();
     value = &copy;
   }
-  ~Handed() {  // it says there what was wrong
+  ~Handed() {  // the driver reports in the copy what was wrong
     if (value != &copy) return;
     own->hErrNode_out = copy.hErrNode_out;
     own->result_out = copy.result_out;
@@ -100,7 +101,7 @@ CUresult hand_over(Function function, A... arguments) {
   return function(Handed<A>(arguments, stream).value...);
 }
 
-// What adds to a stream says so meanwhile.
+// A call that adds to a stream announces that while it runs.
 template <How kHow, bool kPerThread, class Function, class... A>
 ALWAYS_INLINE CUresult pass_on(Function function, A... arguments) {
   if constexpr (kHow == How::kFollow || kHow == How::kHold) {

@@ -1,6 +1,6 @@
-// How long each function takes on the GPU, measured on a sample of its launches. A key is a function
-// and the magnitude of its grid. What was measured on other SMs than the job has now is stale: a first
-// guess, which the next measurement replaces.
+// How long each function takes on the GPU, measured on a sample of its launches. A key is a
+// function and the magnitude of its grid. A measurement made on other SMs than the job has now is
+// stale: it serves as a first guess until the next measurement replaces it.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,12 @@
 namespace tandem::shim {
 
 inline constexpr uint32_t kSamplesWanted = 3;
-// With the next ones, which are launches apart: the first may all hold the same turn of another process.
+// Including later samples, which are launches apart: the first ones may all contain the same turn
+// of another process.
 inline constexpr uint32_t kSamplesSettled = 5;
-// Launches of a function between two tries when as many samples as are wanted were begun: one
-// may have failed, but to sample every launch until the helper has read them would cost a burst dear.
+// How many launches of a function pass between two tries once as many samples as wanted have begun.
+// A sample may have failed, but sampling every launch until the helper has read them would be too
+// costly in a burst.
 inline constexpr uint32_t kLaunchesPerTry = 17;
 
 struct alignas(32) Duration {
@@ -22,10 +24,13 @@ struct alignas(32) Duration {
   std::atomic<uint32_t> ns;       // helper: relaxed; a hint
   std::atomic<uint32_t> seen;     // launches, counted up to kSamplesWanted only
   std::atomic<uint32_t> samples;  // measured, counted up to kSamplesSettled only
-  std::atomic<uint32_t> age;      // of what was forgotten or is stale: its samples do not count any more
-  std::atomic<uint32_t> known_at;  // the age of the newest sample that counted; relaxed, as all of it
-  // Samples begun, up to kSamplesWanted, and beyond that the launches since. What cannot be sampled
-  // now is due again at its next launch, or a burst of launches would leave it unknown for long.
+  // Of what was forgotten or is stale: samples of an older age no longer count.
+  std::atomic<uint32_t> age;
+  // The age of the newest sample that counted; relaxed, like all members.
+  std::atomic<uint32_t> known_at;
+  // Up to kSamplesWanted: samples begun; beyond that: plus the launches since. A launch that cannot
+  // be sampled now leaves the function due at its next launch, or a burst of launches would leave
+  // it unknown for long.
   std::atomic<uint32_t> turn;
 
   [[nodiscard]] ALWAYS_INLINE bool is_stale() const {
@@ -33,7 +38,7 @@ struct alignas(32) Duration {
            ns.load(std::memory_order_relaxed) != 0;
   }
 
-  // Of one that is not settled: whether this launch is to be sampled.
+  // For a function that is not settled: whether to sample this launch.
   bool is_due() {
     const uint32_t at = turn.load(std::memory_order_relaxed);
     if (at < kSamplesWanted || at >= kSamplesWanted + kLaunchesPerTry) return true;
@@ -60,23 +65,24 @@ class DurationTable {
     return probe(key);
   }
 
-  // One measurement of a launch that was made when the entry was of this `age`. Helper thread only.
+  // Adds the measurement of a launch that was made when the entry had this `age`. Helper thread
+  // only.
   static void measured(Duration& duration, uint64_t ns, uint32_t age);
 
-  // What the key stands for is destroyed, and another may get its address; or it has changed, and
-  // what is known of it is only a first guess.
+  // forget: what the key stands for is destroyed, and something else may get its address. doubt: it
+  // has changed, so what is known of it is only a first guess.
   void forget(uint64_t key);
   void doubt(uint64_t key);
 
-  // Streams have other SMs from here on: all that is known becomes stale, and is measured as if it were
-  // new; what is being measured does not count. Takes time in proportion to the table.
+  // Streams have other SMs from here on: all durations become stale and are measured again as if
+  // new; a measurement in progress does not count. Takes time in proportion to the table.
   void make_stale();
 
  private:
   static constexpr uint32_t kEntries = 4096;
   static constexpr uint32_t kProbes = 16;
   static uint64_t place_of(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 40; }
-  static constexpr uint64_t kFree = 0, kForgotten = 1;  // no key: those have their highest bit set
+  static constexpr uint64_t kFree = 0, kForgotten = 1;  // no keys: those have their highest bit set
   Duration* probe(uint64_t key);
   template <class Change>
   void each(uint64_t key, Change change);

@@ -1,7 +1,7 @@
-// Who is inside the driver, and with which stream. A queue that is full keeps whoever adds to it until the GPU
-// gets on, and may keep who adds to other streams of that context, too; what the GPU waits for may be what the
-// next thread to come does after it has asked or waited for something. So nothing of ours goes into a stream
-// of a context in which somebody is kept.
+// Tracks which thread is inside the driver, and with which stream. A full queue keeps whoever adds
+// to it until the GPU gets on, and may also keep threads that add to other streams of that context;
+// and the GPU may be waiting for something that the next thread does only after it has asked or
+// waited. So the shim puts nothing into a stream of a context in which a thread is kept.
 #pragma once
 
 #include <cuda.h>
@@ -14,14 +14,14 @@
 
 namespace tandem::shim {
 
-// As long as this lives the calling thread adds to a stream; kNoSlot: to none that is known. Plain stores:
-// of two threads that add to one stream the first may go unseen.
+// While this lives, the calling thread adds to a stream; kNoSlot: to none that is known. Plain
+// stores: of two threads that add to one stream, the first may go unseen.
 class Inside {
  public:
   ALWAYS_INLINE Inside(Channel* channel, uint32_t slot) {
     if (channel && slot != kNoSlot) begin(channel->streams[slot]);
   }
-  // Of a call by its handle, where nothing else says so.
+  // For a call named by its handle, where nothing else announces it.
   ALWAYS_INLINE Inside(CUstream handle, bool per_thread) {
     if (__builtin_expect(g_thread.is_inside, 1) || !g_channel.load(std::memory_order_relaxed)) return;
     if (StreamSlot* slot = slot_of_handle(handle, per_thread)) begin(*slot);
@@ -54,12 +54,13 @@ inline bool is_anyone_inside(const StreamSlot& slot) {
   return slot.inside.load(std::memory_order_relaxed) != 0;
 }
 
-// Another thread than the calling one is, with a stream of the context, be it but for a moment.
+// Whether another thread is inside with a stream of the context, even if only for a moment.
 bool others_are_inside(const Channel& channel, uint64_t context);
-// Another one is in a call that takes long: watches for some microseconds whether each gets on.
+// Whether another thread is in a call that takes long: watches for some microseconds whether each
+// gets on.
 bool is_anyone_kept(const Channel& channel, uint64_t context);
 
-// The contexts that other threads are inside with, for who looks at many slots.
+// The contexts that other threads are inside with, for callers that look at many slots.
 class OthersInside {
  public:
   explicit OthersInside(const Channel& channel);
@@ -69,7 +70,7 @@ class OthersInside {
   static constexpr uint32_t kMost = 8;
   uint64_t contexts_[kMost];
   uint32_t count_ = 0;
-  bool are_many_ = false;  // more than are noted: in any
+  bool are_many_ = false;  // more than can be noted, so assume any
 };
 
 }  // namespace tandem::shim

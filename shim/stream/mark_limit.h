@@ -1,10 +1,11 @@
-// Where a job stops whose iterations, or phases, begin when the daemon says so: at the mark that ends
-// the last iteration that it may do for now, or that begins a phase that it has to wait for.
+// Stops a job whose iterations, or phases, begin when the daemon says so: at the mark that ends the
+// last iteration it may do for now, or that begins a phase it has to wait for.
 //
 // Rules
-// 1. The mark itself never waits. The next submission does, at the gate, and the next allocation. What the job holds at the mark is then what it holds while it stands.
-// 2. Whether it stops is decided at the mark, once: a limit that comes in the middle of an iteration
-//    lets that go on to its end, however late it comes.
+// 1. The mark itself never waits. The next submission does, at the gate, and so does the next
+//    allocation. What the job holds at the mark is then what it holds while it stands.
+// 2. Whether to stop is decided once, at the mark: a limit that arrives in the middle of an
+//    iteration lets that iteration finish, however late it comes.
 #pragma once
 
 #include "channel.h"

@@ -1,4 +1,4 @@
-// What the process says of itself: tandem_mark_v1 (tandem_mark.h).
+// What the process reports about itself: tandem_mark_v1 (tandem_mark.h).
 #pragma once
 
 namespace tandem::shim {

@@ -15,12 +15,12 @@
 
 namespace tandem::shim {
 
-// The caller is about to block: closes what is open, so that its end will be seen.
+// The caller is about to block: closes all open segments, so that their end will be seen.
 void before_block(Channel& channel);
-// It is about to ask, which many do in a loop: only what it submitted itself.
+// The caller is about to query, which many do in a loop: closes only what it submitted itself.
 void before_query(Channel& channel);
 
-// What the host waits for, or asks about.
+// What the host waits for, or queries.
 struct WaitTarget {
   shm::SyncOf what = shm::SyncOf::kUnknown;
   uint64_t object = 0;        // the handle as the call named it
@@ -38,19 +38,19 @@ inline WaitTarget of_context(CUcontext context) {
   return {shm::SyncOf::kContext, 0, 0, context};
 }
 
-// The caller came back from a wait that began at `since_ticks`, or has heard that what it asked about
-// is done.
+// The caller returned from a wait that began at `since_ticks`, or learned that what it queried is
+// done.
 void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks, CUresult result);
 void after_query(Channel& channel, const WaitTarget& target);
 
 void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint64_t object);
-// As of the legacy stream of a context; null: one that has no number.
+// Recorded as if on the context's legacy stream; null: a context that has no number.
 void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext context,
                           uint64_t object);
 void record_memory(Channel& channel, shm::RecordKind kind, uint64_t ticks, uint64_t address,
                    uint64_t bytes, uint64_t stream = kNoStream);  // the latter where it happens in stream order
 
-// This thread was not let on.
+// This thread was held up.
 void record_wait(Channel& channel, const Waited& waited);
 
 void retire_stream(CUstream stream);
@@ -76,7 +76,7 @@ CUresult observed_query(const WaitTarget& target, Real real) {
   return result;
 }
 
-// What a synchronised context had open needs no marker any more.
+// The work that a context had open when it was synchronised; it needs no marker any more.
 struct OpenSnapshot {
   uint64_t open[shm::kSlotCount] = {};
   uint64_t context = 0;
@@ -98,8 +98,8 @@ CUresult observed_context_wait(CUcontext context, Real real) {
   return result;
 }
 
-// What is captured into a graph, be it that this very call joined the stream to a capture, has not
-// happened and is not recorded: no more than launches are.
+// Work captured into a graph has not happened, so it is not recorded, just as launches are not.
+// That includes a call that itself makes the stream join a capture.
 template <class Real>
 CUresult ordered(shm::RecordKind kind, uint64_t stream, uint64_t object, Real real) {
   const CUresult result = real();
@@ -110,8 +110,8 @@ CUresult ordered(shm::RecordKind kind, uint64_t stream, uint64_t object, Real re
   return result;
 }
 
-// The slots and timings of a context, or of a device's contexts, while it is being destroyed: owned
-// before, so that the helper is out of them, and retired after.
+// The slots and timings of a context, or of a device's contexts, around its destruction: owned
+// before, which keeps the helper out of them, and retired after.
 struct Condemned {
   bool doomed[shm::kSlotCount] = {};
   bool owned[shm::kSlotCount] = {};
@@ -134,9 +134,10 @@ CUresult destroying_context(CUcontext context, Real real) {
   return result;
 }
 
-// cuDevicePrimaryCtxReset and Release. Contexts of that device made by hand lose their slots too and
-// get new ones at their next submission. Not `may_destroy`: as far as we know others hold it. Libraries let it
-// go so around each of their operations, which is to cost nothing.
+// cuDevicePrimaryCtxReset and cuDevicePrimaryCtxRelease. Contexts of that device made by hand lose
+// their slots too, and get new ones at their next submission. Not `may_destroy`: as far as the shim
+// knows, there are other holders. Libraries release the context that way around each of their
+// operations, so it must cost nothing.
 template <class Real>
 CUresult destroying_primary(CUdevice device, bool may_destroy, Real real) {
   Channel* channel = g_channel.load(std::memory_order_acquire);
@@ -145,7 +146,8 @@ CUresult destroying_primary(CUdevice device, bool may_destroy, Real real) {
   if (may_destroy) condemn(*channel, 0, device, &condemned);
   const CUresult result = real();
   const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(device);
-  if (is_gone && !may_destroy) condemn(*channel, 0, device, &condemned);  // late, but not never
+  // Late, but better than never.
+  if (is_gone && !may_destroy) condemn(*channel, 0, device, &condemned);
   bury(*channel, condemned, is_gone);
   return result;
 }

@@ -1,4 +1,4 @@
-// The parameters of launches, written down while the daemon asks for a sample.
+// The parameters of launches, recorded while the daemon asks for a sample.
 #pragma once
 
 #include <cuda.h>
@@ -10,7 +10,7 @@
 
 namespace tandem::shim {
 
-// As cuLaunchKernel gets them.
+// In the form in which cuLaunchKernel gets them.
 struct LaunchArguments {
   CUfunction function = nullptr;
   void** parameters = nullptr;
@@ -21,7 +21,7 @@ inline bool is_sampling(const Channel& channel) {
   return channel.command->gate.flags.load(std::memory_order_relaxed) & shm::kFlagSample;
 }
 
-// Writes down a launch that the driver took. Returns its number in the sample; 0 = it is not in there:
+// Records a launch that the driver took. Returns its number in the sample; 0 = not recorded:
 // another thread is writing, or the driver does not say what the parameters are.
 uint32_t sample_launch(Channel& channel, const LaunchArguments& launch);
 

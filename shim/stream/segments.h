@@ -1,4 +1,5 @@
-// Work between two markers of a stream: counted as it is submitted, closed by a marker.
+// Segments: the work between two markers of a stream, counted as it is submitted and closed by a
+// marker.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +19,9 @@ ALWAYS_INLINE uint64_t segment_ns(const Channel& channel) {
   return wanted ? std::clamp(wanted, kMinSegmentNs, kMaxSegmentNs) : kDefaultSegmentNs;
 }
 
-// One submission of about est_ns was taken by the driver. Returns the open segment's estimate.
-// Plain stores: two threads that share a stream may lose a count to each other, never all of it, and
-// the next marker settles it.
+// Adds a submission of about est_ns that the driver took. Returns the open segment's estimate.
+// Plain stores: two threads that share a stream may lose one of each other's counts, but never all
+// of them, and the next marker corrects it.
 ALWAYS_INLINE uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns) {
   shm::Slot& slot = channel.slots[index];
   const uint64_t est = slot.open_est_ns.load(std::memory_order_relaxed) + est_ns;
@@ -31,33 +32,37 @@ ALWAYS_INLINE uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t
 }
 
 // Puts a marker behind what the slot has open. Does nothing when nothing is open, when another
-// thread is at it, or where a marker is not allowed now.
+// thread is doing it, or where a marker is not allowed now.
 void close_segment(Channel& channel, uint32_t index);
 // The same for a caller that owns the slot.
 void close_owned_segment(Channel& channel, uint32_t index);
 
 // A marker in the legacy stream waits for every blocking stream of its context, and holds them all
-// back. So it is right only behind the stream's own work: later, while another that has gone on is at
-// it still, it would order what the program left unordered, up to a deadlock.
+// back. So it is right only directly behind the stream's own work: once another stream has gone on
+// and is still busy, the marker would order what the program left unordered, up to a deadlock.
 bool others_went_on(const Channel& channel, uint32_t index);
 
-// In place of a marker that is not allowed: asks the driver whether all of the stream has ended. Its
-// context is current, and the caller owns the slot. Does nothing while something captures: most may not ask then.
+// Replaces a marker that is not allowed: asks the driver whether all of the stream's work has
+// ended. The stream's context is current, and the caller owns the slot. Does nothing while
+// something captures: most threads may not ask then.
 void settle_owned(Channel& channel, uint32_t index);
 
-// As close_owned_segment, but asks where a thread is kept in the driver: for who did not submit it just now.
+// Like close_owned_segment, but queries instead where a thread is kept in the driver. For callers
+// that have not just submitted the work themselves.
 void close_or_settle_owned(Channel& channel, uint32_t index);
 
-// Before the caller blocks: what is open everywhere, so that its completion will be seen. Before it asks: what
-// it submitted itself. What is left, also where others are inside the driver, is the helper's, a little later.
+// Closes segments so that their completion will be seen: all open ones before the caller blocks,
+// its own before it queries. The helper closes the rest a little later, including those where
+// others are inside the driver.
 void close_open_segments(Channel& channel);
 void close_own_segments(Channel& channel);
 
-// The context was just synchronised: what it had open before (`open_before`, one a slot) has ended.
+// The context was just synchronised: what it had open before (`open_before`, one per slot) has
+// ended.
 void settle_context(Channel& channel, uint64_t context, const uint64_t* open_before);
 void snapshot_open(const Channel& channel, uint64_t* open);
 
-// No live slot has work the GPU has not finished.
+// No live slot has work that the GPU has not finished.
 bool all_idle(const Channel& channel);
 
 }  // namespace tandem::shim

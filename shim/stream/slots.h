@@ -15,7 +15,7 @@ namespace tandem::shim {
 inline constexpr uint64_t kLegacyStream = 1;
 inline constexpr uint64_t kPerThreadStream = 2;
 
-// One number for the two ways to name a default stream.
+// Maps the two ways to name a default stream to one number.
 inline uint64_t normalise(CUstream stream, bool per_thread) {
   const auto handle = reinterpret_cast<uint64_t>(stream);
   if (handle) return handle;
@@ -24,22 +24,22 @@ inline uint64_t normalise(CUstream stream, bool per_thread) {
 inline bool is_default_stream(uint64_t stream) { return stream <= kPerThreadStream; }
 inline CUstream as_stream(uint64_t stream) { return reinterpret_cast<CUstream>(stream); }
 
-// The calling thread's, 0 for none.
+// The calling thread's context, 0 for none.
 uint64_t current_context();
 
-// For the helper, which has no context of its own: events are asked about in theirs.
+// For the helper, which has no context of its own: events are queried in their own context.
 void make_current(uint64_t context);
 
 // The calling thread's slot for `stream` (normalised); kNoSlot when all are taken, when there is no
 // context, or when another thread is making one right now.
 uint32_t look_up_slot(Channel& channel, uint64_t stream);
-// The one that there is, else kNoSlot.
+// The existing slot, else kNoSlot.
 uint32_t find_slot(const Channel& channel, uint64_t stream);
-// As the first, and leaves alone which slot the thread's next submission looks at first.
+// Like look_up_slot, but does not change which slot the thread's next submission tries first.
 uint32_t slot_beside(Channel& channel, uint64_t stream);
 ALWAYS_INLINE uint32_t slot_of(Channel& channel, uint64_t stream) {
-  // Nearly always that of the thread's last submission. A default stream is one of the current
-  // context, which has to be asked for.
+  // Nearly always the slot of the thread's last submission. A default stream is excluded: it
+  // belongs to the current context, which has to be asked for.
   const ThreadState& thread = g_thread;
   const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
   if (__builtin_expect(!is_default_stream(stream) && thread.attachment == attachment &&
@@ -52,18 +52,18 @@ ALWAYS_INLINE uint32_t slot_of(Channel& channel, uint64_t stream) {
   return look_up_slot(channel, stream);
 }
 
-// Tries to own the slot's private fields. The owner is short: one or two driver calls.
+// Tries to own the slot's private fields. Owners keep them briefly, for one or two driver calls.
 bool try_own(StreamSlot& slot);
 void disown(StreamSlot& slot);
-// As try_own, but tries for up to a second: for calls after which nobody may be inside the driver with
-// the stream.
+// Like try_own, but tries for up to a second: for calls after which nobody may be inside the driver
+// with the stream.
 bool own_soon(StreamSlot& slot);
-// The same for who destroys the stream or its context: also if it comes to nothing, the helper does
-// nothing more with the stream.
+// The same for a caller that destroys the stream or its context: even if the destruction fails, the
+// helper does nothing more with the stream.
 bool own_to_end(StreamSlot& slot);
 
-// Owns the slot of a stream (normalised), if it has one, as long as this lives: nobody else puts a
-// marker into the stream meanwhile. For calls after which a marker would be part of a capture.
+// Owns the slot of a stream (normalised), if it has one, for its lifetime: nobody else puts a
+// marker into the stream meanwhile. For calls after which a marker would become part of a capture.
 class OwnedStream {
  public:
   OwnedStream(Channel* channel, uint64_t stream);
@@ -78,8 +78,8 @@ class OwnedStream {
   uint32_t slot_ = kNoSlot;
 };
 
-// Owns the slots of all legacy streams but the one that the caller has. For the start of a capture: from
-// then on whatever is put into one of them, a marker too, ends the capture.
+// Owns the slots of all legacy streams except one that the caller already owns. For the start of a
+// capture: from then on, whatever is put into a legacy stream, even a marker, ends the capture.
 class OwnedLegacyStreams {
  public:
   OwnedLegacyStreams(Channel* channel, uint32_t owned);
@@ -92,13 +92,13 @@ class OwnedLegacyStreams {
   bool owned_[shm::kSlotCount] = {};
 };
 
-// The stream is gone: its slot can be made again once its work is done. Caller owns the slot.
+// The stream is gone: its slot can be reused once its work is done. The caller owns the slot.
 void retire(Channel& channel, uint32_t index);
 
-// The same for every per-thread default stream of the calling thread, which ends.
+// Retires every per-thread default stream of the calling thread, which is ending.
 void retire_slots_of_thread(Channel& channel);
 
-// Whether another thread than the submitting one may put a marker into the stream later.
+// Whether a thread other than the submitting one may put a marker into the stream later.
 inline bool is_for_others(const StreamSlot& slot, uint64_t stream) {
   return stream != kPerThreadStream && !slot.green.load(std::memory_order_relaxed);
 }
@@ -106,7 +106,8 @@ inline bool is_for_others(const StreamSlot& slot, uint64_t stream) {
 uint32_t slot_end(const Channel& channel);
 bool is_live(const StreamSlot& slot);
 
-// Whether what is in a context of a device goes with `context` or, from 0 on, with all of `device`.
+// Whether something in a context of a device goes away with `context` or, if `device` >= 0, with
+// all of `device`.
 inline bool goes_with(uint64_t context, int device, uint64_t its_context, uint32_t its_device) {
   if (device < 0) return its_context == context;
   return its_context != 0 && its_device == static_cast<uint32_t>(device);

@@ -1,5 +1,5 @@
-// The path of everything that makes the GPU work: wait until it may go, hand it to the driver, count
-// and record it.
+// The path of everything that makes the GPU work: wait until it may go, hand it to the driver,
+// count it and record it.
 #pragma once
 
 #include <cuda.h>
@@ -26,12 +26,12 @@ struct Submission {
   Direction direction = Direction::kUnknown;
   uint32_t blocks = 0;
   uint32_t threads = 0;
-  bool measured = false;      // look `object` up in the duration table; others go by their bytes
-  bool alone = false;         // a graph: where there is a window, one in flight and its own segment
-  bool programmatic = false;  // overlaps its predecessor: no timed event between them
+  bool measured = false;      // look `object` up in the duration table; otherwise estimate by bytes
+  bool alone = false;  // a graph: if there is a window, only one in flight, in a segment of its own
+  bool programmatic = false;  // overlaps its predecessor, so no timing event may come between them
   bool blocks_caller = false;
-  uint8_t record_flags = 0;   // beside those of its stream
-  uint32_t sample = 0;        // launches: where their parameters are
+  uint8_t record_flags = 0;   // in addition to those of its stream
+  uint32_t sample = 0;        // launches: where their parameters are recorded
 };
 
 // What prepare() found out, for finish().
@@ -41,26 +41,26 @@ struct Ticket {
   uint64_t est_ns = 0;
   Direction direction = Direction::kUnknown;
   bool close_after = false;
-  uint8_t record_flags = 0;  // beside those of the submission
+  uint8_t record_flags = 0;  // in addition to those of the submission
   TimingPair* timing = nullptr;
 };
 
 Ticket prepare(Channel& channel, const Submission& submission);
 void finish(const Ticket& ticket, const Submission& submission, bool taken);
 
-// One more thing that a call has handed to the driver, beside what it was admitted for.
+// Counts one more thing that a call has handed to the driver, besides what it was admitted for.
 void count_submission(Channel& channel, const Submission& submission);
 
-// `real` may complete the submission: what a batch moves is only looked at once the driver has taken
-// it, so that nothing is read that the driver would not have read.
+// `real` may complete the submission: what a batch moves is looked at only after the driver has
+// taken it, so that nothing is read that the driver would not have read.
 template <class Real>
 CUresult submit(const Submission& submission, Real real) {
   Channel* channel = managed_channel();
   const Ticket ticket = channel ? prepare(*channel, submission) : Ticket{};
-  // Not before the gate: no memory could be moved while a thread waits there. A node of a graph touches
-  // none.
+  // Not before the gate: no memory could be moved while a thread waits there. A graph node touches
+  // no memory.
   const swap::Use use(ticket.channel || !channel);
-  const Inside inside(ticket.channel, ticket.slot);  // behind every wait of ours
+  const Inside inside(ticket.channel, ticket.slot);  // after all the shim's waits
   const CUresult result = real();
   if (ticket.channel) finish(ticket, submission, result == CUDA_SUCCESS);
   return result;

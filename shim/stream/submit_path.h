@@ -1,6 +1,7 @@
-// What is done before and behind a submission, inline: of a launch the compiler sees what its Submission never
-// is, and leaves out what only copies and graphs need. A driver's launch leaves little of ours in the caches, so
-// it is instructions and the lines that they are in which cost (tests/shim/test_launch_instructions.py).
+// What is done before and after a submission, inline: for a launch, the compiler sees which fields
+// its Submission never uses, and leaves out what only copies and graphs need. A driver's launch
+// leaves little of the shim in the caches, so the cost is in instructions and the lines that they
+// occupy (tests/shim/test_launch_instructions.py).
 #pragma once
 
 #include <cuda.h>
@@ -25,17 +26,19 @@
 
 namespace tandem::shim::path {
 
-// Launches of a thread between two samples of settled functions. Prime: iterations of as many launches,
-// or of a part of that, would have the same ones measured again and again.
+// Launches of a thread between two samples of settled functions. A prime: otherwise, if iterations
+// have that many launches or a divisor of it, the same launches would be measured every time.
 inline constexpr uint32_t kSampleEvery = 1021;
 
-// Begins to measure a launch. Null: not now.
+// Starts measuring a launch. Null: not now.
 TimingPair* measure(Channel& channel, uint32_t slot, uint64_t stream, Duration* duration);
 
-// Of a copy or memset, which has no duration of its own: as `tell`, by its bytes and which way they go.
+// Like `tell`, for a copy or memset, which has no entry for its duration: estimated by its bytes
+// and direction.
 void tell_transfer(const Ticket& ticket, const Submission& submission);
 
-// What is known of a function decides how long its segment may get, and whether to measure it.
+// What is known of a function decides how long its segment may get, and whether to measure the
+// launch.
 ALWAYS_INLINE void look_up_duration(Channel& channel, const Submission& submission, Ticket* ticket) {
   Duration* duration =
       g_durations.find(DurationTable::key_of(submission.object, submission.blocks));
@@ -47,7 +50,7 @@ ALWAYS_INLINE void look_up_duration(Channel& channel, const Submission& submissi
   if (__builtin_expect(seen < kSamplesWanted, 0)) duration->seen.store(seen + 1, std::memory_order_relaxed);
   ticket->close_after = seen < kSamplesWanted;
   ticket->est_ns = duration->ns.load(std::memory_order_relaxed);
-  // What overlaps its predecessor is never measured, and would be stale for ever.
+  // A launch that overlaps its predecessor is never measured, so it would be stale for ever.
   if (duration->is_stale() && !submission.programmatic) ticket->record_flags = shm::kRecordStale;
   const bool settled = duration->samples.load(std::memory_order_relaxed) >= kSamplesSettled;
   // Counted whether or not the helper has read the first samples yet, which is a matter of chance.
@@ -87,8 +90,8 @@ ALWAYS_INLINE void record_submission(const Ticket& ticket, const Submission& sub
   });
 }
 
-// Programmatic launches are never measured, so each counts as a whole segment, which is mostly too much:
-// theirs get longer.
+// Programmatic launches are never measured, so each is estimated as a whole segment, which is
+// mostly too much; their segments may therefore get longer.
 ALWAYS_INLINE uint64_t close_at_ns(const Channel& channel, const StreamSlot& slot) {
   const uint64_t length = segment_ns(channel);
   return slot.programmatic.load(std::memory_order_relaxed) ? 4 * length : length;
@@ -113,7 +116,7 @@ ALWAYS_INLINE void count(const Ticket& ticket, const Submission& submission, uin
   }
 }
 
-// Of what the driver took: to the daemon and the peers.
+// Reports what the driver took to the daemon and the peers.
 ALWAYS_INLINE void tell(const Ticket& ticket, const Submission& submission) {
   Channel& channel = *ticket.channel;
   const uint64_t ticks = g_clock.ticks();
@@ -147,8 +150,8 @@ ALWAYS_INLINE Ticket before(Channel& found, const Submission& submission) {
               : channel->gate.admit(ticket.slot, &g_thread.pass);
       if (__builtin_expect(waited.ns != 0, 0)) record_wait(*channel, waited);
       if (!swap::wait_until_open()) break;
-      // Whoever had to wait for memory has to ask the gate again: others may have the GPU by then, and another
-      // daemon may say so.
+      // A thread that had to wait for memory asks the gate again: by then others may have the GPU,
+      // and another daemon may be in charge.
       if (Channel* const now = managed_channel()) channel = now;
       ticket.slot = slot_of(*channel, submission.stream);
     }
@@ -164,12 +167,13 @@ ALWAYS_INLINE void after(const Ticket& ticket, const Submission& submission, boo
   if (__builtin_expect(ticket.timing != nullptr, 0)) end_timing(ticket.timing, as_stream(submission.stream), taken);
   if (__builtin_expect(taken, 1)) {
     if (submission.measured) tell(ticket, submission);
-    else tell_transfer(Ticket(ticket), Submission(submission));  // copies: none here is to be in memory
+    // Copies, so that the originals need not be in memory.
+    else tell_transfer(Ticket(ticket), Submission(submission));
   }
   if (submission.alone) ticket.channel->gate.end_graph_turn(thread_id(), ticket.slot, taken);
 }
 
-// A kernel, whose arguments are written down when the daemon asks for that.
+// A kernel, whose arguments are recorded if the daemon asks for that.
 template <class Real>
 ALWAYS_INLINE CUresult submit_launch(Channel& channel, Submission& submission,
                                      const LaunchArguments& launch, Real real) {
@@ -186,7 +190,7 @@ ALWAYS_INLINE CUresult submit_launch(Channel& channel, Submission& submission,
   return result;
 }
 
-// The same without a daemon: memory that it had moved out may still be away.
+// The same without a daemon: memory that a daemon had moved out may still be away.
 template <class Real>
 ALWAYS_INLINE CUresult submit_unmanaged(Real real) {
   const swap::Use use;

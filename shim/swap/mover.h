@@ -1,4 +1,5 @@
-// Moves memory out to the host and back, on a thread of its own that lives as long as an order takes.
+// Moves memory out to the host and back, on a thread of its own that lives as long as an order
+// takes.
 //
 //   order: target below what is resident          order: target above
 //     shut the door, wait for who is inside         make and map pieces, copy their bytes back
@@ -6,33 +7,34 @@
 //     a home for every piece that goes, or none goes
 //     copy piece after piece, unmap, release
 //
-// Homes may go from memory to a file in between, while nothing else moves, or go back with nothing in them.
+// In between, while nothing else moves, homes may go from memory to a file, or be given back when
+// empty.
 //
-// A newer order ends an older one after the pieces that are on their way. Whatever fails, the bytes are
-// on the device or at home, and the door stays shut until all are on the device.
+// A newer order ends an older one after the pieces that are on their way. Whatever fails, the bytes
+// are on the device or at home, and the door stays shut until all are on the device.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem::shim::swap {
 
-// The daemon wants no more than `target` bytes of the regions on the device. Helper.
+// The daemon wants at most `target` bytes of the regions on the device. Helper.
 void order(uint32_t number, uint64_t target);
 
-// The daemon has copied the pool with that number to a file, while the order `since` was the newest: if it
-// still is, the file takes the pool's place. Takes the descriptor; -1 = none came, which is answered like a
-// file that fails. Helper.
+// The daemon has copied the pool with that number to a file, while the order `since` was the
+// newest: if it still is, the file takes the pool's place. Takes the descriptor; -1 = none came,
+// which is answered like a file that fails. Helper.
 void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd);
 
-// The daemon wants the pool with that number back, if nothing is in it and `since` is still the newest
-// order. Helper.
+// The daemon wants the pool with that number back, if nothing is in it and `since` is still the
+// newest order. Helper.
 void order_to_give_back(uint32_t number, uint32_t since, uint64_t pool);
 
-// The daemon is gone, or hangs: everything comes back as soon as there is room. Helper, again and again.
+// The daemon is gone, or hangs: everything comes back as soon as there is room. Helper, repeatedly.
 void bring_back();
 
-// The process ends: nothing goes any more. What is away comes back for those who wait for it, as orders and
-// bring_back say, which it takes the helper for.
+// The process ends: nothing moves out any more. What is away comes back for threads that wait for
+// it, as orders and bring_back say; that needs the helper.
 void end_moving();
 void forget_mover();  // a forked child has none
 

@@ -1,4 +1,4 @@
-// A growing array in memory of its own: the job's heap is not ours to use. Not locked.
+// A growing array in memory of its own, since the job's heap is off limits. Not locked.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ class OwnArray {
   T* begin() { return items_; }
   T* end() { return items_ + size_; }
 
-  // False: no memory, the item is not in it.
+  // False: no memory, the item is not in the array.
   bool insert(size_t at, const T& item) {
     if (size_ == capacity_ && !grow()) return false;
     std::memmove(items_ + at + 1, items_ + at, (size_ - at) * sizeof(T));

@@ -1,5 +1,5 @@
-// Room that is handed out in whole runs where there are such, and else in several: whoever asks for no
-// more than is free gets it. Numbers stand for addresses; nothing here is touched. Not locked.
+// Hands out room in whole runs where possible, else in several: a request for no more than what is
+// free always succeeds. Numbers stand for addresses; nothing here is touched. Not locked.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,26 @@ struct Run {
 
 class Runs {
  public:
-  // Room nobody has yet.
+  // Adds room that nobody has yet.
   bool add(uint64_t at, uint64_t bytes);
 
-  // The first link of what was taken; 0 = less than that is free, or there is no memory to note it in.
+  // The first link of what was taken; 0 = less than that is free, or there is no memory to note it
+  // in.
   uint32_t take(uint64_t bytes);
-  // All of it, by its first link.
+  // Gives back all of it, by its first link.
   void give_back(uint32_t first);
-  // Room of which nothing is given out is gone, if it touches no other; false: some of it is out.
+  // Removes room of which nothing is handed out, if it touches no other; false: some of it is out.
   bool remove(uint64_t at, uint64_t bytes);
 
-  // Of this room nothing is given out any more, and what comes back of it is gone. At most once, and of one
-  // that touches no other.
+  // From now on nothing of this room is handed out, and what comes back of it is gone. At most
+  // once, and only for room that touches no other.
   bool close(uint64_t at, uint64_t bytes);
-  // What is still out of a closed room; 0 = forgotten, as is one that is not closed.
+  // How much of a closed room is still out; 0 = it is forgotten, as is a room that is not closed.
   uint64_t out_of_closed(uint64_t at);
   [[nodiscard]] bool is_closed(uint64_t at) const;
   [[nodiscard]] uint64_t closed_bytes() const { return closed_bytes_; }  // that are out
 
-  // The run of a link. The next link of the same; 0 = that was the last.
+  // Stores the run of a link in `out`. Returns the next link; 0 = that was the last.
   uint32_t look_at(uint32_t link, Run* out) const;
 
   [[nodiscard]] uint64_t free_bytes() const { return free_bytes_; }
@@ -46,7 +47,7 @@ class Runs {
     uint32_t next;
   };
 
-  // A room of which nothing is given out any more.
+  // A room of which nothing is handed out any more.
   struct Closed {
     Run all;
     uint64_t out_bytes;
@@ -60,7 +61,7 @@ class Runs {
 
   OwnArray<Run> free_;    // by address
   OwnArray<Closed> closed_;
-  OwnArray<Link> links_;  // the one before the first is number 1: 0 is none
+  OwnArray<Link> links_;  // numbered from 1, so that 0 means none
   uint32_t unused_ = 0;   // chain of links that hold nothing
   uint64_t free_bytes_ = 0;
   uint64_t closed_bytes_ = 0;

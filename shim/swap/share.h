@@ -1,13 +1,13 @@
-// Memory that can be moved, shared between processes: what the program carries from one to the other,
-// and what they ask and answer each other on datagram sockets.
+// Memory that can be moved, shared between processes: what the program carries from one to the
+// other, and what the processes ask and answer each other on datagram sockets.
 //
 //   owner                                  who opens it
 //     | handle (64 bytes) .............> |   by whatever way the program has
 //     | <--------------------- Question |   to the socket the handle names
 //     | Answer + descriptors ---------> |   of some pieces; it asks until it has all
 //
-// The owner asks the kernel who asks (SCM_CREDENTIALS) and answers its own user only; who opens it
-// believes its own user only. Nothing is kept between two questions.
+// The owner asks the kernel who is asking (SCM_CREDENTIALS) and answers its own user only; the
+// importer trusts its own user only. No state is kept between two questions.
 #pragma once
 
 #include <cuda.h>
@@ -26,14 +26,14 @@ namespace tandem::shim::swap {
 inline constexpr uint64_t kShareMagic = 0x314350494d444e54;  // "TNDMIPC1"; the digit is the version
 inline constexpr uint32_t kPiecesAnAnswer = 16;
 
-// What a CUipcMemHandle holds. The same for the same allocation, whenever asked for.
+// The content of a CUipcMemHandle. Always the same for the same allocation.
 struct ShareHandle {
   uint64_t magic;
   uint64_t socket;  // of the owner
   Token token;
-  uint64_t offset;  // of the allocation in what is mapped
+  uint64_t offset;  // of the allocation within what is mapped
   uint64_t bytes;
-  uint64_t number;  // of the packed allocation at `offset`; 0 = all of the region is one
+  uint64_t number;  // of the packed allocation at `offset`; 0 = the allocation is the whole region
   uint64_t reserved;
 };
 static_assert(sizeof(ShareHandle) == sizeof(CUipcMemHandle));
@@ -65,7 +65,7 @@ inline socklen_t share_address(uint64_t socket, sockaddr_un* out) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
 }
 
-// The user at the other end, as the kernel says; -1 = it said nothing.
+// The user at the other end according to the kernel; -1 = it did not say.
 inline int64_t user_of(msghdr* message) {
   for (cmsghdr* part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_CREDENTIALS) continue;

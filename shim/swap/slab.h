@@ -1,4 +1,4 @@
-// What of one slab is taken: parts of whole cells, where they first fit. Knows offsets only, and is not
+// Tracks what is taken of one slab: parts of whole cells, first fit. Knows offsets only; not
 // locked.
 #pragma once
 
@@ -7,29 +7,29 @@
 
 namespace tandem::shim::swap {
 
-// All zero is an empty one: it lives in fresh pages, of which it touches what it needs.
+// All zeros is an empty slab: it lives in fresh pages, of which it touches only what it needs.
 class Slab {
  public:
   static constexpr uint32_t kBytes = 2 << 20;
-  static constexpr uint32_t kCell = 512;  // as the driver aligns it; textures need it, too
+  static constexpr uint32_t kCell = 512;  // the driver's alignment, which textures need too
   static constexpr uint32_t kCells = kBytes / kCell;
 
   struct Part {
     uint32_t at = 0;
-    uint32_t bytes = 0;   // as asked for; 0 = there is none
-    uint32_t number = 0;  // told to `take`
+    uint32_t bytes = 0;   // as requested; 0 = no part
+    uint32_t number = 0;  // as passed to `take`
   };
 
   // False: there is no room. `bytes`: 1 to kBytes.
   bool take(uint32_t bytes, uint32_t number, uint32_t* at);
   // False: no part begins there.
   bool give_back(uint32_t at);
-  // The part that the byte belongs to.
+  // The part to which the byte belongs.
   [[nodiscard]] Part part_at(uint32_t at) const;
 
   [[nodiscard]] bool is_empty() const { return taken_ == 0; }
 
-  // Whether visit(part) says true for some part.
+  // Whether visit(part) is true for any part.
   template <class Visit>
   [[nodiscard]] bool any_part(Visit visit) const {
     for (uint32_t cell = next(0, true); cell < kCells; cell = next(end_of(cell), true)) {
@@ -51,10 +51,10 @@ class Slab {
   [[nodiscard]] uint32_t next(uint32_t from, bool taken) const;
   void mark(uint32_t from, uint32_t count, bool taken);
 
-  uint64_t words_[kWords];  // a bit a cell: taken
+  uint64_t words_[kWords];  // one bit per cell: taken
   Begin parts_[kCells];
   uint32_t taken_;      // cells
-  uint32_t too_large_;  // so many cells in a row were not there when last looked for; 0 = not known
+  uint32_t too_large_;  // no run of this many cells was found at the last search; 0 = not known
 };
 
 }  // namespace tandem::shim::swap

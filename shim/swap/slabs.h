@@ -1,5 +1,5 @@
-// Small allocations of a job that can be moved: packed into slabs, which are regions of one piece. The
-// limit counts a slab as a whole, and what is in it not again.
+// Small allocations of a swappable job, packed into slabs, which are regions of one piece. The
+// limit counts a slab as a whole, and not again what is in it.
 //
 // Inside a Use, from any thread.
 #pragma once
@@ -12,19 +12,23 @@
 
 namespace tandem::shim::swap {
 
-// From a slab that has the room, else from a new one. CUDA_ERROR_NOT_SUPPORTED: neither can be had, ask
-// the driver.
+// Packs into a slab that has room, else into a new one. CUDA_ERROR_NOT_SUPPORTED: neither is
+// available, so the driver has to allocate.
 CUresult pack(CUdeviceptr* out, uint64_t bytes, uint64_t context, uint32_t device);
-// CUDA_ERROR_NOT_FOUND: nothing packed begins there. Waits for the context's work, as cuMemFree does.
+// CUDA_ERROR_NOT_FOUND: nothing packed begins there. Waits for the context's work, as cuMemFree
+// does.
 CUresult unpack(CUdeviceptr address);
-CUresult unpack_unused(CUdeviceptr address);  // the same of one that no work can touch
+CUresult unpack_unused(CUdeviceptr address);  // the same for one that no work can touch
 
-// False: of no slab. Else of which part of it; no bytes: of none.
+// False: the address is in no slab. Else sets the range to the part that contains it; no bytes:
+// none does.
 bool find_packed(CUdeviceptr address, Range* range);
 
-// One slab of a device may stay while nothing is in it: allocations and frees in turn shall be quick.
+// Gives up the one empty slab that each device may keep so that alternating allocations and frees
+// are fast.
 void give_up_empty_slab(uint32_t device);
-// Those without anything for which `keep` says yes, because their context is gone. Their regions stay.
+// Forgets slabs with nothing in them for which `keep` is true, because their context is gone. Their
+// regions stay.
 void forget_slabs_unless(bool (*keep)(CUdeviceptr address));
 
 void forget_slabs();  // a forked child has none

@@ -1,5 +1,5 @@
-// Memory that homes in files pass through on their way to the device: a place for each copy that is on its
-// way, made when the first is needed. Mover.
+// Memory through which homes in files pass on their way to the device: one place for each copy in
+// flight, made when the first is needed. Mover.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace tandem::shim::swap {
 
 enum class Read : uint32_t {
   kDone,
-  kLater,  // the process or the machine lacks something just now
-  kLost,   // the disk does not give it, or the program has closed the file
+  kLater,  // the process or the machine is short of something just now
+  kLost,   // the disk does not deliver it, or the program has closed the file
 };
 
 class Staging {
@@ -25,11 +25,11 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Where the byte at `offset` of a piece lies, in the place of that number. In the context of the copies;
-  // null: there is no memory for it.
+  // The address for the byte at `offset` of a piece, in the place of that number. In the context of
+  // the copies; null: there is no memory for it.
   char* at(size_t place, uint64_t offset);
   static Read read(const Part& part, char* to);
-  // In the context it was made in, when nothing is on its way.
+  // In the context in which it was made, when nothing is in flight.
   void drop();
 
  private:

@@ -1,4 +1,4 @@
-// What the mover has copied each way so far, and how long that took.
+// What the mover has copied in each direction so far, and how long that took.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace tandem::shim::swap {
 
 enum class Way : uint32_t { kOut, kIn };
 
-// `ns`: since the copy before it of the same row ended, or since the row began. Waits for room, for
-// threads and for the GPU's work lie between rows and are nobody's time. Mover.
+// `ns`: the time since the previous copy of the same row ended, or since the row began. Waits for
+// room, for threads and for the GPU's work fall between rows and are not counted. Mover.
 void count_copied(Way way, uint64_t bytes, uint64_t ns);
 
 void publish_traffic(shm::StateSwap* shared);

@@ -1,4 +1,4 @@
-// Copies of pieces on their way, a few at a time on a stream of their own. Mover.
+// Copies of pieces in flight, a few at a time, on a stream of their own. Mover.
 #pragma once
 
 #include <cuda.h>
@@ -18,30 +18,31 @@ class Transit {
   Transit(const Transit&) = delete;
   Transit& operator=(const Transit&) = delete;
 
-  // Until the GPU has ended whatever was submitted to contexts that can see the regions. False: there is
-  // an error, or a green context, which another thread cannot wait for.
+  // Waits until the GPU has ended whatever was submitted to contexts that can see the regions.
+  // False: there is an error, or a green context, for which another thread cannot wait.
   bool wait_for_all_work();
 
   // Pins the homes; needs a piece, for its context.
   void pin();
 
-  // Has the file take the place of a pool's memory (homes.h). False: nothing has changed.
+  // Lets the file take the place of a pool's memory (homes.h). False: nothing has changed.
   bool to_file(uint64_t pool, int fd);
 
-  // Makes a context current that the homes are pinned for, if there is one. Looks at the pieces.
+  // Makes current a context for which the homes are pinned, if there is one. Looks at the pieces.
   static void enter_any();
 
-  // To its home, then off the device; or there and back. `out` is done only after settle.
+  // Copies a piece to its home and takes it off the device; or the reverse. `out` is complete only
+  // after `settle`.
   bool out(Piece* piece);
-  // Anything but CUDA_SUCCESS: it is at home still. Success: it comes, or it is lost.
+  // Anything but CUDA_SUCCESS: the piece is still at home. Success: it is coming, or it is lost.
   CUresult in(Piece* piece);
-  // Waits for all that are on their way. False: a piece is still where it was.
+  // Waits for all copies in flight. False: a piece is still where it was.
   bool settle();
 
-  // Nothing of its own is in any context any more.
+  // Leaves nothing of its own in any context.
   void leave_context();
 
-  // The context of the first piece that is missing has an error that all its calls return from now on.
+  // The context of the first missing piece has an error that all its calls return from now on.
   bool is_device_lost();
 
  private:
@@ -50,7 +51,7 @@ class Transit {
     Piece* piece;
     CUevent event;
     bool out;
-    bool counts;  // for the rate of the link: nothing of it was read from a file
+    bool counts;  // towards the rate of the link: none of it was read from a file
   };
 
   bool enter_context(uint64_t context);
@@ -68,9 +69,10 @@ class Transit {
   Flight flights_[kDepth] = {};
   size_t first_ = 0;
   size_t count_ = 0;
-  uint64_t copying_since_ns_ = 0;  // while some are on their way: when the last one ended, or all began
+  // While copies are in flight: when the last one ended, or the first began.
+  uint64_t copying_since_ns_ = 0;
   uint64_t told_ns_ = 0;
-  Staging staging_;  // a place for each flight
+  Staging staging_;  // one place per flight
 };
 
 }  // namespace tandem::shim::swap

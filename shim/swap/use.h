@@ -1,7 +1,8 @@
-// Whoever touches device memory that can be moved, or changes what there is of it, says so meanwhile.
-// From when memory begins to move until all of it is back nobody gets in: device work would find pages
-// missing, and new memory would be taken from the job that runs instead. When the process ends, who gives
-// memory up gets in between two moves: what is freed need not come back.
+// Threads that touch swappable device memory, or change what there is of it, announce it for that
+// time. From when memory begins to move until all of it is back nobody gets in: device work would
+// find pages missing, and new memory would be taken from the job that runs instead. When the
+// process ends, threads that free memory get in between two moves: what is freed need not come
+// back.
 #pragma once
 
 #include <atomic>
@@ -11,13 +12,13 @@
 
 namespace tandem::shim::swap {
 
-// Some memory of this process can be moved. Set before the first of it is handed out, for good; whoever
-// was inside a call by then cannot know of that memory. Relaxed: one load a launch.
+// Some memory of this process can be moved. Set for good before the first of it is handed out; a
+// thread that was inside a call by then cannot know of that memory. Relaxed: one load per launch.
 extern std::atomic<bool> g_on;
 
 enum class Needs : uint8_t {
-  kPages,   // touches memory, or takes some
-  kTables,  // gives memory up
+  kPages,   // touches memory, or allocates some
+  kTables,  // frees memory
 };
 
 // Calls nest on a thread: only the outermost waits.
@@ -32,7 +33,7 @@ inline bool wait_until_open() {
 
 class Use {
  public:
-  // Not `needed`: of no such memory, and does nothing.
+  // Not `needed`: the call concerns no such memory, and this does nothing.
   ALWAYS_INLINE explicit Use(bool needed = true, Needs needs = Needs::kPages)
       : counted_(needed && g_on.load(std::memory_order_relaxed)), needs_(needs) {
     if (__builtin_expect(counted_, 0)) enter(needs_);
@@ -49,16 +50,17 @@ class Use {
   Needs needs_;
 };
 
-// The mover's side. shut: nobody new gets in. Those inside leave in their own time: is_empty says when.
+// For the mover. After shut, nobody new gets in. Those inside leave in their own time: is_empty
+// tells when.
 void shut();
 void open();
-// Shut, but the mover is out of the tables, for now.
+// Shut, but the mover is not using the tables for now.
 void set_ajar();
 [[nodiscard]] bool is_shut();
 [[nodiscard]] bool is_ajar();
 [[nodiscard]] bool is_empty();
 
-// The process ends, and memory comes back for those only who wait for it, here or at the gate.
+// The process ends: memory comes back only for threads that wait for it, here or at the gate.
 void begin_end();
 [[nodiscard]] bool is_ending();
 [[nodiscard]] bool is_wanted();

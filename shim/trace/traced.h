@@ -1,4 +1,4 @@
-// What is different about a call's real function, and afterwards, while calls are traced.
+// What differs in a call's real function, and after the call, while calls are traced.
 #pragma once
 
 #include <cuda.h>
@@ -15,8 +15,9 @@ constexpr bool is_timed(const char* name) {
          contains(name, "cuGraphLaunch") || contains(name, "cuMemcpy") || contains(name, "cuMemset");
 }
 
-// The stream of a launch, or of a copy or memset that names one. False: it must not be timed, since that
-// would change what it does; or the call may return before the work has ended in a stream of its own.
+// Finds the stream of a launch, or of a copy or memset that names one. False: it must not be timed,
+// because timing would change what it does, or because the call may return before the work has
+// ended in a stream of its own.
 template <class First, class... Rest>
 bool stream_of(CUstream* stream, First first, Rest... rest) {
   if constexpr (std::is_same_v<First, CUstream>) {
@@ -38,7 +39,7 @@ struct Traced : Call {
     if constexpr (is_timed(Call::kName)) {
       CUstream stream = nullptr;
       if (wants_device_times() && stream_of(&stream, arguments...)) {
-        // A per-thread flavour's default stream is another one than the events' own.
+        // The default stream of a per-thread flavour is not the one that the events would use.
         if (!stream && Call::kPerThread) stream = CU_STREAM_PER_THREAD;
         EventPair* pair = begin_device_time(stream);
         const CUresult result = Call::real(arguments...);
@@ -55,9 +56,11 @@ struct Traced : Call {
   }
 };
 
-constexpr uint32_t kPatience = 8;  // unfinished launches looked at where nothing says they ended
+// How many unfinished launches to look at if nothing says that they ended.
+constexpr uint32_t kPatience = 8;
 
-// Calls that name no stream, and those that wait, are where launches are found to have ended.
+// Calls that name no stream, and calls that wait, are the points where ended launches are
+// collected.
 template <class Call>
 void after(const Arguments& arguments) {
   if (!wants_device_times()) return;

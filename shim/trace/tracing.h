@@ -1,5 +1,5 @@
 // Traces of calls: every intercepted call with its arguments, result and time, for `tandem trace`.
-// On when TANDEM_TRACE_CALLS names the memory of a tracer; else nothing of this is ever reached.
+// On when TANDEM_TRACE_CALLS names the memory of a tracer; otherwise none of this is ever reached.
 //
 //   TANDEM_TRACE_CALLS   /proc/PID/fd/N:KEY   set by `tandem trace calls`, for it and its children
 #pragma once
@@ -17,21 +17,22 @@
 
 namespace tandem::shim::tracing {
 
-// The place of a call among those interposed, which is also its number in a trace.
+// The index of a call among those interposed, which is also its number in a trace.
 enum CallIndex : uint16_t {
 #define CALL(name) kIndex_##name,
 #include "shim_calls.inc"
 #undef CALL
-  kIndex_tandem_mark_v1,  // no call of the driver: generate_entries.py puts it at the end, too
+  kIndex_tandem_mark_v1,  // not a driver call; generate_entries.py also puts it at the end
 };
 
-// Looks at the environment; true when this process is traced from now on. Once, by resolve_driver.
+// Reads the environment; true when this process is traced from now on. Called once, by
+// resolve_driver.
 bool start();
 [[nodiscard]] bool is_on();
 void become_child();
 
-// What is written down of a call's arguments. The generated entries chain one member for each
-// parameter, by its type; generate_entries.py decides which and tells the readers of traces.
+// Collects what is recorded of a call's arguments. The generated entries chain one member call per
+// parameter, by its type; generate_entries.py chooses it and tells the readers of traces.
 class Arguments {
  public:
   Arguments(CUresult result, bool per_thread) : result_(result), per_thread_(per_thread) {}
@@ -49,7 +50,7 @@ class Arguments {
       return add(static_cast<uint64_t>(argument));
     }
   }
-  // A pointer to a result: itself, and what the driver wrote there, if it did.
+  // A pointer to a result: the pointer itself, and what the driver wrote there, if it did.
   template <class T>
   Arguments& out(T* argument) {
     add(reinterpret_cast<uint64_t>(argument));
@@ -61,7 +62,7 @@ class Arguments {
   Arguments& copy2d(const CUDA_MEMCPY2D* argument);
   Arguments& copy3d(const CUDA_MEMCPY3D* argument);
   Arguments& config(const CUlaunchConfig* argument);
-  // The address, and after all other words the values of the kernel's parameters.
+  // The address and, after all other words, the values of the kernel's parameters.
   Arguments& kernel(CUfunction function, void** argument);
 
   [[nodiscard]] uint64_t stream() const { return stream_; }
@@ -104,7 +105,7 @@ class Span {
   uint64_t start_ns_ = 0;
 };
 
-// What the program says of itself, as if it were a call. Not before it is known on which clock.
+// Records a mark of the program as if it were a call. Not before the clock in use is known.
 void write_mark(int kind, uint64_t id, uint64_t value);
 
 // The current call of this thread, for the device times: set by Span.

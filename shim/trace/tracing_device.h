@@ -1,21 +1,22 @@
-// What traces say of the devices that calls are made on.
+// What traces say about the devices on which calls are made.
 #pragma once
 
 #include <cstdint>
 
 namespace tandem::shim::tracing {
 
-inline constexpr uint32_t kDeviceWords = 2;  // multiprocessors; memory bandwidth in bytes/s, 0 = not known
+// Multiprocessors; memory bandwidth in bytes/s, 0 = not known.
+inline constexpr uint32_t kDeviceWords = 2;
 
-// Of one thread, which tells of each device once.
+// Belongs to one thread, which describes each device once.
 class ToldDevices {
  public:
-  // The words of the device of the current context; how many there are: 0 where it was told of before
-  // or the driver does not say.
+  // Stores the words that describe the device of the current context and returns how many there
+  // are: 0 if the device was described before or the driver does not say.
   uint32_t describe(uint64_t* words);
 
  private:
-  uint64_t told_ = 0;  // a bit a device; those from 64 on are not told of
+  uint64_t told_ = 0;  // one bit per device; devices from 64 on are not described
 };
 
 }  // namespace tandem::shim::tracing

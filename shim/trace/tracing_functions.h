@@ -1,5 +1,5 @@
-// Kernels that were launched: their names and parameters, asked of the driver once. For the traces of
-// calls, a table a thread, and for samples, one under the lock of their ring.
+// Kernels that were launched: their names and parameters, for which the driver is asked once. For
+// call traces, one table per thread; for samples, one under the lock of their ring.
 #pragma once
 
 #include <cuda.h>
@@ -15,8 +15,8 @@ inline constexpr uint32_t kMaxParameters = 32;
 struct FunctionNote {
   uint64_t handle = 0;
   uint64_t name_hash = 0;  // a handle may be another function's after its module was unloaded
-  uint32_t number = 0;  // of the table's notes so far
-  uint32_t round = 0;   // in which it was told
+  uint32_t number = 0;  // position among the table's notes so far
+  uint32_t round = 0;   // in which it was reported
   uint32_t count = 0;
   bool has_more = false;
   bool is_known = false;  // the driver can say what the parameters are
@@ -24,10 +24,10 @@ struct FunctionNote {
   uint32_t bytes[kMaxParameters] = {};
 };
 
-// A direct-mapped table: a function that lost its place is asked and told again.
+// A direct-mapped table: a function that lost its place is looked up and reported again.
 class FunctionNotes {
  public:
-  // The note of `function`; `tell` writes a kFunction event for one not told yet in this round.
+  // The note of `function`; `tell` writes a kFunction event for one not yet reported in this round.
   template <class Tell>
   const FunctionNote& look_up(CUfunction function, Tell tell) {
     const char* name = name_of(function);
@@ -46,13 +46,13 @@ class FunctionNotes {
     shm::Record head = head_of(note, name);
     head.object = handle;
     const bool is_told = tell(note, head, words, name);
-    note.handle = is_told ? handle : 0;  // for want of room: the next launch tries again
+    note.handle = is_told ? handle : 0;  // no room: the next launch tries again
     note.name_hash = hash;
     note.round = round_;
     return note;
   }
 
-  // All are told again.
+  // All functions are reported again.
   void begin_round() { ++round_; }
 
  private:
@@ -71,11 +71,11 @@ class FunctionNotes {
   FunctionNote notes_[kNotes] = {};
 };
 
-// The values of a launch's parameters, each from a new word on: from where `parameters` point to or, if
-// that is null, from the buffer that `extra` names.
+// The values of a launch's parameters, each beginning at a new word: from where `parameters` point
+// or, if that is null, from the buffer that `extra` names.
 struct ParameterWords {
   uint32_t count = 0;
-  bool is_cut = false;  // there are more than fit, or one is not there
+  bool is_cut = false;  // there are more than fit, or one is missing
 };
 ParameterWords collect_parameters(const FunctionNote& note, void* const* parameters,
                                   void* const* extra, uint64_t* words, uint32_t room);

@@ -1,5 +1,5 @@
-// How long traced launches and copies last on the GPU: a pair of timing events around each, read when a call
-// that waits has returned. Only with `tandem trace calls --device-times`.
+// How long traced launches and copies take on the GPU: a pair of timing events around each, read
+// after a waiting call has returned. Only with `tandem trace calls --device-times`.
 #pragma once
 
 #include <cuda.h>
@@ -11,14 +11,14 @@ namespace tandem::shim::tracing {
 struct EventPair;
 
 // Records the first event; null when this launch is not to be timed: the stream captures, or no
-// events are to be had.
+// events are available.
 EventPair* begin_device_time(CUstream stream);
 void end_device_time(EventPair* pair, CUstream stream, bool taken);
 
-// Writes down what has finished, oldest first, until `patience` unfinished ones were met.
+// Records the pairs that have finished, oldest first, until `patience` unfinished ones were met.
 void collect_device_times(uint32_t patience);
 
-// The context (or, when null, the device's contexts) is about to go, its events with it.
+// The context (or, when null, the device's contexts) is about to go, and its events with it.
 void drop_device_times(CUcontext context, CUdevice device);
 void forget_device_times();  // the child of a fork
 
