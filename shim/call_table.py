@@ -1,4 +1,4 @@
-"""Reads calls.def, the table of every driver function: what is wrong with it, what it covers."""
+"""Reads and checks calls.def, the table of every driver function, and reports what it covers."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class Row:
     """One function of the driver."""
 
     symbol: str
-    since: int  # as CUDA_VERSION: 12040
+    since: int  # in the form of CUDA_VERSION: 12040
     group: str  # its class
     handler: str
     reason: str
 
     @property
     def interposed(self) -> bool:
-        """Whether programs get our function."""
+        """Whether programs get the shim's function instead of the driver's."""
         return self.handler != PASS
 
     @property
     def unhandled(self) -> bool:
-        """Whether work or memory passes by without a word on why it may."""
+        """Whether work or memory passes the shim by and the table does not say why it may."""
         must = self.group in WORK or self.group in MEMORY
         return must and not self.interposed and not self.reason.startswith("free: ")
 
 
 def read(text: str) -> list[Row]:
-    """All lines of the table.
+    """Parse all lines of the table.
 
     Raises:
-        ValueError: a line that begins like one is none; the text says which.
+        ValueError: a line begins like a table line but is none; the message names it.
     """
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -67,7 +67,7 @@ def read(text: str) -> list[Row]:
 
 
 def headers(folder: Path = HEADERS) -> dict[str, list[str]]:
-    """What each version of cuda.h declares: "12.4" -> names; oldest version first."""
+    """What each version of cuda.h declares: "12.4" -> names, oldest version first."""
     found = {path.stem: path.read_text().split() for path in folder.glob("*.txt")}
     return dict(sorted(found.items(), key=lambda item: version_number(item[0])))
 
@@ -79,12 +79,12 @@ def version_number(version: str) -> int:
 
 
 def version_name(number: int) -> str:
-    """The "12.4" of CUDA_VERSION 12040."""
+    """The version of CUDA_VERSION 12040: "12.4"."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def problems(rows: Sequence[Row], declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What must be put right, one sentence each."""
+    """Yield what is wrong with the table, one sentence each."""
     known = {row.symbol for row in rows}
     symbols = [row.symbol for row in rows]
     for before, after in itertools.pairwise(symbols):
@@ -120,7 +120,7 @@ def _problems_of(
 
 
 def _disagreements(rows: Sequence[Row]) -> Iterator[str]:
-    """What is done about a call must not depend on the symbol by which a program calls it."""
+    """Find calls whose treatment depends on the symbol by which a program calls them."""
     by_symbol = {row.symbol: row for row in rows}
     first: dict[str, Row] = {}
     for row in rows:
@@ -139,9 +139,9 @@ def coverage(
     built_with: str,
     built: Collection[str],
 ) -> dict[str, object]:
-    """What `tandem doctor --coverage` says: for each header its functions by class, and the gaps.
+    """What `tandem doctor --coverage` reports: each header's functions by class, and the gaps.
 
-    `built` is what the header of the build, `built_with`, declares.
+    `built` holds the names that the build's header, of version `built_with`, declares.
     """
     known = {row.symbol: row for row in rows}
     return {
@@ -163,6 +163,6 @@ def _covered(rows: Sequence[Row], built: Collection[str]) -> dict[str, object]:
     return {
         "classes": classes,
         "unhandled": [row.symbol for row in rows if row.unhandled],
-        # Handled, but the header of the build does not declare them yet: their calls go unseen.
+        # Handled, but not yet declared by the build's header: calls to them go unseen.
         "not_built": [r.symbol for r in rows if r.interposed and r.symbol not in built],
     }

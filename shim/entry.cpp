@@ -2,7 +2,7 @@
 // names. A call whose real function is missing answers like a driver that lacks it.
 //
 // Before the driver is known, while calls are traced, and in a child that has nothing of ours, a
-// call takes the slow way instead: a single test of one byte covers all three, so that tracing
+// call takes the slow way instead: one test of a single byte covers all three, so that tracing
 // costs nothing where it is off.
 #include "driver.h"
 #include "guard.h"

@@ -1,4 +1,4 @@
-"""Writes what the table of calls covers of each version of cuda.h, for `tandem doctor --coverage`.
+"""Writes how much of each cuda.h the table of calls covers, for `tandem doctor --coverage`.
 
     generate_coverage.py --cuda-include DIR --out build/generated
 
@@ -26,7 +26,7 @@ def main() -> None:
     rows = call_table.read(call_table.TABLE.read_text())
     version = _version(arguments.cuda_include / "cuda.h")
     built = sorted(prototypes(preprocessed(arguments.cuda_include)))
-    # A header that csrc/api does not know yet is held against the table all the same.
+    # Includes the build's header even if csrc/api does not know its version yet.
     declared = {version: built} | call_table.headers()
     covered = call_table.coverage(rows, declared, version, built)
     write_if_changed(arguments.out / "coverage.inc", as_cpp_string(json.dumps(covered)))

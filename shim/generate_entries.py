@@ -1,16 +1,16 @@
-"""Writes the exported functions of calls.def with their signatures from cuda.h.
+"""Writes the shim's exported functions: those of calls.def, with their signatures from cuda.h.
 
     generate_entries.py --cuda-include DIR --out build/generated
 
-- shim_calls.inc: CALL(symbol), the calls that are interposed.
+- shim_calls.inc: CALL(symbol) for each call that is interposed.
 - shim_entries.inc: SHIM_ENTRY(symbol, handler, (parameters), (arguments), how a trace shows them),
   expanded by entry.cpp.
-- trace_calls.inc: the same for the readers of traces: every call, and marks, with the parameters
-  and how each was written down, and the enumerations in them. JSON in a C++ string.
+- trace_calls.inc: the same for the readers of traces: every call, and marks, with the parameters,
+  how each is recorded, and the enumerations in them. JSON in a C++ string.
 - shim_signatures.json: symbol -> parameter types, for the tests' recording driver.
 
-Everything comes from the header of the build: calls that only another version of it declares are
-left out here, since nothing could be compiled for them.
+Everything comes from the build's header: calls that only another version of it declares are left
+out, since nothing could be compiled for them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
     write_if_changed(arguments.out / "trace_calls.inc", as_cpp_string(described))
 
 
-# Of tandem_mark.h: in a trace a mark looks like a call, so that any reader of traces can show it.
+# From tandem_mark.h. In a trace a mark looks like a call, so every reader of traces can show it.
 MARK = {
     "name": "tandem_mark_v1",
     "class": "mark",
@@ -113,7 +113,7 @@ def _described(symbol: str, group: str, parameters: list[tuple[str, str]]) -> di
 
 
 def _enumerations(header: str) -> dict[str, dict[str, str]]:
-    """Number, as JSON has it, -> name, for each enumeration that a trace shows."""
+    """For each enumeration that a trace shows: number, as a JSON key, -> name."""
     found = {}
     for name in ENUMERATIONS:
         body = re.search(rf"typedef enum \w+ \{{([^}}]*)\}} {name};", header)
@@ -125,7 +125,7 @@ def _enumerations(header: str) -> dict[str, dict[str, str]]:
 
 
 def preprocessed(include: Path) -> str:
-    """cuda.h as the compiler sees it, with every name under which the library exports it."""
+    """cuda.h as the compiler sees it, with every name that the library exports."""
     command = [
         *shlex.split(os.environ.get("CXX", "g++")),
         "-E",
@@ -159,13 +159,13 @@ def _parameter(text: str) -> tuple[str, str]:
 
 
 def as_cpp_string(text: str) -> str:
-    """A literal, in pieces: the standard promises no more than 64 KiB for one."""
+    """A C++ string literal in pieces: the standard guarantees at most 64 KiB for one."""
     pieces = [text[i : i + 8000] for i in range(0, len(text), 8000)]
     return "\n".join(f'R"json({piece})json"' for piece in pieces) + "\n"
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Touch the file only when its text changed, so that nothing is compiled again for nothing."""
+    """Write the file only when its text has changed, to avoid needless recompilation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_text() != text:
         path.write_text(text)

@@ -3,8 +3,8 @@
     generate_versions.py --out build/generated
 
 - shim_versions.inc: CU_VERSION(base, exported_symbol, since, per_thread), sorted by base, then
-  version: what cuGetProcAddress answers. All lines of the table, not only those that the cuda.h of
-  the build declares: a driver newer than that header knows them, and hands out another function.
+  version: what cuGetProcAddress answers. It has all lines of the table, not only those that the
+  build's cuda.h declares: a driver newer than that header knows them, and returns another function.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@
 //    (Channel::attachment). A thread that stays inside one call all the while can make a count
 //    wrong until that stream's next marker, and nothing else.
 // 4. What is registered with the driver stays registered, too: unregistering would wait for the
-//    device, inside the driver, for work that may be waiting for this very process. Streams whose
-//    pages are mapped over such a place are marked by events.
+//    device, inside the driver, for work that may be waiting for this very process. An attachment
+//    whose pages are mapped over registered ones marks by events.
 #pragma once
 
 #include <atomic>

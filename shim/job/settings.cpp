@@ -174,7 +174,7 @@ void find_socket(Settings* settings) {
   if (!own) {
     find_usual_directory(directory, kSize);
   } else if (const size_t length = std::strcspn(own, ":"); length < kSize) {
-    // Systemd separates several by colons; Tandem's is the first.
+    // systemd separates several by colons; Tandem's is the first.
     std::memcpy(directory, own, length);
   }
   if (!*directory || std::strlen(directory) + std::strlen(kSocketName) >= kSize) {

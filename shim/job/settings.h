@@ -8,21 +8,21 @@
 //   TANDEM_LOG        warn | off               warn      off: suppresses even the one line of warning
 //   TANDEM_SOCKET     path                     <runtime directory>/attach.sock
 //   TANDEM_JOB_ID     j-<hex>                  none      the job that `tandem run` registered
-//   TANDEM_PRIORITY   latency | normal | batch not said
-//   TANDEM_MEMORY     12GiB | 40% | bytes      not said  limit of device memory
+//   TANDEM_PRIORITY   latency | normal | batch not set
+//   TANDEM_MEMORY     12GiB | 40% | bytes      not set   limit of device memory
 //                                              or HAMi's CUDA_DEVICE_MEMORY_LIMIT_0, then the one without _0
-//   TANDEM_MEMORY_MIN 4GiB                     not said  memory that stays resident
-//   TANDEM_PERSISTENT 4GiB                     not said  what it holds permanently; with the next
-//   TANDEM_EPHEMERAL  8GiB                     not said  at most what an iteration takes besides
-//   TANDEM_WAIT_MEMORY 30s                    not said  how long an allocation may wait for memory
-//   TANDEM_PREEMPTIBLE 0 | 1                   not said
-//   TANDEM_SWAPPABLE 0 | 1                     not said  may be moved to the host
-//   TANDEM_IDLE_RELEASE 60s | never            not said  after this idle time it gives up its memory
+//   TANDEM_MEMORY_MIN 4GiB                     not set   memory that stays resident
+//   TANDEM_PERSISTENT 4GiB                     not set   what it holds permanently; set with the next
+//   TANDEM_EPHEMERAL  8GiB                     not set   the most that an iteration takes on top
+//   TANDEM_WAIT_MEMORY 30s                    not set   how long an allocation may wait for memory
+//   TANDEM_PREEMPTIBLE 0 | 1                   not set
+//   TANDEM_SWAPPABLE 0 | 1                     not set   may be moved to the host
+//   TANDEM_IDLE_RELEASE 60s | never            not set   after this idle time it gives up its memory
 //   TANDEM_CHECKPOINT 0 | 1                    0         1: moved as a whole instead, by the driver
-//   TANDEM_SM         30% | count              not said  share of the SMs; or HAMi's CUDA_DEVICE_SM_LIMIT_0,
+//   TANDEM_SM         30% | count              not set   share of the SMs; or HAMi's CUDA_DEVICE_SM_LIMIT_0,
 //                                              then the one without _0; in percent
-//   TANDEM_ISOLATION  time | mps | mps+green | mig   not said
-//   TANDEM_SLO        [p99=]50ms               not said
+//   TANDEM_ISOLATION  time | mps | mps+green | mig   not set
+//   TANDEM_SLO        [p99=]50ms               not set
 //   TANDEM_NAME       text                     none
 //   TANDEM_GROUP      text                     what one launcher starts together; default from its variables:
 //                                              TORCHELASTIC_RUN_ID, or SLURM_JOB_ID and SLURM_STEP_ID

@@ -40,7 +40,8 @@ void release_owner() {
   Owner* owner = g_thread.owner;
   if (!owner) return;
   g_thread.owner = nullptr;
-  owner->in.store(nullptr, std::memory_order_release);  // it may have been cancelled inside the driver
+  // The thread may have been cancelled inside the driver.
+  owner->in.store(nullptr, std::memory_order_release);
   owner->is_taken.store(false, std::memory_order_release);
 }
 

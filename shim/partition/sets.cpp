@@ -14,7 +14,7 @@ struct Set {
 };
 Set g_sets[kSets];
 
-// The split that all sets are made of; of 0 groups until it is made.
+// The split of which all sets are made; 0 groups until it is made.
 CUdevResource g_groups[kMaxGroups];
 unsigned g_group_count = 0;
 unsigned g_group_sms = 0;
@@ -26,7 +26,8 @@ bool driver_has_all() {
          g_driver.cuGreenCtxDestroy && g_driver.cuGreenCtxStreamCreate;
 }
 
-// As many groups of that many SMs as there are: the same in every process, whatever set it is to have.
+// Splits the device into as many groups of `group_sms` SMs as fit: the same split in every process,
+// whatever set the process gets.
 bool split(CUdevice device, unsigned group_sms) {
   if (g_group_count && g_group_sms == group_sms && g_device == device) return true;
   g_group_count = 0;

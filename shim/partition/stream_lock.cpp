@@ -11,17 +11,19 @@ namespace {
 
 constexpr uint32_t kSpins = 200;
 constexpr uint32_t kSleepUs = 20;
-// A bias is given when the locked operations that it saves have cost as much as taking it away will, some us:
-// whoever takes turns how, that is never more than twice what the better of both ways would have cost.
+// A bias is given when the locked operations that it saves have cost as much as revoking it will,
+// some us: so whatever the pattern of turns, the cost is never more than twice that of the better
+// choice.
 constexpr uint32_t kRunsBeforeBias = 256;
-// By then the stores of any processor are where others see them.
+// By then every processor's stores are visible to the others.
 constexpr uint32_t kDrainUs = 1000;
 
 template <class Condition>
 void wait_until(Condition holds) {
   for (uint32_t spins = 0; !holds(); ++spins) {
     if (spins < kSpins) cpu_pause();
-    // On the virtual clock a thread that waits must say so, or no time passes for the holder either.
+    // On the virtual clock a waiting thread must announce its wait, or no time passes for the
+    // holder either.
     else if (g_clock.is_virtual()) g_clock.sleep_until_ns(g_clock.now_ns() + kSleepUs * 1000);
     else usleep(kSleepUs);
   }
@@ -29,12 +31,13 @@ void wait_until(Condition holds) {
 
 }  // namespace
 
-// Acquire: what it did with the stream is seen once it is out; pairs with the release in unlock.
+// Acquire: once the owner is out, what it did with the stream is visible; pairs with the release in
+// unlock.
 bool StreamLock::is_inside(const Owner* owner) const {
   return owner->in.load(std::memory_order_acquire) == this;
 }
 
-// Caller has held_. Returns who may still be inside.
+// The caller has held_. Returns the owner, which may still be inside.
 Owner* StreamLock::revoke() {
   Owner* owner = owner_.load(std::memory_order_relaxed);
   owner_.store(nullptr, std::memory_order_relaxed);
@@ -59,7 +62,7 @@ __attribute__((cold, noinline)) void StreamLock::await_owner() {
 
 __attribute__((cold, noinline)) bool StreamLock::try_held() {
   const Owner* owner = owner_.load(std::memory_order_relaxed);
-  if (owner && is_inside(owner)) return false;  // nothing gained by taking away what is in use
+  if (owner && is_inside(owner)) return false;  // nothing is gained by revoking a bias in use
   if (held_.exchange(true, std::memory_order_acquire)) return false;
   if (!is_biased()) return true;
   Owner* revoked = revoke();
@@ -69,7 +72,7 @@ __attribute__((cold, noinline)) bool StreamLock::try_held() {
   return false;
 }
 
-// Caller has held_, without a bias.
+// The caller has held_, without a bias.
 __attribute__((cold, noinline)) void StreamLock::consider_bias() {
   runs_ = last_ == &g_thread ? runs_ + 1 : 0;
   last_ = &g_thread;

@@ -18,48 +18,52 @@ namespace tandem::shim::partition {
 
 std::atomic<bool> g_on{false};
 
-// A handle that work was submitted to. Rows never move, and are used again for other handles. What a launch
-// reads of one comes first, in one line, which it does not write.
+// A handle to which work was submitted. Rows never move, and are reused for other handles. What a
+// launch reads of a row comes first, in one cache line, to which it does not write.
 struct alignas(64) Row {
-  std::atomic<uint64_t> handle;   // kFree, kGone, kEnding, or the handle; release behind the rest
-  std::atomic<uint32_t> stays;    // 1 + StayReason, 0 = it goes. kRefused, kCapturing come and go
-  std::atomic<uint32_t> lookers;  // inside calls that wait or ask. seq_cst, as `real` is: see drop_one
-  std::atomic<CUstream> real;     // written by who holds `lock`
+  std::atomic<uint64_t> handle;   // kFree, kGone, kEnding, or the handle; release, after the rest
+  std::atomic<uint32_t> stays;  // 1 + StayReason, 0 = it moves. kRefused and kCapturing come and go
+  // Threads inside calls that wait or query. seq_cst, like `real`: see drop_one.
+  std::atomic<uint32_t> lookers;
+  std::atomic<CUstream> real;     // written by the holder of `lock`
   StreamLock lock;
-  // Under `lock`:
-  uint32_t word;  // the set it is in, as the daemon says it; 0 = none yet: the whole device
-  // The word that it last acted on; others only look. Release behind `is_leaving`, which the helper
-  // reads after it without the lock: who sees where the stream went sees that it has work elsewhere.
-  std::atomic<uint32_t> seen;  // seq_cst where order with told() counts: see follow
-  uint32_t beginnings;  // calls under way that may have it capture
+  // Written under `lock`:
+  uint32_t word;  // the set it is in, as the daemon encodes it; 0 = none yet: the whole device
+  // The word on which the row last acted; others only read it. Release, after `is_leaving`, which
+  // the helper reads later without the lock: whoever sees where the stream went also sees that it
+  // has work elsewhere.
+  std::atomic<uint32_t> seen;  // seq_cst where the order with told() matters: see follow
+  uint32_t beginnings;  // calls in progress that may make it capture
   CUcontext context;
-  std::atomic<CUevent> left;  // behind its work in the sets before; others only ask whether it is reached
-  std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only look
-  // Under g_mutex:
+  std::atomic<CUevent> left;  // behind its work in the previous sets; others only query it
+  std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only read
+  // Written under g_mutex:
   int set;                  // that `real` is in, or is about to be
   int set_before;           // still has work, or may have; kWhole: none that matters
-  CUstream streams[kSets];  // made so far
+  CUstream streams[kSets];  // created so far
 };
 
 namespace {
 
-constexpr uint64_t kFree = 0, kGone = 1, kEnding = 2;  // no handles: those are default streams
+// Not handles: those values are default streams.
+constexpr uint64_t kFree = 0, kGone = 1, kEnding = 2;
 constexpr uint32_t kRows = 1024;
 constexpr uint32_t kProbes = 32;
 constexpr uint32_t kNobody = ~uint32_t{0};
 constexpr uint32_t kDevices = 64;
 
 Row g_rows[kRows];
-// Orders who adds and drops rows and sets. Taken inside a row's lock, never around one.
+// Serialises adding and dropping rows and sets. Taken inside a row's lock, never around one.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<const shm::CommandMemory*> g_told{nullptr};  // in a command page; those stay mapped
 std::atomic<uint64_t> g_switches{0};
-std::atomic<bool> g_default_used[2];  // by kLegacy and kPerThread
+std::atomic<bool> g_default_used[2];  // indexed by kLegacy and kPerThread
 std::atomic<bool> g_runs_graphs{false};
-std::atomic<uint32_t> g_rowless{0};   // handles that found no place
-std::atomic<uint32_t> g_retained[kDevices];  // times the job holds each device's primary context
-CUdevice g_device = 0;          // that the process attached on: whose primary context has the sets
-CUcontext g_primary = nullptr;  // that; null = not known. Under g_mutex
+std::atomic<uint32_t> g_rowless{0};   // handles that found no row
+// How often the job holds each device's primary context.
+std::atomic<uint32_t> g_retained[kDevices];
+CUdevice g_device = 0;          // on which the process attached; its primary context has the sets
+CUcontext g_primary = nullptr;  // that primary context; null = not known. Under g_mutex
 
 // seq_cst: see follow.
 uint32_t told() {
@@ -94,7 +98,7 @@ Row* vacant(uint64_t handle) {
   return nullptr;
 }
 
-// The current context is the job's again when this ends.
+// Restores the job's current context when it goes out of scope.
 class InContext {
  public:
   explicit InContext(CUcontext context)
@@ -112,7 +116,7 @@ class InContext {
   bool entered_;
 };
 
-// The primary context of the current device, if it is alive: asking must not make it.
+// Finds the primary context of the current device if it is alive: the query must not create it.
 bool learn_primary(CUdevice device) {
   if (device != g_device || g_primary) return device == g_device;
   unsigned flags = 0;
@@ -130,7 +134,7 @@ bool learn_primary(CUdevice device) {
 
 uint32_t staying(shm::StayReason reason) { return 1 + static_cast<uint32_t>(reason); }
 
-// 1 + why it stays where it is; 0: it goes.
+// 1 + why the stream stays where it is; 0: it moves.
 uint32_t why_it_stays(CUstream handle, CUcontext* context) {
   CUgreenCtx green = nullptr;
   unsigned flags = 0;
@@ -148,7 +152,7 @@ uint32_t why_it_stays(CUstream handle, CUcontext* context) {
   return flags & CU_STREAM_NON_BLOCKING ? 0 : staying(shm::StayReason::kBlocking);
 }
 
-// Null for a handle of no stream: the driver will refuse the call.
+// Null if the handle names no stream: the driver will refuse the call.
 __attribute__((cold, noinline)) Row* add(CUstream handle) {
   const RelaxedCapture relaxed;
   const auto number = reinterpret_cast<uint64_t>(handle);
@@ -176,7 +180,7 @@ __attribute__((cold, noinline)) Row* add(CUstream handle) {
   return row;
 }
 
-// One that is being destroyed has its streams still.
+// A handle that is being destroyed still has its streams.
 bool is_handle(uint64_t handle) { return handle > kGone; }
 
 template <class Do>
@@ -186,14 +190,16 @@ void each_row(Do what) {
   }
 }
 
-// Each set that it left waits for those before, so the newest event is behind the work in all of them.
+// Each set that the stream moved to waits for those before, so the newest event is behind the work
+// in all of them.
 bool has_left(const Row& row) {
   const CUevent left = row.left.load(std::memory_order_acquire);
   return !left || g_driver.cuEventQuery(left) != CUDA_ERROR_NOT_READY;
 }
 
-// Nothing runs in the set any more, and nobody waits for one of its streams. One that is leaving may have
-// work in all sets that it was in since it last had left; only the newest two are known.
+// Nothing runs in the set any more, and nobody waits for one of its streams. A stream that is
+// leaving may have work in all the sets where it was since it last finished leaving; only the
+// newest two are known.
 bool is_unused(int set) {
   bool unused = true;
   each_row([&](Row& row) {
@@ -205,7 +211,8 @@ bool is_unused(int set) {
   return unused;
 }
 
-// Once all streams were told to go home: whether work of one goes on, or somebody waits for one.
+// Whether work goes on in the set, or somebody waits for one of its streams, after all streams were
+// told to go home.
 bool is_in_use(int set) {
   bool in_use = false;
   each_row([&](Row& row) {
@@ -222,8 +229,9 @@ void destroy_streams(int set) {
   });
 }
 
-// Makes room for another set. Who looks counts itself before it reads `real`, which has not been a stream
-// of this set since before its row was seen here to have left it: all seq_cst, so one of both sees the other.
+// Makes room for another set. A looking thread counts itself before it reads `real`, and `real` has
+// not been a stream of this set since before this function saw that its row had left. All are
+// seq_cst, so one of the two sees the other.
 void drop_one() {
   for (int set = 0; set < kSets; ++set) {
     if (!has_set(set) || !is_unused(set)) continue;
@@ -233,7 +241,8 @@ void drop_one() {
   }
 }
 
-// The row's stream in a set, and says that the row is about to be there; null: it cannot be had.
+// Returns the row's stream in a set and records that the row is about to be there; null: no stream
+// can be had.
 CUstream stream_in(Row& row, uint32_t word) {
   const HoldsMutex held(&g_mutex);
   if (row.context != g_primary) return nullptr;
@@ -258,7 +267,7 @@ CUstream stream_in(Row& row, uint32_t word) {
   return stream;
 }
 
-// Others have work in all the sets that there can be, and it is none of them.
+// Whether others have work in all the sets that fit, and this set is not among them.
 bool is_crowded_out(uint32_t word) {
   const HoldsMutex held(&g_mutex);
   return !has_room(word);
@@ -269,7 +278,7 @@ void settle_in(Row& row, bool went) {
   if (!went) row.set = row.set_before;
 }
 
-// All that comes after this in `next` waits for all that is in the stream now.
+// Makes all later work in `next` wait for everything that is in the current stream now.
 bool join(Row& row, CUstream next) {
   if (planted(Fault::kForgetJoin)) return true;
   CUevent left = row.left.load(std::memory_order_relaxed);
@@ -281,16 +290,16 @@ bool join(Row& row, CUstream next) {
          g_driver.cuStreamWaitEvent(next, left, CU_EVENT_WAIT_DEFAULT) == CUDA_SUCCESS;
 }
 
-// 0: of the whole device.
+// 0: the whole device.
 uint32_t sms_of(uint32_t word) {
   const shm::SmSet set = shm::set_of(word);
   return set.count * set.group_sms;
 }
 
-// Where the stream went that went last: other times than from there are stale.
+// The number of SMs of the latest move: durations measured on other numbers are stale.
 std::atomic<uint32_t> g_sms{0};
 
-// Told at once: a process that ends soon has no other round of the helper.
+// Published at once, because a process that ends soon has no further round of the helper.
 void count_switch() {
   const uint64_t count = g_switches.fetch_add(1, std::memory_order_relaxed) + 1;
   if (Channel* channel = g_channel.load(std::memory_order_acquire))
@@ -305,8 +314,8 @@ bool go(Row& row, uint32_t word) {
   settle_in(row, went);
   if (!went) return false;
   row.real.store(next);
-  // Of what it launches from here on. As many other SMs take as long; and so they do for a new stream
-  // where others of the process are already.
+  // Concerns the launches from here on. The same number of other SMs takes the same time, and so
+  // does a new stream on as many SMs as others of the process already use.
   const uint32_t sms = sms_of(word), before = g_sms.exchange(sms, std::memory_order_relaxed);
   if (sms != (row.word ? sms_of(row.word) : before)) g_durations.make_stale();
   row.word = word;
@@ -315,8 +324,9 @@ bool go(Row& row, uint32_t word) {
   return true;
 }
 
-// Caller holds the row's lock. Asks the driver: there are captures begun before this process attached. It
-// answers only where a context is current, which the helper has none of; no answer counts as yes.
+// The caller holds the row's lock. Asks the driver, because a capture may have begun before this
+// process attached. The driver answers only where a context is current, and the helper has none; no
+// answer counts as yes.
 bool captures(const Row& row) {
   if (!g_driver.cuStreamIsCapturing) return false;
   const RelaxedCapture relaxed;
@@ -326,9 +336,10 @@ bool captures(const Row& row) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Caller holds the row's lock. Cold: a stream gets here when it is told another set. What it is told is
-// read again once `seen` says that it is on its way: the helper reads both the other way round, so it does
-// not take the stream to be where it was, and is told to be again, when this is about to go elsewhere.
+// The caller holds the row's lock. Cold: called when a stream is told another set. The word is read
+// again after `seen` shows that the stream is on its way. The helper reads the two in reverse
+// order, so it never takes a stream to be settled where it was, and where it is again told to be,
+// while this function is about to move it elsewhere.
 __attribute__((cold, noinline)) void follow(Row& row) {
   row.seen.store(kNobody);
   const uint32_t word = told();
@@ -340,7 +351,7 @@ __attribute__((cold, noinline)) void follow(Row& row) {
   }
   const bool is_there = word == row.word || go(row, word);
   row.stays.store(is_there ? 0 : staying(shm::StayReason::kRefused), std::memory_order_relaxed);
-  // Then it tries again.
+  // Otherwise it tries again.
   if (is_there || !is_crowded_out(word)) row.seen.store(word, std::memory_order_release);
 }
 
@@ -348,13 +359,13 @@ bool stays_for(const Row& row, shm::StayReason reason) {
   return row.stays.load(std::memory_order_relaxed) == staying(reason);
 }
 
-// Now, or once it captures no more.
+// Either now, or once it no longer captures.
 bool may_go(const Row& row) {
   return row.stays.load(std::memory_order_relaxed) == 0 ||
          stays_for(row, shm::StayReason::kRefused) || stays_for(row, shm::StayReason::kCapturing);
 }
 
-// Caller holds the row's lock.
+// The caller holds the row's lock.
 bool is_bound_home(Row& row) {
   if (!stays_for(row, shm::StayReason::kCapturing)) return false;
   if (row.beginnings != 0 || captures(row)) return true;
@@ -362,7 +373,7 @@ bool is_bound_home(Row& row) {
   return false;
 }
 
-// What the old sets had is done. Caller holds the row's lock.
+// Notes when the work in the old sets is done. The caller holds the row's lock.
 void look_at_leaving(Row& row) {
   if (!row.is_leaving.load(std::memory_order_relaxed)) return;
   if (!has_left(row)) return;
@@ -371,17 +382,18 @@ void look_at_leaving(Row& row) {
   row.set_before = kWhole;
 }
 
-// Whether the stream is where it is to be, and has left where it was.
+// Whether the stream is where it should be, and has left where it was.
 bool is_there(const Row& row, uint32_t word) {
   return row.seen.load() == word &&
          !row.is_leaving.load(std::memory_order_relaxed);
 }
 
-// Likewise, after having it go there. One that captures is nowhere but home, and is not waited for.
+// The same, after trying to move the stream there. A stream that captures can only be at home, and
+// is not waited for.
 bool look_after_row(const Channel& channel, Row& row, uint32_t word) {
   if (!may_go(row)) return true;
   if (is_there(row, word)) return true;
-  if (!row.lock.try_lock()) return false;  // somebody submits, and sees to it
+  if (!row.lock.try_lock()) return false;  // a thread is submitting, and moves the stream itself
   if (row.handle.load(std::memory_order_relaxed) <= kEnding) return row.lock.unlock(), true;
   const bool is_bound = is_bound_home(row);
   if (!is_bound && row.seen.load(std::memory_order_relaxed) != word &&
@@ -396,7 +408,8 @@ bool look_after_row(const Channel& channel, Row& row, uint32_t word) {
   return now_there;
 }
 
-// Caller holds the row's lock; the driver's streams behind the handle are destroyed, not the handle's own.
+// The caller holds the row's lock. The driver's streams behind the handle are destroyed, but not
+// the handle's own.
 void empty(Row& row) {
   const HoldsMutex held(&g_mutex);
   for (CUstream& stream : row.streams) {
@@ -407,13 +420,13 @@ void empty(Row& row) {
   row.handle.store(kGone, std::memory_order_release);
 }
 
-// Caller holds the row's lock.
+// The caller holds the row's lock.
 void go_home(Row& row) {
   if (row.set != kWhole && !captures(row)) go(row, shm::word_of({0, 0, 1}));
   row.seen.store(kNobody, std::memory_order_release);
 }
 
-// With the row's lock, unless it was destroyed meanwhile.
+// With the row's lock, unless the handle was destroyed meanwhile.
 template <class Do>
 void with_row(Row& row, uint64_t handle, Do what) {
   row.lock.lock();
@@ -421,7 +434,7 @@ void with_row(Row& row, uint64_t handle, Do what) {
   row.lock.unlock();
 }
 
-// The row of a stream that may be told a set. Null: it has none, and never will.
+// The row of a stream that may be told a set. Null: the stream has none, and never will.
 Row* row_of(CUstream handle) {
   const auto number = reinterpret_cast<uint64_t>(handle);
   if (!is_on() || is_default_stream(number)) return nullptr;
@@ -429,15 +442,16 @@ Row* row_of(CUstream handle) {
   return row ? row : add(handle);
 }
 
-// Many say it, few write it.
+// Called often, but rarely writes.
 void note(std::atomic<bool>& what) {
   if (!what.load(std::memory_order_relaxed)) what.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace
 
-// Nearly always the row is where the handle leads first, its lock is biased to this thread, and the stream
-// is where it is to be: what a launch in a set costs is this, and `leave`. No locked operation.
+// The usual case: the row is at the handle's first place, its lock is biased to this thread, and
+// the stream is where it should be. A launch in a set then costs only this and `leave`, without a
+// locked operation.
 void Stream::enter(How how, bool per_thread) {
   const auto handle = reinterpret_cast<uint64_t>(handle_);
   Row& row = g_rows[place_of(handle)];
@@ -501,7 +515,8 @@ void obey(const shm::CommandMemory& memory, bool is_first) {
 bool look_after(Channel& channel) {
   if (!is_on()) return false;
   shm::StateSets* shown = &channel.state->sets;
-  const uint32_t turn_told = turn();  // first: what is told is this turn's, or a newer one's
+  // Read first: what is published belongs to this turn, or to a newer one.
+  const uint32_t turn_told = turn();
   const uint32_t word = told();
   uint32_t following = 0, counts[shm::kStayReasonCount] = {};
   bool are_all_there = true;

@@ -139,9 +139,9 @@ class Ending {
 void forget_context(CUcontext context);
 
 // A green context holds its primary one. Before the job releases that for the last time, or resets
-// it, all streams go home and no green context is left. A release, however, leaves alone those in
-// which work goes on or somebody waits: there may be holders of the primary context that the shim
-// does not see.
+// it, all streams go home and no green context is left. A mere release, however, keeps the green
+// contexts in which work goes on or for which somebody waits: the primary context may have holders
+// that the shim does not see.
 void note_retained(CUdevice device);
 [[nodiscard]] bool is_last_hold(CUdevice device);  // or it is not known whether others hold it
 void before_release(CUdevice device, bool may_destroy, bool is_reset);

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kNoOrigin = 0;
 constexpr uint32_t kOrigins = 64;
 
-// All relaxed: a thread asks about its own captures, and what others have begun is a hint.
+// All relaxed: a thread asks about its own captures, and those of others are a hint.
 struct Origin {
   std::atomic<uint64_t> stream;  // normalised
   std::atomic<uint32_t> thread;  // that began it
@@ -32,7 +32,8 @@ void publish() {
   }
 }
 
-// Found by the driver to be no more, or ended: whoever takes the stream out counts it off.
+// Ends a capture, or removes one that the driver no longer knows: the thread that takes the stream
+// out decrements the count.
 void end(Origin& origin, uint64_t stream) {
   if (!origin.stream.compare_exchange_strong(stream, kNoOrigin, std::memory_order_relaxed)) return;
   if (planted(Fault::kKeepCapturing)) return;
@@ -54,13 +55,13 @@ void note_capture_begun(uint64_t stream) {
     publish();
     return;
   }
-  // More than anyone has: what is captured there is taken for work.
+  // More captures than anyone has: here, captured work counts as submitted.
 }
 
 void note_capture_ended(uint64_t stream) {
   for (Origin& origin : g_origins) {
     if (origin.stream.load(std::memory_order_relaxed) != stream) continue;
-    // That handle means another stream on every other thread.
+    // On every other thread that handle means another stream.
     if (stream == kPerThreadStream && origin.thread.load(std::memory_order_relaxed) != thread_id())
       continue;
     end(origin, stream);

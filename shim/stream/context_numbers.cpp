@@ -8,13 +8,13 @@ namespace tandem::shim {
 namespace {
 
 struct Numbered {
-  std::atomic<uint64_t> context;  // release once `number` is there, acquire in find
+  std::atomic<uint64_t> context;  // release after `number` is set, acquire in find
   std::atomic<uint32_t> number;
 };
 
 constexpr uint32_t kContexts = 64;
 Numbered g_contexts[kContexts];
-// Orders those who give out numbers; looking up takes none.
+// Serialises handing out numbers; a look-up takes no lock.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 uint32_t g_last = 0;  // under g_mutex
 
@@ -57,7 +57,7 @@ void forget_context_number(uint64_t context) {
 }
 
 void reset_context_numbers() {
-  g_mutex = PTHREAD_MUTEX_INITIALIZER;  // some other thread may have held it
+  g_mutex = PTHREAD_MUTEX_INITIALIZER;  // another thread may have held it
   for (Numbered& one : g_contexts) one.context.store(0, std::memory_order_relaxed);
 }
 

@@ -6,7 +6,8 @@ namespace tandem::shim {
 
 DurationTable g_durations;
 
-// Two threads that claim a place for one key at once may get two: then each learns a part.
+// Two threads that claim a place for one key at the same time may get two places; each then learns
+// a part.
 Duration* DurationTable::probe(uint64_t key) {
   const uint64_t hash = place_of(key);
   Duration* vacant = nullptr;
@@ -47,7 +48,8 @@ void DurationTable::forget(uint64_t key) {
 }
 
 void DurationTable::doubt(uint64_t key) {
-  // Its turn stays: a graph that is updated before every launch would have each of them sampled.
+  // The turn stays: otherwise, if a graph is updated before every launch, every launch would be
+  // sampled.
   each(key, [](Duration& entry) { entry.samples.store(0, std::memory_order_relaxed); });
 }
 
@@ -64,11 +66,13 @@ void DurationTable::make_stale() {
 void DurationTable::measured(Duration& duration, uint64_t ns, uint32_t age) {
   if (duration.age.load(std::memory_order_relaxed) != age) return;
   const auto fresh = static_cast<uint32_t>(std::clamp<uint64_t>(ns, 1, UINT32_MAX));
-  // It may have become stale while one was taken in: what is left of that is no measurement.
+  // The entry may have become stale while an earlier sample was stored; what remains of that is no
+  // measurement.
   const bool is_current = duration.known_at.load(std::memory_order_relaxed) == age;
   const uint32_t samples = is_current ? duration.samples.load(std::memory_order_relaxed) : 0;
   const uint32_t known = duration.ns.load(std::memory_order_relaxed);
-  // At first the smallest counts: a sample may hold another process's turn, never less than its own.
+  // At first the smallest counts: a sample may include another process's turn, but is never shorter
+  // than the function itself.
   const uint32_t early = samples == 0 ? fresh : std::min(known, fresh);
   const uint32_t late = known - known / 4 + std::min(fresh, known > UINT32_MAX / 4 ? UINT32_MAX : known * 4) / 4;
   duration.ns.store(samples < kSamplesSettled ? early : std::max(late, 1u),

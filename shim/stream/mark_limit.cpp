@@ -5,7 +5,7 @@
 namespace tandem::shim {
 
 void stop_at_limit(Channel& channel, shm::LimitKind kind, uint64_t number) {
-  // Relaxed: the daemon, which stores it, waits for what is said here.
+  // Relaxed: after storing it, the daemon waits for what is reported here.
   const uint64_t limit = channel.command->gate.mark_limit.load(std::memory_order_relaxed);
   if (__builtin_expect(limit == 0, 1)) return;
   if (shm::kind_of(limit) != kind || number < shm::number_of(limit)) return;
@@ -13,7 +13,8 @@ void stop_at_limit(Channel& channel, shm::LimitKind kind, uint64_t number) {
   std::atomic<uint64_t>& stopped =
       channel.state->iterations.stopped[static_cast<uint32_t>(kind)];
   uint64_t known = stopped.load(std::memory_order_relaxed);
-  // Two threads may mark at once. Release, behind the figures of the iteration: the daemon's acquire.
+  // Two threads may mark at the same time. Release, after the figures of the iteration; pairs with
+  // the daemon's acquire.
   while (known < number &&
          !stopped.compare_exchange_weak(known, number, std::memory_order_release,
                                         std::memory_order_relaxed)) {

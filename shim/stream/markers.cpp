@@ -13,19 +13,21 @@
 namespace tandem::shim {
 namespace {
 
-// No longer: what they are behind may wait for something that the program does next.
+// No longer than this, because the work ahead of the markers may wait for something that the
+// program does next.
 constexpr uint64_t kPassNs = 1'000'000'000, kPassSleepNs = 50'000;
 constexpr size_t kSlotPagesBytes = shm::kSlotCount * sizeof(shm::Slot);
 
-// Only the slot pages: the rings need not be pinned.
+// Registers only the slot pages: the rings need not be pinned.
 bool try_to_register(Channel& channel) {
   if (!g_driver.cuMemHostRegister_v2 || !g_driver.cuMemHostGetDevicePointer_v2) return false;
   CUcontext context = nullptr;
   if (!g_driver.cuCtxGetCurrent || g_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return false;
   const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   const CUresult result = g_driver.cuMemHostRegister_v2(channel.slots, kSlotPagesBytes, flags);
-  // Already: by a green context that is gone, whose registrations are those of its primary context. Or it
-  // is what was mapped here before, which is not what the daemon looks at now.
+  // The pages are registered already: by a green context that is gone, whose registrations belong
+  // to its primary context. Or the registration is of what was mapped here before, which is not
+  // what the daemon looks at now.
   const bool already = result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
                        channel.was_registered.load(std::memory_order_relaxed);
   if (result != CUDA_SUCCESS && !already) return false;
@@ -40,8 +42,8 @@ bool try_to_register(Channel& channel) {
   return true;
 }
 
-// Once a channel, by whoever needs it first, unless its device does without them; the others meanwhile do with
-// events.
+// Once per channel, by the first thread that needs it, unless its device does without; other
+// threads use events meanwhile.
 bool have_pages(Channel& channel, bool wanted) {
   uint32_t state = kNotTried;
   if (channel.registered.compare_exchange_strong(state, kTrying, std::memory_order_acquire)) {
@@ -51,7 +53,7 @@ bool have_pages(Channel& channel, bool wanted) {
   return state == kRegistered;
 }
 
-// This channel and those before it, as far as their pages are registered there.
+// This channel and earlier ones, if their pages are registered there.
 template <class Do>
 void each_registered_in(Channel& channel, uint64_t context, int device, Do act) {
   const auto if_there = [&](Channel& own) {
@@ -65,8 +67,8 @@ void each_registered_in(Channel& channel, uint64_t context, int device, Do act) 
   });
 }
 
-// Has the slot decide anew where its markers went by the registration. False: they did not, or somebody
-// does not let go of it.
+// Makes the slot decide anew how to mark, if its markers used the registration. False: they did
+// not, or somebody does not let go of the slot.
 bool undecide(StreamSlot& slot) {
   if (!own_soon(slot)) return false;
   const bool undecided = slot.mark_by == MarkBy::kMemoryOperation;
@@ -75,7 +77,7 @@ bool undecide(StreamSlot& slot) {
   return undecided;
 }
 
-// Those of streams that stay, for a second at most.
+// Waits for markers of streams that stay, for a second at most.
 void let_pass(Channel& channel, uint64_t context, int device) {
   bool passing[shm::kSlotCount] = {};
   for (uint32_t i = 0; i < slot_end(channel); ++i) {
@@ -117,12 +119,12 @@ void decide(Channel& channel, uint32_t index) {
   }
 }
 
-// There is no such stream: it went without our seeing it.
+// There is no such stream: it was destroyed out of the shim's sight.
 bool is_gone(CUresult result) {
   return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-// Whether the pages are still those of that attachment: the driver may have kept us for long.
+// Whether the pages still belong to that attachment: the driver may have kept this thread for long.
 bool is_still(const Channel& channel, uint32_t attachment) {
   return channel.attachment.load(std::memory_order_relaxed) == attachment;
 }
@@ -156,8 +158,8 @@ bool put_marker(Channel& channel, uint32_t index, uint64_t value) {
   if (channel.gate.lost()) return false;
   StreamSlot& slot = channel.streams[index];
   if (slot.mark_by == MarkBy::kUndecided) decide(channel, index);
-  // Between two launches of which the second may begin early a memory operation would end that, an event
-  // does not (an H200: docs/driver-facts.md, part `markers`).
+  // A memory operation between two launches, the second of which may begin early, would prevent the
+  // overlap; an event does not (an H200: docs/driver-facts.md, part `markers`).
   if (slot.programmatic.load(std::memory_order_relaxed)) slot.mark_by = MarkBy::kEvent;
   const partition::Stream held(as_stream(slot.stream.load(std::memory_order_relaxed)),
                                partition::How::kHoldIfFree);
@@ -187,7 +189,7 @@ bool poll_events(Channel& channel, uint32_t index) {
       outstanding = true;
       continue;
     }
-    // Passed, or its context failed: either way nothing of it is running.
+    // Passed, or its context failed: either way none of the work is running.
     if (shared.done.load(std::memory_order_relaxed) < slot.event_value[i])
       shared.done.store(slot.event_value[i], std::memory_order_release);
     slot.event_value[i] = 0;
@@ -213,7 +215,7 @@ void forget_events(StreamSlot& slot) {
 
 void let_markers_pass(Channel& channel, uint64_t context, int device) {
   each_registered_in(channel, context, device, [&](Channel& own) {
-    uint32_t state = kRegistered;  // streams that decide now do with events
+    uint32_t state = kRegistered;  // streams that decide from now on use events
     if (!own.registered.compare_exchange_strong(state, kSuspended, std::memory_order_acq_rel)) return;
     let_pass(own, context, device);
   });

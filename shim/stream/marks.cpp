@@ -10,10 +10,10 @@
 namespace tandem::shim {
 namespace {
 
-// Wishes not to lose the GPU, of all threads: while one is open, the latest of their ends counts.
+// Wishes not to lose the GPU, of all threads: while any is open, the latest end counts.
 class Wishes {
  public:
-  // `channel` may be null: a wish may be begun with one daemon and end with another.
+  // `channel` may be null: a wish may begin under one daemon and end under another.
   void begin(Channel* channel, uint64_t for_ns) {
     const HoldsShortLock held(&lock_);
     ++open_;
@@ -96,7 +96,7 @@ extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, u
   if (kind == TANDEM_MARK_CRITICAL && !value) g_wishes.end(channel);
   if (!channel) return 0;
   const uint64_t ticks = tandem::shim::g_clock.ticks();
-  // Whoever sees on the page that a step has ended finds its record, too.
+  // Whoever sees on the page that a step has ended also finds its record.
   record_mark(*channel, kind, id, value, ticks);
   apply(*channel, kind, id, g_clock.ns(ticks));
   return 0;
@@ -114,7 +114,8 @@ extern "C" __attribute__((visibility("default"))) uint32_t tandem_pause_v1(uint3
   const shim::Channel* channel = shim::g_channel.load(std::memory_order_acquire);
   if (!channel) return 0;
   shm::StateMarks& marks = channel->state->marks;
-  // Each channel begins with neither, so both are said each time; the daemon is woken for news.
+  // On each channel both start unset, so both are written each time; the daemon is woken only for
+  // news.
   const bool is_news = marks.pause_ready.load(std::memory_order_relaxed) != ready ||
                        !marks.listens.load(std::memory_order_relaxed);
   marks.pause_ready.store(ready, std::memory_order_release);

@@ -32,7 +32,7 @@ shm::Record blank(shm::RecordKind kind) {
   return record;
 }
 
-// Says which stream the record is of.
+// Fills in which stream the record is of.
 void set_stream(Channel& channel, uint64_t stream, shm::Record* record) {
   record->stream = stream;
   const uint32_t index = slot_beside(channel, stream);
@@ -49,7 +49,7 @@ void set_context(const Channel& channel, uint64_t context, shm::Record* record) 
     record->value |= uint64_t{context_number(context)} << 32;
 }
 
-// What the process holds of its devices, as it is counted.
+// Fills in what the process holds on its devices, as counted.
 void set_held(shm::Record* record) {
   const uint64_t held = memory::used_bytes();
   record->grid_blocks = static_cast<uint32_t>(held);
@@ -85,7 +85,7 @@ void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks
   if (!channel.observe) show_idle_if_so(channel, g_clock.ns(ticks));
 }
 
-// Who asks in a loop is recorded once, until the thread has something else to tell.
+// A query repeated in a loop is recorded once, until the thread has something else to report.
 void after_query(Channel& channel, const WaitTarget& target) {
   ThreadState& thread = g_thread;
   const bool told = thread.queried == target.object + 1 && thread.ring.written() == thread.queried_at;
@@ -151,7 +151,7 @@ void retire_stream(CUstream stream) {
     StreamSlot& slot = channel->streams[i];
     if (slot.stream.load(std::memory_order_acquire) != handle) continue;
     const bool owned = own_to_end(slot);
-    // Its work outlives the stream.
+    // The stream's work outlives it.
     if (owned && !channel->observe) close_or_settle_owned(*channel, i);
     retire(*channel, i);
     slot.ending.store(false, std::memory_order_relaxed);
@@ -190,7 +190,7 @@ void bury(Channel& channel, const Condemned& condemned, bool is_gone) {
     StreamSlot& slot = channel.streams[i];
     if (is_gone) {
       shm::Slot& shared = channel.slots[i];
-      // Nothing of a destroyed context runs, and none of its markers will arrive.
+      // Nothing in a destroyed context runs, and none of its markers will arrive.
       shared.open.store(0, std::memory_order_relaxed);
       shared.done.store(std::max(shared.done.load(std::memory_order_relaxed),
                                  shared.issued.load(std::memory_order_relaxed)),

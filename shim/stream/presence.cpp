@@ -9,7 +9,7 @@
 namespace tandem::shim {
 namespace {
 
-// Far ahead, but not for ever: a process that stops without a word holds nobody longer than this.
+// Far ahead, but finite: a process that stops without notice holds up nobody longer than this.
 constexpr uint64_t kAheadNs = 1'000'000'000;
 constexpr uint64_t kRefreshNs = kAheadNs / 2;
 constexpr uint64_t kMaxLingerNs = 1'000'000'000;
@@ -22,10 +22,10 @@ uint64_t base_linger_ns(const Channel& channel) {
   return std::min(channel.command->gate.linger_ns.load(std::memory_order_relaxed), kMaxLingerNs);
 }
 
-// Paused, or without the memory that it needs, a request gets on no sooner because others stay away: those
-// may have what it waits for.
+// Whether the process's requests are paused, or lack memory. Then they get on no sooner if others
+// stay away: those may have what the requests wait for.
 bool is_kept_waiting(const Channel& channel) {
-  // Relaxed: who asks again sees it later, and its bytes are not looked at.
+  // Relaxed: repeated calls see it later, and its bytes are not read.
   if (channel.state->memory.wait_ticket.load(std::memory_order_relaxed) != 0) return true;
   const shm::StateWaits& waits = channel.state->waits;
   if (waits.waiting_threads.load(std::memory_order_acquire) == 0) return false;

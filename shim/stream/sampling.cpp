@@ -12,11 +12,11 @@ using tracing::FunctionNote;
 
 // All under the lock of the ring, which SampleWriter holds.
 tracing::FunctionNotes g_functions;
-uint32_t g_sample = 0;  // the one the functions were told in
+uint32_t g_sample = 0;  // the one in which the functions were reported
 const shm::StatePage* g_told_in = nullptr;
 uint32_t g_number = 0;  // of the last launch
 
-// In a new sample, or to another daemon, functions are told again.
+// In a new sample, or for another daemon, functions are reported again.
 void begin_if_new(const Channel& channel, uint32_t sample) {
   if (sample == g_sample && channel.state == g_told_in) return;
   g_sample = sample;

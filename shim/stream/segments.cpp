@@ -24,12 +24,12 @@ bool may_mark(const Channel& channel, uint32_t index) {
   const StreamSlot& slot = channel.streams[index];
   const uint64_t stream = slot.stream.load(std::memory_order_acquire);
   if (stream >= kStreamRetired) return false;
-  // This handle means another stream on every other thread.
+  // On every other thread this handle means another stream.
   if (stream == kPerThreadStream && slot.thread.load(std::memory_order_relaxed) != thread_id())
     return false;
-  // A default stream's handle means another stream in another context, and of other streams the driver
-  // may refuse a marker: they are left to the helper, which makes their context current. Not so those
-  // of green contexts, into which work may be put from the primary one.
+  // In another context, a default stream's handle means another stream, and for other streams the
+  // driver may refuse a marker: both are left to the helper, which makes their context current.
+  // Streams of green contexts are an exception: work may be put into them from the primary context.
   if (!slot.green.load(std::memory_order_relaxed) &&
       slot.context.load(std::memory_order_relaxed) != current_context()) {
     return false;
@@ -58,7 +58,7 @@ bool all_marked(const Channel& channel) {
   return true;
 }
 
-// Once a segment, so that launching threads share no counter; by the slot's owner.
+// Once per segment, so that launching threads share no counter; called by the slot's owner.
 void tell_launches(Channel& channel, StreamSlot& slot) {
   const uint64_t launches = slot.launches.load(std::memory_order_relaxed);
   if (launches == slot.launches_told) return;
@@ -79,7 +79,7 @@ void mark(Channel& channel, uint32_t index) {
     const RelaxedCapture relaxed;
     if (!put_marker(channel, index, value)) return;
   }
-  // Behind what runs; with nothing running an earlier prediction was too long, and is forgotten.
+  // Starts after what runs; if nothing runs, an earlier prediction was too long and is dropped.
   const bool runs = value - 1 > slot.done.load(std::memory_order_relaxed);
   const uint64_t previous_end = runs ? slot.predicted_end_ns.load(std::memory_order_relaxed) : 0;
   slot.predicted_end_ns.store(std::max(previous_end, g_clock.now_ns()) + est_ns,
@@ -106,14 +106,15 @@ void close_each(Channel& channel, Which which) {
 bool others_went_on(const Channel& channel, uint32_t index) {
   const uint64_t last = channel.slots[index].last_submit_ns.load(std::memory_order_relaxed);
   const uint64_t context = channel.streams[index].context.load(std::memory_order_relaxed);
-  if (channel.has_unslotted.load(std::memory_order_relaxed)) return true;  // nothing is known of those
+  // Nothing is known of those.
+  if (channel.has_unslotted.load(std::memory_order_relaxed)) return true;
   for (uint32_t i = 0; i < slot_end(channel); ++i) {
     const StreamSlot& other = channel.streams[i];
     if (i == index || !is_live(other) || !other.blocking.load(std::memory_order_relaxed) ||
         other.context.load(std::memory_order_relaxed) != context) {
       continue;
     }
-    // Whether a wait is over is not known.
+    // There is no telling whether that wait is over.
     if (other.last_wait_ns.load(std::memory_order_relaxed) >= last) return true;
     const shm::Slot& slot = channel.slots[i];
     if (is_unfinished(slot) && slot.last_submit_ns.load(std::memory_order_relaxed) >= last)
@@ -129,7 +130,8 @@ void settle_owned(Channel& channel, uint32_t index) {
   if (stream >= kStreamRetired) return;
   const partition::Stream asked(as_stream(stream), partition::How::kLook);
   if (g_driver.cuStreamQuery(asked.real()) != CUDA_SUCCESS) return;
-  tell_launches(channel, channel.streams[index]);  // before nothing seems to be left that is not told
+  // Before the slot may look as if nothing unreported were left.
+  tell_launches(channel, channel.streams[index]);
   channel.slots[index].open.fetch_sub(open, std::memory_order_release);
 }
 

@@ -14,8 +14,8 @@
 namespace tandem::shim {
 namespace {
 
-// The owner may be inside the driver with the stream, where a full queue holds it until the GPU gets
-// on. What comes after would wait there as well.
+// The owner may be inside the driver with the stream, where a full queue holds it until the GPU
+// gets on. The call to come would wait there as well.
 constexpr uint64_t kOwnSoonNs = 1'000'000'000;
 constexpr uint32_t kSpins = 200;
 constexpr uint64_t kSleepNs = 20'000;
@@ -47,13 +47,14 @@ uint32_t find(const Channel& channel, uint64_t stream, uint64_t context) {
   return kNoSlot;
 }
 
-// Takes a slot that is free, or retired with nothing left to finish; it is owned.
+// Takes a slot that is free, or retired with nothing left to finish; the caller then owns it.
 uint32_t take(Channel& channel) {
   for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
     StreamSlot& slot = channel.streams[i];
     uint64_t held = slot.stream.load(std::memory_order_acquire);
     const bool free = held == kNoStream || (held == kStreamRetired && is_finished(channel.slots[i]));
-    if (!free || !try_own(slot)) continue;  // owned: somebody is still inside the driver with the last one
+    // Owned: a thread is still inside the driver with the last stream.
+    if (!free || !try_own(slot)) continue;
     if (slot.stream.compare_exchange_strong(held, kStreamMaking, std::memory_order_acquire)) return i;
     disown(slot);
   }
@@ -67,7 +68,7 @@ void raise_end(Channel& channel, uint32_t end) {
   }
 }
 
-// What records of the stream have in common, if the daemon wants to know.
+// Sets what records of the stream have in common, if the daemon wants to know.
 void describe_records(const Channel& channel, StreamSlot& slot, bool blocking) {
   const uint64_t context = slot.context.load(std::memory_order_relaxed);
   const bool tell = channel.features & wire::kFeatureOrder;
@@ -88,7 +89,7 @@ void describe(const Channel& channel, StreamSlot& slot, uint64_t stream, uint64_
   CUcontext primary = nullptr, home_again = nullptr;
   if (g_driver.cuStreamGetCtx_v2 && (!is_default_stream(stream) || context))
     g_driver.cuStreamGetCtx_v2(as_stream(stream), &primary, &green);
-  // The stream may belong to another context than the current one; a green context may be current
+  // The stream may belong to a context other than the current one. A green context may be current
   // to one thread only, its primary one to any.
   const auto home = primary ? primary : reinterpret_cast<CUcontext>(context);
   const bool at_home = g_driver.cuCtxPushCurrent_v2 && g_driver.cuCtxPopCurrent_v2 &&
@@ -109,7 +110,8 @@ void describe(const Channel& channel, StreamSlot& slot, uint64_t stream, uint64_
   slot.thread.store(stream == kPerThreadStream ? thread_id() : 0, std::memory_order_relaxed);
 }
 
-// A handle of no stream gets no slot: the driver refuses the work, and nothing would ever retire it.
+// An invalid handle gets no slot: the driver refuses the work, and nothing would ever retire the
+// slot.
 bool is_none(uint64_t stream) {
   if (is_default_stream(stream) || !g_driver.cuStreamGetCtx) return false;
   CUcontext owner = nullptr;
@@ -198,7 +200,7 @@ uint32_t slot_beside(Channel& channel, uint64_t stream) {
 }
 
 bool try_own(StreamSlot& slot) {
-  // acquire: sees what the previous owner left; pairs with the release in disown.
+  // Acquire: makes visible what the previous owner left; pairs with the release in disown.
   return !slot.busy.load(std::memory_order_relaxed) &&
          !slot.busy.exchange(true, std::memory_order_acquire);
 }

@@ -8,11 +8,12 @@
 namespace tandem::shim {
 namespace {
 
-// From here on it is worth asking for the kinds of a copy's pointers: within the device it takes a
-// fraction of the time over the link, and goes on when a call without a stream has returned.
+// From this size on it is worth asking for the kinds of a copy's pointers: a copy within the device
+// takes a fraction of the time over the link, and goes on after a call without a stream has
+// returned.
 constexpr uint64_t kAskBytes = 256 * 1024;
 
-// What is not measured goes by its bytes.
+// Estimates by its bytes what is not measured.
 Ticket estimated(Ticket ticket, const Submission& submission) {
   ticket.direction = submission.direction;
   if (ticket.direction == Direction::kUnknown && submission.source &&
@@ -23,16 +24,16 @@ Ticket estimated(Ticket ticket, const Submission& submission) {
   return ticket;
 }
 
-// What the record of a copy says beside the usual.
+// Adds what the record of a copy has beyond the usual.
 Submission completed(const Ticket& ticket, Submission submission) {
-  // It has no grid: that place is its source's, for daemons that know.
+  // A copy has no grid: for daemons that know, those fields hold its source.
   if (submission.kind == shm::RecordKind::kCopy &&
       (ticket.channel->features & wire::kFeatureOrder)) {
     submission.blocks = static_cast<uint32_t>(submission.source);
     submission.threads = static_cast<uint32_t>(submission.source >> 32);
   }
-  // From the device and without a stream it has ended when the call returns. One to the device need
-  // not have: its bytes may be on their way from a staging buffer.
+  // A copy from the device without a stream has ended when the call returns. A copy to the device
+  // need not have: its bytes may be on their way from a staging buffer.
   if (submission.blocks_caller && ticket.direction == Direction::kFromDevice)
     submission.record_flags |= shm::kRecordHostWaited;
   return submission;

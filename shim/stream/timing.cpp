@@ -13,15 +13,15 @@ namespace tandem::shim {
 
 enum class PairState : uint32_t { kFree, kTaken, kPending };
 
-// `state` decides who owns the rest: a launching thread or the helper while kTaken, nobody else.
+// `state` decides who owns the rest: while kTaken a launching thread or the helper, else nobody.
 struct TimingPair {
   std::atomic<PairState> state;
-  std::atomic<uint64_t> context;  // of the events; 0 = none made yet
+  std::atomic<uint64_t> context;  // of the events; 0 = none created yet
   std::atomic<uint32_t> device;
   uint64_t home;  // as in the stream's slot
   CUevent begin, end;
   Duration* duration;
-  uint32_t age;  // of the duration before the launch, with which its stream may go to other SMs
+  uint32_t age;  // of the duration before the launch, at which its stream may move to other SMs
 };
 
 namespace {
@@ -31,8 +31,8 @@ constexpr uint64_t kHoldNs = 10'000'000;
 TimingPair g_pairs[kPairs];
 
 bool take(TimingPair& pair, PairState from) {
-  if (pair.state.load(std::memory_order_relaxed) != from) return false;  // spares a locked one
-  // acquire: pairs with the release of whoever set `from`.
+  if (pair.state.load(std::memory_order_relaxed) != from) return false;  // saves a locked operation
+  // Acquire: pairs with the release of the thread that set `from`.
   return pair.state.compare_exchange_strong(from, PairState::kTaken, std::memory_order_acquire);
 }
 
@@ -66,8 +66,8 @@ TimingPair* take_of(TimingPair& pair, uint64_t context) {
   return nullptr;
 }
 
-// A pair of this context, else one without events. Pairs stay with their context; so each leaves as many
-// as it has to those that come later.
+// A pair of this context, else one without events. Pairs stay with their context, so each context
+// leaves as many unused as it has itself to later ones.
 TimingPair* take_pair(uint64_t context) {
   uint32_t own = 0, unused = 0;
   for (TimingPair& pair : g_pairs) {
@@ -94,7 +94,7 @@ TimingPair* begin_timing(const TimedIn& where, CUstream stream, Duration* durati
   if (where.context == 0 || !g_driver.cuEventCreate || !g_driver.cuEventElapsedTime) return nullptr;
   TimingPair* pair = take_pair(where.context);
   if (!pair) return nullptr;
-  duration->note_begun();  // what the driver refuses is not asked for again at every launch
+  duration->note_begun();  // what the driver refuses is then not tried again at every launch
   pair->duration = duration;
   pair->age = duration->age.load(std::memory_order_relaxed);
   const RelaxedCapture relaxed;

@@ -14,8 +14,8 @@ constexpr uint64_t ns_per_kib(Direction direction) {
   return direction == Direction::kBetween ? 20 : 50;
 }
 
-// By the plural form, which takes memory of the host that was never registered for what it is: the
-// other calls that an error, and errors are seen in the logs that a job can ask the driver for.
+// Uses the plural form, which recognises host memory that was never registered. For the other form
+// that is an error, and errors show up in the logs that a job can ask the driver for.
 bool is_device_memory(uint64_t address) {
   unsigned type = 0;
   CUpointer_attribute wanted = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;

@@ -16,15 +16,15 @@
 namespace tandem::shim::swap {
 namespace {
 
-// A program may close what it did not open, and get the number for a file of its own: whose it is is
-// looked up at each use.
+// A program may close a descriptor that it did not open, and get the same number for a file of its
+// own: so each use checks whose it is.
 struct File {
   int fd = -1;
   dev_t device = 0;
   ino_t inode = 0;
 };
 struct Pool {
-  void* at;  // addresses, also of one that is in a file: runs are known by them
+  void* at;  // addresses, even if the pool is in a file: runs are known by them
   uint64_t bytes;
   uint64_t number;  // 0 = of an earlier connection
   bool tried_to_pin;
@@ -38,7 +38,7 @@ Runs g_runs;
 OwnArray<Pool> g_pools;
 uint64_t g_counted = 0;  // pools on this connection
 
-// A file that could shrink under us would be a SIGBUS in the job.
+// If the file could shrink while mapped, the job would get SIGBUS.
 bool is_as_long_as(int fd, uint64_t bytes) {
   struct stat about {};
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -46,8 +46,8 @@ bool is_as_long_as(int fd, uint64_t bytes) {
          file_status(fd, &about) && static_cast<uint64_t>(about.st_size) >= bytes;
 }
 
-// Addresses for so much, from a multiple of kPinBytes on. A page more, that nothing can be in: two pools are
-// pinned apart, so no home may lie across them.
+// Reserves addresses for that many bytes, from a multiple of kPinBytes on, plus a page that stays
+// empty: two pools are pinned separately, so no home may span them.
 void* reserve(uint64_t bytes) {
   const uint64_t all = bytes + kGuardBytes + kPinBytes;
   void* const got =
@@ -84,14 +84,14 @@ bool is_ours(const File& file) {
   return now.fd >= 0 && now.device == file.device && now.inode == file.inode;
 }
 
-// Index of the pool that the address is in; all runs are in one.
+// Index of the pool that contains the address; every run is in one.
 size_t pool_at(uint64_t address) {
   size_t at = 0;
   while (address - reinterpret_cast<uint64_t>(g_pools[at].at) >= g_pools[at].bytes) ++at;
   return at;
 }
 
-// Nothing lies in it any more.
+// Drops pools in files in which nothing lies any more.
 void drop_files_without_homes() {
   for (size_t i = 0; i < g_pools.size();) {
     const Pool& pool = g_pools[i];
@@ -105,7 +105,7 @@ void drop_files_without_homes() {
   }
 }
 
-// The pool of that number, which is in memory.
+// The pool with that number, if it is in memory.
 Pool* pool_in_memory(uint64_t number) {
   for (Pool& pool : g_pools) {
     if (number != 0 && pool.number == number && pool.file.fd < 0) return &pool;
@@ -113,15 +113,15 @@ Pool* pool_in_memory(uint64_t number) {
   return nullptr;
 }
 
-// Where it is now, by its addresses: the helper may have begun to count anew meanwhile, and the mover alone
-// takes pools away.
+// Finds the pool by its addresses: the helper may have restarted the numbering meanwhile, and only
+// the mover takes pools away.
 Pool* pool_that_is(const Pool& known) {
   Pool* found = g_pools.begin();
   while (found->at != known.at) ++found;
   return found;
 }
 
-// How much could be.
+// Returns how many bytes could be pinned.
 uint64_t pin(const Pool& pool) {
   const auto at = reinterpret_cast<uint64_t>(pool.at);
   uint64_t pinned = 0;
@@ -136,12 +136,12 @@ uint64_t pin(const Pool& pool) {
   return pinned;
 }
 
-// False: some of it is pinned still.
+// False: some of it is still pinned.
 bool unpin(const Pool& pool) {
   if (!g_driver.cuMemHostUnregister) return true;
   for (uint64_t from = 0; from < pool.pinned_bytes; from += kPinBytes) {
     const CUresult result = g_driver.cuMemHostUnregister(static_cast<char*>(pool.at) + from);
-    // The context that had pinned it may be gone, or this was tried before.
+    // The context that pinned it may be gone, or an earlier try may have unpinned it.
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) return false;
   }
   return true;
@@ -171,11 +171,11 @@ void pin_pools() {
       const HoldsMutex lock(&g_lock);
       if (i >= g_pools.size()) return;
       pool = g_pools[i];
-      g_pools[i].tried_to_pin = true;  // where it fails it would fail again
+      g_pools[i].tried_to_pin = true;  // if it fails, it would fail again
     }
     if (pool.tried_to_pin || !g_driver.cuMemHostRegister_v2) continue;
     const uint64_t pinned_bytes = pin(pool);
-    const HoldsMutex lock(&g_lock);  // the mover alone takes pools away
+    const HoldsMutex lock(&g_lock);  // only the mover takes pools away
     g_pools[i].pinned_bytes = pinned_bytes;
   }
 }
@@ -227,7 +227,7 @@ bool give_pool_back(uint64_t number) {
     }
     g_pools.erase(static_cast<size_t>(pool_that_is(given) - g_pools.begin()));
   }
-  munmap(given.at, given.bytes + kGuardBytes);  // takes long: nobody waits for it
+  munmap(given.at, given.bytes + kGuardBytes);  // takes long, but nobody waits for it
   return true;
 }
 
@@ -269,7 +269,7 @@ uint64_t bytes_in_files() {
   return g_runs.closed_bytes();
 }
 
-// The maps are not in the child.
+// The maps do not exist in the child.
 void forget_homes() {
   pthread_mutex_init(&g_lock, nullptr);
   for (const Pool& pool : g_pools) {

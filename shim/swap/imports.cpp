@@ -24,7 +24,7 @@ constexpr int kAnswerMs = 2000;
 struct Mapping {
   CUdeviceptr base = 0;
   uint64_t reserved = 0;
-  uint64_t mapped = 0;  // so far, from its begin on
+  uint64_t mapped = 0;  // so far, from its beginning on
 };
 
 struct Import {
@@ -33,16 +33,17 @@ struct Import {
   uint64_t bytes;
   uint64_t context;
   uint32_t opens;
-  Mapping mapping;  // of all that have the token
+  Mapping mapping;  // shared by all imports with that token
 
   [[nodiscard]] CUdeviceptr address() const { return mapping.base + offset; }
 };
 
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 OwnArray<Import> g_imports;
-std::atomic<bool> g_any{false};  // was there ever one; relaxed: who asks of an address has seen it opened
+// Whether there ever was one; relaxed: a caller that asks about an address has seen it opened.
+std::atomic<bool> g_any{false};
 
-// An answer and its descriptors; closes those nobody took.
+// An answer and its descriptors; closes those that nobody took.
 struct Answered {
   Answer answer{};
   int fd[kPiecesAnAnswer];
@@ -75,11 +76,11 @@ class Owner {
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
 
-  // False: it is gone, says no, or says nothing in time.
+  // False: the owner is gone, refuses, or does not answer in time.
   bool ask(const Question& question, Answered* out) const {
     bool sent = false;
     for (Patience patience(kAnswerMs); fd_ >= 0;) {
-      // Its queue may be full.
+      // The owner's queue may be full.
       if (!sent) sent = send(fd_, &question, sizeof(question), MSG_NOSIGNAL) >= 0;
       if (!sent && errno != EAGAIN && errno != EINTR) return false;
       if (!patience.wait(fd_)) return false;
@@ -90,7 +91,7 @@ class Owner {
   }
 
  private:
-  // Bound to a name that the kernel picks, or there would be nowhere to answer to.
+  // Bound to a name that the kernel picks, or there would be no address to answer to.
   static int connect_to(uint64_t name) {
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const sockaddr any{AF_UNIX, {}};
@@ -106,7 +107,7 @@ class Owner {
     return -1;
   }
 
-  // > 0 an answer, 0 none yet, < 0 there will be none.
+  // > 0: an answer; 0: none yet; < 0: there will be none.
   int receive(Answered* out) const {
     iovec part{&out->answer, sizeof(out->answer)};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) +
@@ -147,7 +148,7 @@ CUresult map_piece_of_another(Mapping* mapping, const Answer::Part& part, int fd
       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (result != CUDA_SUCCESS) return result;
   result = g_driver.cuMemMap(mapping->base + part.at, part.bytes, 0, piece, 0);
-  g_driver.cuMemRelease(piece);  // the mapping holds it
+  g_driver.cuMemRelease(piece);  // the mapping keeps the memory alive
   if (result == CUDA_SUCCESS) mapping->mapped += part.bytes;
   return result;
 }
@@ -211,7 +212,8 @@ void erase(const Import* import) {
   if (!first_of(gone.token)) unmap(gone.mapping);
 }
 
-// One context of a process may have it, as often as it likes. CUDA_ERROR_NOT_FOUND: it is not mapped.
+// One context of a process may open it, as often as it likes. CUDA_ERROR_NOT_FOUND: it is not
+// mapped.
 CUresult open_again(const ShareHandle& handle, uint64_t context, CUdeviceptr* address) {
   const Import* known = first_of(handle.token);
   if (!known) return CUDA_ERROR_NOT_FOUND;
@@ -228,7 +230,7 @@ CUresult open_again(const ShareHandle& handle, uint64_t context, CUdeviceptr* ad
              : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// What was mapped, unless another thread was quicker.
+// Registers what was mapped, unless another thread was quicker.
 CUresult open_mapped(const ShareHandle& handle, uint64_t context, const Mapping& mapping,
                      CUdeviceptr* address) {
   const HoldsMutex lock(&g_lock);
@@ -273,14 +275,14 @@ CUresult open_shared(Range* range, const CUipcMemHandle& handle, unsigned flags)
     const CUresult result = open_again(given, place.context, &range->base);
     if (result != CUDA_ERROR_NOT_FOUND) return result;
   }
-  Mapping mapping;  // unlocked: its owner may take its time
+  Mapping mapping;  // unlocked: the owner may take its time
   const CUresult result = map_all(&mapping, given, place.device);
   if (result == CUDA_SUCCESS) return open_mapped(given, place.context, mapping, &range->base);
   unmap(mapping);
   return result;
 }
 
-// Unlocked while it waits: what the GPU does may need a thread that opens something.
+// Unlocked while it waits: the GPU's work may need a thread that opens something.
 CUresult close_shared(CUdeviceptr address) {
   if (!g_any.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_FOUND;
   const Range range = shared_range_at(address);

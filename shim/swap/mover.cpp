@@ -26,14 +26,16 @@ namespace {
 
 using shm::SwapOutcome;
 
-constexpr uint64_t kLookNs = 50'000;           // for users that leave and captures that end: first
+constexpr uint64_t kLookNs = 50'000;  // for users that leave and captures that end: at first
 constexpr uint64_t kSeldomNs = 5'000'000;      // and last
-// For memory that others hold: often at first, since who goes out makes room piece by piece.
+// For memory that others hold: often at first, since a process that moves out makes room piece by
+// piece.
 constexpr uint64_t kRoomLookNs = 100'000;
 constexpr uint64_t kRoomSeldomNs = 10'000'000;
 constexpr uint64_t kStopNs = 50'000'000;
-constexpr uint64_t kGiveBackNs = 5'000'000;  // the door is shut for no longer, while a pool is given back
-constexpr uint32_t kNobodys = 0;               // number of an order that is the shim's own
+// While a pool is given back, the door is shut for no longer than this.
+constexpr uint64_t kGiveBackNs = 5'000'000;
+constexpr uint32_t kNobodys = 0;               // number of an order that the shim itself gave
 
 enum class Kind : uint32_t { kTarget, kToFile, kGiveBack };
 
@@ -41,29 +43,31 @@ struct Order {
   uint32_t number = kNobodys;
   uint64_t target = shm::kNoLimit;
   Kind kind = Kind::kTarget;
-  uint64_t pool = 0;  // that is to be in a file, or to go
+  uint64_t pool = 0;  // that is to move to a file, or to be given back
 };
 
-// Newest order. Writer: the helper alone; its serial, odd while it writes, tells readers of a change.
+// The newest order. Only the helper writes it; the serial, odd while it writes, tells readers of a
+// change.
 std::atomic<uint32_t> g_serial{0};
 std::atomic<uint32_t> g_number{kNobodys};
 std::atomic<uint64_t> g_target{shm::kNoLimit};
 std::atomic<Kind> g_kind{Kind::kTarget};
 std::atomic<uint64_t> g_pool{0};
-// The file for it: number of its order << 32 | descriptor; 0 = none. Whoever takes it out has it.
+// The file for the order: its number << 32 | descriptor; 0 = none. The thread that takes it out
+// owns it.
 std::atomic<uint64_t> g_file{0};
-std::atomic<uint32_t> g_answered{kNobodys};  // the order that the daemon was last told the end of
+std::atomic<uint32_t> g_answered{kNobodys};  // the last order whose end the daemon was told
 std::atomic<bool> g_running{false};
 
-// Whether pages move already. Until then the helper may open the door again for a newer order: the GPU
-// may wait for work of a thread that the door keeps out.
+// Whether pages are moving already. Until they are, the helper may open the door again for a newer
+// order: the GPU may be waiting for a thread that the door keeps out.
 enum class Stage : uint32_t { kAtRest, kDraining, kMoving };
 std::atomic<Stage> g_stage{Stage::kAtRest};
 
 uint32_t newest(Order* order) {
   for (;;) {
     const uint32_t serial = g_serial.load(std::memory_order_acquire);
-    // Acquire, so that the second look at the serial stays behind them.
+    // Acquire, so that the second read of the serial stays after these.
     order->number = g_number.load(std::memory_order_acquire);
     order->target = g_target.load(std::memory_order_acquire);
     order->kind = g_kind.load(std::memory_order_acquire);
@@ -103,13 +107,13 @@ class Mover {
     return true;
   }
 
-  // From those who were let in while nothing moved.
+  // Takes the tables from threads that were let in while nothing moved.
   [[nodiscard]] bool take_tables() const {
     shut();
     return wait_for(is_empty);
   }
 
-  // A capture goes on through the door, and must not be kept from its end.
+  // A capture goes on through the door, and must not be kept from ending.
   bool drain() {
     do {
       open_if_all_are_back();
@@ -118,11 +122,12 @@ class Mover {
       shut();
       if (!wait_for([] { return is_empty() || any_capture(); })) return false;
     } while (any_capture() || !is_empty());
-    // Who gave a newer order, or ends the process, has opened the door if he came after the stage.
+    // If a newer order, or the end of the process, came after the stage was set, its thread has
+    // opened the door.
     return !is_superseded() && transit_.wait_for_all_work();
   }
 
-  // The door may have been opened meanwhile, by the helper for a newer order.
+  // The helper may have opened the door meanwhile for a newer order.
   bool begin_moving() {
     return drain() && begin_alone();
   }
@@ -138,7 +143,7 @@ class Mover {
     open();
   }
 
-  // How many pieces go: the last ones first, until the target is met.
+  // The index of the first piece that goes: the last pieces go first, until the target is met.
   [[nodiscard]] size_t first_to_go() const {
     uint64_t left = resident_bytes();
     size_t at = piece_count();
@@ -166,7 +171,7 @@ class Mover {
                                                                  : SwapOutcome::kFailed;
   }
 
-  // Nobody waits for it, so a thread that stays inside is not waited for long.
+  // Nobody waits for the result, so a thread that stays inside is not waited for long.
   SwapOutcome give_back() {
     if (any_capture() || swapped_bytes() != 0) return SwapOutcome::kNotDrained;
     g_stage.store(Stage::kDraining);
@@ -177,7 +182,7 @@ class Mover {
         !any_capture() && begin_alone();
     if (alone) {
       take_homes_back();
-      Transit::enter_any();  // where there is none, only what was never pinned can go
+      Transit::enter_any();  // without such a context, only a pool that was never pinned can go
     }
     open_if_all_are_back();
     if (!alone) return SwapOutcome::kNotDrained;
@@ -223,10 +228,11 @@ class Mover {
     return SwapOutcome::kFailed;
   }
 
-  // A process that ends may not need it any more, and the driver's own end must not find us inside.
+  // A process that ends may not need the memory any more, and the driver's exit must not find the
+  // mover inside.
   static bool may_stay() { return is_ending() && !is_wanted(); }
 
-  // Brings what the target allows. False: something did not come.
+  // Brings in what the target allows. False: something did not come.
   bool bring_pieces() {
     bool good = true;
     for (size_t i = 0; good && i < piece_count() && !is_superseded(); ++i) {
@@ -244,26 +250,26 @@ class Mover {
       pause(ns);
       return true;
     }
-    transit_.leave_context();  // it may be destroyed meanwhile
+    transit_.leave_context();  // the context may be destroyed meanwhile
     set_ajar();
     pause(ns);
     return take_tables();
   }
 
-  // Others may hold the room for as long as they like, or make it bit by bit.
+  // Others may hold the room for as long as they like, or free it bit by bit.
   SwapOutcome move_in() {
     uint64_t ns = kRoomLookNs;
     while (!is_superseded()) {
       const uint64_t before = resident_bytes();
       if (bring_pieces() || is_superseded()) break;
       if (!may_stay() && transit_.is_device_lost()) {
-        // Every call has the device's error to return by now: nobody finds pages missing any more.
+        // By now every call returns the device's error, so nobody can find pages missing any more.
         g_stage.store(Stage::kAtRest);
         open();
         return SwapOutcome::kFailed;
       }
       if (resident_bytes() != before) {
-        ns = kRoomLookNs;  // the copies took their time: there may be room by now
+        ns = kRoomLookNs;  // the copies took time: there may be room by now
         continue;
       }
       if (!pause_outside(ns)) break;
@@ -300,7 +306,7 @@ void* run(void*) {
     set_ajar();
     tell(order.number, outcome);
     g_running.store(false);
-    // Whoever orders now starts the next thread, unless we are quicker.
+    // A thread that orders now starts the next mover, unless this one is quicker.
     if (g_serial.load() == serial || g_running.exchange(true)) return nullptr;
   }
 }
@@ -320,7 +326,7 @@ void let_in_if_draining() {
   if (g_stage.compare_exchange_strong(stage, Stage::kAtRest)) open();
 }
 
-// A newer order comes before the mover has taken the file.
+// A newer order came before the mover took the file.
 void refuse_file() {
   const uint64_t file = g_file.exchange(0);
   if (!file) return;
@@ -349,7 +355,7 @@ void order(uint32_t number, uint64_t target) {
 }
 
 void order_to_file(uint32_t number, uint32_t since, uint64_t pool, int fd) {
-  // What is at home may have changed since the copy was begun.
+  // What is at home may have changed since the copy began.
   if (!g_on.load(std::memory_order_relaxed) || !number || !pool || g_number.load() != since) {
     close(fd);
     tell(number, SwapOutcome::kNotDrained);
@@ -369,7 +375,7 @@ void order_to_give_back(uint32_t number, uint32_t since, uint64_t pool) {
 
 void bring_back() {
   if (!g_on.load(std::memory_order_relaxed)) return;
-  if (g_target.load(std::memory_order_relaxed) == shm::kNoLimit) return;  // it is under way, or done
+  if (g_target.load(std::memory_order_relaxed) == shm::kNoLimit) return;  // in progress, or done
   if (const uint64_t away_mib = swapped_bytes() >> 20) {
     char line[120];
     std::snprintf(line, sizeof(line), "%llu MiB of memory come back from the host without the daemon, %s",
@@ -378,7 +384,7 @@ void bring_back() {
   }
   const uint32_t replaced = g_number.load();
   order(kNobodys, shm::kNoLimit);
-  // The mover may not have taken it yet, and a daemon that goes on waits for its end.
+  // The mover may not have taken that order yet, and a daemon that recovers waits for its end.
   if (replaced != kNobodys && g_answered.load() != replaced)
     tell(replaced, SwapOutcome::kNotDrained);
 }
@@ -386,7 +392,7 @@ void bring_back() {
 void end_moving() {
   begin_end();
   let_in_if_draining();
-  // The driver's own end must not find the mover inside.
+  // The driver's exit must not find the mover inside.
   const uint64_t start_ns = monotonic_ns();
   while (g_running.load() && !is_ajar() && monotonic_ns() - start_ns < kStopNs) usleep(50);
 }

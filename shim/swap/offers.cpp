@@ -17,9 +17,10 @@
 namespace tandem::shim::swap {
 namespace {
 
-constexpr int kQuestionsARound = 16;  // whoever floods the socket keeps the helper from nothing else
+// So that a flooded socket does not keep the helper from its other work.
+constexpr int kQuestionsARound = 16;
 
-pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // of whoever makes the socket
+pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // serialises making the socket
 std::atomic<uint64_t> g_name{0};                     // 0 = nothing was offered yet
 Descriptor g_socket;
 
@@ -38,7 +39,7 @@ bool bind_socket(uint64_t name) {
   return true;
 }
 
-// The name of the socket; 0 = it could not be made.
+// The name of the socket; 0 = it could not be created.
 uint64_t listen_for_openers() {
   const HoldsMutex lock(&g_lock);
   uint64_t name = g_name.load(std::memory_order_relaxed);
@@ -54,7 +55,7 @@ struct Asked {
   int64_t user = -1;
 };
 
-// Descriptors that come with it are dropped: there is no room for any.
+// Descriptors that come with a question are dropped: there is no room for any.
 bool receive(int fd, Asked* asked) {
   iovec part{&asked->question, sizeof(asked->question)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
@@ -92,10 +93,12 @@ void send_answer(int fd, const Asked& asked, const Answer& answer, const Exporte
     for (size_t i = 0; i < answer.count; ++i)
       std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &pieces[i].fd, sizeof(int));
   }
-  sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);  // who does not read has its own deadline
+  // A process that does not read has its own deadline.
+  sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// Whether it is what the handle was made of, not freed, and not another allocation at its place.
+// Whether the allocation is the one of which the handle was made: not freed, and not another one in
+// its place.
 bool is_there(const Question& question, const Range& whole) {
   const CUdeviceptr address = whole.base + question.offset;
   const Range now = range_at(address);
@@ -131,7 +134,7 @@ CUresult offer(CUdeviceptr address, CUipcMemHandle* out) {
   const uint64_t name = random_bytes(&fresh, sizeof(fresh)) ? listen_for_openers() : 0;
   const Token token = name ? pin_region(whole.base, fresh) : Token{};
   if (!token) return CUDA_ERROR_NOT_SUPPORTED;
-  wake_helper();  // it looks at the socket from now on
+  wake_helper();  // the helper watches the socket from now on
   const ShareHandle handle{kShareMagic, name, token, range.base - whole.base, range.bytes,
                            range.buffer_id, 0};
   std::memcpy(out, &handle, sizeof(handle));

@@ -15,14 +15,16 @@ namespace {
 using holdings::Entry;
 using holdings::Kind;
 
-constexpr uint32_t kPutOff = 0;  // as `count` of an entry: the program holds it no more
-// Whether to look: relaxed, set after what is put off is in the table, cleared with the table's lock held.
+constexpr uint32_t kPutOff = 0;  // as `count` of an entry: the program no longer holds it
+// Whether to look: relaxed; set after the entry is in the table, cleared with the table's lock
+// held.
 std::atomic<bool> g_any{false};
 
 bool is_out_of(Kind kind) { return kind == Kind::kLinear || kind == Kind::kPacked; }
 
-// What the driver says to a free that it need not wait for, which the calling thread may not make beside
-// some captures (CUDA driver API, cuThreadExchangeStreamCaptureMode); they are invalid then, as by its own.
+// Returns the driver's answer to a free that need not wait. Beside some captures the calling thread
+// may not make one (CUDA driver API, cuThreadExchangeStreamCaptureMode); that invalidates them, as
+// the program's own free would.
 CUresult ask_driver() {
   CUdeviceptr probe = 0;
   const CUresult result = g_driver.cuMemAlloc_v2(&probe, 1);
@@ -76,7 +78,7 @@ bool is_put_off(uint64_t address) {
   return false;
 }
 
-// It stays in the table, and so in place, until its context has been waited for.
+// The entry stays in the table, and the memory in place, until its context has been waited for.
 bool free_what_was_put_off(uint64_t context) {
   if (!g_any.load(std::memory_order_relaxed)) return false;
   bool has_freed = false;

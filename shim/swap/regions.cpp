@@ -15,23 +15,24 @@
 namespace tandem::shim::swap {
 namespace {
 
-constexpr uint64_t kPieceBytes = 32 << 20;  // large enough for a copy at the link's rate
+constexpr uint64_t kPieceBytes = 32 << 20;  // large enough for a copy to reach the link's rate
 
 struct Region {
   CUdeviceptr base;
-  uint64_t bytes;     // as asked for
-  uint64_t reserved;  // addresses and, in pieces, memory
+  uint64_t bytes;     // as requested
+  uint64_t reserved;  // addresses and, in the form of pieces, memory
   uint64_t context;
-  Token token;  // once it is shared
+  Token token;  // set once it is shared
 };
 
-// Users among themselves; the mover has the tables alone.
+// Protects users from each other; the mover has the tables to itself.
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 OwnArray<Region> g_regions;  // by address
 OwnArray<Piece> g_pieces;    // by address
 std::atomic<uint64_t> g_swappable{0};
 std::atomic<uint64_t> g_resident{0};
-std::atomic<bool> g_any_lost{false};  // was there ever a piece; relaxed: who asks waited for the mover
+// Whether a piece was ever lost; relaxed: a caller has waited for the mover.
+std::atomic<bool> g_any_lost{false};
 
 bool has_virtual_memory(uint32_t device) {
   int yes = 0;
@@ -53,7 +54,7 @@ bool can_export(uint32_t device) {
          yes != 0;
 }
 
-// What may be shared has to be made for it.
+// Memory that may be shared has to be created for that.
 CUmemAllocationProp properties_of(uint32_t device) {
   CUmemAllocationProp properties{};
   if (can_export(device))
@@ -63,7 +64,7 @@ CUmemAllocationProp properties_of(uint32_t device) {
   return properties;
 }
 
-// What pieces are made of; 0 = none can be made.
+// The size unit of pieces; 0 = no pieces can be created.
 uint64_t unit_of(uint32_t device) {
   if (!has_virtual_memory(device)) return 0;
   const CUmemAllocationProp properties = properties_of(device);
@@ -72,7 +73,7 @@ uint64_t unit_of(uint32_t device) {
                                              CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS) {
     return 0;
   }
-  // Homes come in these.
+  // Homes come in this unit.
   return unit && shm::kSwapUnit % unit == 0 ? shm::kSwapUnit : 0;
 }
 
@@ -90,21 +91,22 @@ bool is_region(size_t at, CUdeviceptr base) {
   return at < g_regions.size() && g_regions[at].base == base;
 }
 
-// It is no more, or no more to be moved.
+// The piece is gone, or can no longer be moved.
 void stop_counting(const Piece& piece) {
   if (piece.pinned || piece.lost) return;
   g_swappable.fetch_sub(piece.bytes, std::memory_order_relaxed);
   if (piece.resident) g_resident.fetch_sub(piece.bytes, std::memory_order_relaxed);
 }
 
-// The pieces of [base, base + bytes), gone.
+// Drops the pieces of [base, base + bytes), which are gone.
 void drop_pieces(CUdeviceptr base, uint64_t bytes) {
   for (const size_t at = place_of(g_pieces, base);
        at < g_pieces.size() && g_pieces[at].at < base + bytes;) {
     Piece& piece = g_pieces[at];
     if (piece.resident) unmap_piece(&piece);
     if (piece.home) give_home_back(piece.home);
-    stop_counting(piece);  // what the driver did not take back is lost, and no more ours to count
+    // What the driver did not take back is lost, and no longer the shim's to count.
+    stop_counting(piece);
     g_pieces.erase(at);
   }
 }
@@ -128,7 +130,7 @@ CUresult add_pieces(const Region& region, uint32_t device) {
   return CUDA_SUCCESS;
 }
 
-// Under the lock, or a piece that is being added would count as away, or as too much.
+// Under the lock, or a piece being added would count as away, or as too much.
 uint64_t swapped_locked() { return swappable_bytes() - resident_bytes(); }
 
 void publish_locked() {
@@ -150,7 +152,7 @@ void for_pieces(const Region& region, Visit visit) {
   }
 }
 
-// On the device, and made to be shared.
+// Whether it is on the device and was created for sharing.
 bool can_be_shared(const Region& region) {
   bool yes = true;
   for_pieces(region, [&](size_t, const Piece& piece) {

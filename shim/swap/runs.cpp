@@ -16,7 +16,8 @@ uint32_t Runs::take(uint64_t bytes) {
   uint32_t last = 0;
   for (uint64_t left = bytes; left != 0;) {
     const size_t whole = first_that_holds(left);
-    // Of several, from the front on: what is left is in fewer runs than before.
+    // If no run is large enough, takes from the front on: what is left is then in fewer runs than
+    // before.
     const size_t index = whole < free_.size() ? whole : 0;
     const uint64_t part = std::min(left, free_[index].bytes);
     const uint32_t link = cut(index, part);
@@ -137,7 +138,7 @@ size_t Runs::first_that_holds(uint64_t bytes) const {
   return index;
 }
 
-// The link of its first bytes.
+// The link of the run's first bytes.
 uint32_t Runs::cut(size_t index, uint64_t bytes) {
   const uint32_t link = unused_link();
   if (!link) return 0;

@@ -52,7 +52,7 @@ Slab::Part Slab::part_at(uint32_t at) const {
   if (at >= kBytes) return {};
   uint32_t cell = at / kCell;
   if (!(words_[cell / 64] >> cell % 64 & 1)) return {};
-  while (!parts_[cell].bytes) --cell;  // what is taken begins somewhere before
+  while (!parts_[cell].bytes) --cell;  // a taken cell's part begins at it or before it
   const Part part{cell * kCell, parts_[cell].bytes, parts_[cell].number};
   return at - part.at < part.bytes ? part : Part{};
 }

@@ -14,7 +14,7 @@
 namespace tandem::shim::swap {
 namespace {
 
-// Apart from those of the driver, which count from 1.
+// Distinct from those of the driver, which count from 1.
 constexpr uint64_t kOwnBufferIds = uint64_t{1} << 63;
 
 struct Held {
@@ -24,10 +24,10 @@ struct Held {
   Slab* slab;
 };
 
-// Before that of the regions.
+// Taken before the lock of the regions.
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 OwnArray<Held> g_slabs;    // by address
-size_t g_last = 0;         // index of one that had room
+size_t g_last = 0;         // index of a slab that had room
 uint32_t g_parts = 0;      // handed out so far
 
 size_t place_of(CUdeviceptr address) {
@@ -37,7 +37,7 @@ size_t place_of(CUdeviceptr address) {
       g_slabs.begin());
 }
 
-// The slab that the byte is in.
+// The slab that contains the byte.
 Held* slab_at(CUdeviceptr address) {
   const size_t after = place_of(address);
   if (after == 0 || address - g_slabs[after - 1].base >= Slab::kBytes) return nullptr;
@@ -75,7 +75,7 @@ void erase(size_t at) {
   g_last = 0;
 }
 
-// With a first part in it. The limit has it already.
+// Adds a slab with a first part in it. The limit already counts it.
 bool add_slab(uint64_t bytes, uint64_t context, uint32_t device, CUdeviceptr* out) {
   Held held{0, context, device, new_slab()};
   if (!held.slab) return false;
@@ -93,8 +93,8 @@ bool add_slab(uint64_t bytes, uint64_t context, uint32_t device, CUdeviceptr* ou
   return false;
 }
 
-// Takes an empty one of the device out of the table if there are more than `kept`, or one that is of no
-// use; 0 = there is none.
+// Takes out of the table an empty slab of the device, if there are more than `kept`, or one that is
+// of no use; 0 = there is none.
 CUdeviceptr take_out_empty(uint32_t device, size_t kept) {
   const HoldsMutex lock(&g_lock);
   for (size_t at = 0; at < g_slabs.size(); ++at) {
@@ -110,7 +110,7 @@ CUdeviceptr take_out_empty(uint32_t device, size_t kept) {
 
 void drop_empty(uint32_t device, size_t kept) {
   while (const CUdeviceptr base = take_out_empty(device, kept)) {
-    // Whatever was in it waited for the work before it was freed.
+    // Whatever was in it waited for its work before it was freed.
     if (release_unused_region(base) == CUDA_SUCCESS) memory::give_back(device, Slab::kBytes);
   }
 }

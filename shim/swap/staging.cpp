@@ -11,7 +11,7 @@ namespace tandem::shim::swap {
 
 char* Staging::at(size_t place, uint64_t offset) {
   if (!memory_) {
-    // Of whole pages, as reading past the page cache wants it.
+    // In whole pages, as reads that bypass the page cache require.
     void* const got = mmap(nullptr, kPlaces * kPlaceBytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (got == MAP_FAILED) return nullptr;

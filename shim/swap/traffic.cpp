@@ -5,7 +5,7 @@
 namespace tandem::shim::swap {
 namespace {
 
-// Of the process, whatever channel it has. Relaxed: each figure stands for itself.
+// Per process, whatever channel it has. Relaxed: each figure stands for itself.
 struct Total {
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> ns;

@@ -15,20 +15,21 @@
 namespace tandem::shim::swap {
 namespace {
 
-// Between two rings of the daemon's bell for pieces that came or went.
+// How long to wait between two rings of the daemon's doorbell for pieces that came or went.
 constexpr uint64_t kTellNs = 250'000;
 
 CUcontext as_context(uint64_t context) { return reinterpret_cast<CUcontext>(context); }
 void* as_pointer(uint64_t at) { return reinterpret_cast<void*>(at); }
 
-OwnArray<uint64_t> g_contexts;  // of the mover alone; kept, since what it has grown to stays mapped
+// Used by the mover alone; kept, since the memory it has grown to stays mapped.
+OwnArray<uint64_t> g_contexts;
 
 void note_context(uint64_t context) {
   if (std::find(g_contexts.begin(), g_contexts.end(), context) == g_contexts.end())
     g_contexts.push(context);
 }
 
-// False: one of them is a green one.
+// False: one of them is a green context.
 bool find_contexts() {
   g_contexts.clear();
   for (size_t i = 0; i < piece_count(); ++i) note_context(piece(i).context);
@@ -42,7 +43,8 @@ bool find_contexts() {
   return true;
 }
 
-// Copies a part, by what of it was pinned at once: where that begins in it, and its bytes.
+// Copies a part, split where pinned ranges meet: `copy` gets each offset into the part, and its
+// bytes.
 template <class CopySome>
 CUresult each_pinned(const Part& part, CopySome copy) {
   uint64_t bytes = 0;
@@ -107,7 +109,7 @@ void Transit::take_off(Piece* piece, bool out, bool counts) {
   g_driver.cuEventRecord(events_[at], stream_);
 }
 
-// All parts of a piece are on their way, or none is.
+// Either all parts of a piece are in flight, or none is.
 CUresult Transit::undo_copies(CUresult why) {
   g_driver.cuStreamSynchronize(stream_);
   return why;
@@ -197,14 +199,15 @@ bool Transit::finish_oldest() {
   if (flight.out == copied) {
     good = unmap_piece(piece) == CUDA_SUCCESS && copied;
   } else if (copied && !flight.counts) {
-    give_home_back(piece->home);  // else the file would stay until it goes again
+    give_home_back(piece->home);  // otherwise the file would stay until the piece moves out again
     piece->home = 0;
   }
   tell_progress();
   return good;
 }
 
-// Others may wait for the room, and the daemon for the end: often enough for them to follow.
+// Others may wait for the room, and the daemon for the end: reports often enough for them to
+// follow.
 void Transit::tell_progress() {
   publish_bytes();
   const uint64_t now_ns = g_clock.now_ns();
@@ -219,8 +222,8 @@ bool Transit::settle() {
   return good;
 }
 
-// Of the context and not of the stream, which a lost one does not make. Waiting for it would tell as well,
-// but invalidates what is captured in it.
+// Asks the context and not the stream, because a lost context creates no stream. Waiting for the
+// context would tell as well, but invalidates its captures.
 bool Transit::is_device_lost() {
   size_t missing = 0;
   while (missing < piece_count() && (piece(missing).resident || piece(missing).lost)) ++missing;

@@ -17,7 +17,8 @@ constexpr uint64_t kSliceNs = 20'000'000;
 constexpr uint64_t kVirtualStepNs = 1'000'000;
 constexpr uint32_t kShards = 64;
 
-// How many threads are inside, in as many places as it takes for them not to write to one line.
+// How many threads are inside, spread over enough shards that threads rarely write to the same
+// cache line.
 struct alignas(64) Shard {
   std::atomic<uint32_t> inside;
 };
@@ -25,11 +26,11 @@ Shard g_shards[kShards];
 
 enum Door : uint32_t { kOpen, kShut, kAjar };
 
-// Both words are written and then the other read, by users and by the mover: seq_cst, or each could
+// Users and the mover each write their own word and then read the other's: seq_cst, or both could
 // miss the other's.
 std::atomic<uint32_t> g_door{kOpen};  // futex word
 std::atomic<bool> g_ending{false};
-// Of the threads that the channel's page counts as waiting, those that wait here.
+// How many of the threads that the channel's page counts as waiting wait here.
 std::atomic<uint32_t> g_at_door{0};
 std::atomic<uint32_t> g_want_pages{0};
 
@@ -37,7 +38,8 @@ __thread uint32_t t_depth __attribute__((tls_model("initial-exec"))) = 0;
 
 std::atomic<uint32_t>& my_shard() { return g_shards[thread_id() % kShards].inside; }
 
-// It answers everybody so from then on, also those who wait for memory that it does not have any more.
+// Once the driver has ended, it gives everybody this answer, also threads that wait for memory that
+// it no longer has.
 bool has_driver_ended() {
   CUcontext context = nullptr;
   return g_driver.cuCtxGetCurrent && g_driver.cuCtxGetCurrent(&context) == CUDA_ERROR_DEINITIALIZED;
@@ -55,8 +57,8 @@ void pause(uint32_t door, bool again) {
   else futex_wait(g_door, door, kSliceNs);
 }
 
-// A thread's wait, as it is told to whichever daemon is there: one that has come meanwhile knows nothing
-// of it, and who waits for nothing gets no memory.
+// A thread's wait, as reported to whichever daemon is there: a new daemon does not know of the
+// wait, and a process that waits for nothing gets no memory.
 class ToldWait {
  public:
   ToldWait() { follow(); }
@@ -89,7 +91,7 @@ class ToldWait {
     if (!channel_) return;
     shm::StateWaits& waits = channel_->state->waits;
     const Waited waited{g_clock.now_ns() - start_ns_, shm::WaitReason::kMemory};
-    // Else other pages lie there by now: none of that is theirs.
+    // Otherwise other pages are mapped there by now, and none of this concerns them.
     if (channel_->attachment.load(std::memory_order_relaxed) == attachment_) {
       waits.total_ns[static_cast<uint32_t>(waited.reason)].fetch_add(waited.ns,
                                                                      std::memory_order_relaxed);
@@ -119,7 +121,7 @@ void wait(Needs needs) {
   g_want_pages.fetch_sub(wants_pages);
 }
 
-// The last of what was away has been given up: there is nothing to wait for.
+// The last memory that was away has been freed: there is nothing left to wait for.
 void open_if_none_is_away() {
   uint32_t door = kAjar;
   if (swapped_bytes() == 0 && g_door.compare_exchange_strong(door, kOpen)) futex_wake_all(g_door);
@@ -127,7 +129,8 @@ void open_if_none_is_away() {
 
 }  // namespace
 
-// Inside only once it is let in: a signal handler that ends the process may come while it waits.
+// Counts as inside only once it is let in: a signal handler that ends the process may run while it
+// waits.
 void enter(Needs needs) {
   if (t_depth == 0) {
     std::atomic<uint32_t>& inside = my_shard();
@@ -140,7 +143,7 @@ void enter(Needs needs) {
 }
 
 bool wait_at_door() {
-  // Inside already, it would wait for itself.
+  // A thread that is already inside would wait for itself.
   if (t_depth > 0 || is_let_in(Needs::kPages)) return false;
   wait(Needs::kPages);
   return true;
@@ -171,7 +174,7 @@ bool is_ajar() { return g_door.load() == kAjar; }
 
 bool is_empty() {
   for (const Shard& shard : g_shards) {
-    if (shard.inside.load() != 0) return false;  // acquire: what they did is seen
+    if (shard.inside.load() != 0) return false;  // acquire: makes visible what they did
   }
   return true;
 }

@@ -24,14 +24,14 @@ namespace {
 
 using trace::TraceClock;
 
-// What a traced thread keeps; mapped when it makes its first call.
+// What a traced thread keeps; mapped at its first call.
 struct Thread {
   trace::TraceWriter writer;
   FunctionNotes functions;
   uint64_t number = 0;
   uint32_t tid = 0;
   TraceClock told_clock = TraceClock::kUnknown;
-  uint64_t told_context = 0;  // the last one whose device was told
+  uint64_t told_context = 0;  // the last one whose device was described
   ToldDevices told_devices;
   bool is_timed = false;
   bool is_introduced = false;
@@ -44,7 +44,7 @@ std::atomic<TraceClock> g_clock_kind{TraceClock::kUnknown};
 std::atomic<uint32_t> g_pid{0};
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_key_once = PTHREAD_ONCE_INIT;
-bool g_has_exit_key = false;  // else there are as many as there may be; written by the once
+bool g_has_exit_key = false;  // false: the process has used up its keys; written by the once
 __thread Thread* g_traced __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void thread_ends(void* place) {
@@ -73,7 +73,7 @@ Thread* this_thread() {
 
 bool has_device_clock() { return g_driver.softgpu_now_ns && g_driver.softgpu_clock_is_virtual; }
 
-// Only once the driver is initialised: asking connects to the device.
+// Call only once the driver is initialised: the query connects to the device.
 void learn_clock() {
   TraceClock kind = TraceClock::kMonotonic;
   if (has_device_clock() && g_driver.softgpu_clock_is_virtual() == 1) kind = TraceClock::kVirtual;
@@ -93,7 +93,7 @@ shm::Record record_of(shm::RecordKind kind, const Thread& thread) {
   return record;
 }
 
-// Whose calls these are, on which clock, and on what device once a context is current.
+// Reports whose calls these are, on which clock and, once a context is current, on what device.
 void introduce(Thread& thread, TraceClock clock, uint64_t context) {
   uint64_t device[kDeviceWords];
   uint32_t words = 0;
@@ -128,7 +128,7 @@ void start_once() {
   watch_forks();
 }
 
-// What a reader has to know of the stream that a call was made on.
+// What a reader has to know about the stream on which a call was made.
 struct StreamFacts {
   uint8_t flags = 0;
   uint64_t context = 0;  // 0 = the current one
@@ -150,7 +150,7 @@ StreamFacts facts_of_stream(CallIndex call, const Arguments& arguments) {
       flags & CU_STREAM_NON_BLOCKING) {
     facts.flags = trace::kCallNonBlocking;
   }
-  // What a stream does it does in its own context, whichever is current.
+  // A stream works in its own context, whichever is current.
   CUcontext context = nullptr;
   if (g_driver.cuStreamGetCtx && g_driver.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS)
     facts.context = reinterpret_cast<uint64_t>(context);
@@ -209,7 +209,7 @@ Span::Span(CallIndex call) : call_(call) {
   if (!thread) return;
   thread->number = g_map.header().calls.fetch_add(1, std::memory_order_relaxed) + 1;
   thread->is_timed = false;
-  // A thread that found no ring when it began looks again now and then.
+  // A thread that found no ring when it began looks again from time to time.
   if (!thread->writer.has_ring() && thread->number % kLookAgainEvery == 0)
     thread->writer.claim(g_map, g_pid.load(std::memory_order_relaxed), thread->tid, false);
   if (g_clock_kind.load(std::memory_order_relaxed) == TraceClock::kUnknown)
@@ -219,7 +219,7 @@ Span::Span(CallIndex call) : call_(call) {
 }
 
 void Span::end(Arguments& arguments) {
-  // The clock of the start, even if the call has made the device's known.
+  // The clock of the start, even if the call has made the device's clock known.
   const uint64_t end_ns = flags_ & trace::kCallHostTime ? monotonic_ns() : now_ns();
   Thread* thread = g_traced;
   if (!thread || !thread->writer.has_ring()) {

@@ -15,8 +15,8 @@ uint64_t attribute(CUdevice_attribute which, CUdevice device) {
   return is_known && value > 0 ? static_cast<uint64_t>(value) : 0;
 }
 
-// Memory moves data at both edges of its clock (CUDA Driver API, cuDeviceGetAttribute: peak clock in
-// kHz and width of the bus in bits).
+// Memory transfers data at both edges of its clock (CUDA Driver API, cuDeviceGetAttribute: peak
+// clock in kHz and bus width in bits).
 uint64_t bytes_per_s(CUdevice device) {
   return 2 * 1000 * attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device) *
          attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device) / 8;

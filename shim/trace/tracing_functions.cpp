@@ -7,10 +7,10 @@
 namespace tandem::shim::tracing {
 namespace {
 
-// What is launched may be a CUkernel cast to a CUfunction.
+// A launched function may be a CUkernel cast to a CUfunction.
 CUkernel as_kernel(CUfunction function) { return reinterpret_cast<CUkernel>(function); }
 
-// CUDA_ERROR_INVALID_VALUE: there are not so many.
+// CUDA_ERROR_INVALID_VALUE: there are not that many parameters.
 CUresult parameter(CUfunction function, size_t index, size_t* offset, size_t* bytes) {
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (g_driver.cuFuncGetParamInfo)
@@ -26,7 +26,8 @@ struct Buffer {
   size_t bytes = 0;
 };
 Buffer buffer_in(void* const* extra) {
-  constexpr int kMostPairs = 8;  // there are two; a list without an end is not ours to run along
+  // There are two; an unterminated list must not be followed for ever.
+  constexpr int kMostPairs = 8;
   Buffer buffer;
   for (int pair = 0; extra && *extra != CU_LAUNCH_PARAM_END && pair < kMostPairs; ++pair) {
     if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer.begin = static_cast<char*>(extra[1]);

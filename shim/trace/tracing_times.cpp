@@ -12,7 +12,7 @@
 
 namespace tandem::shim::tracing {
 
-// Owned by the list it is in, or by the thread between begin and end, or by a collector.
+// Owned by the list it is in, by its thread between begin and end, or by a collector.
 struct EventPair {
   EventPair* next;
   CUcontext context;
@@ -49,9 +49,9 @@ struct List {
   }
 };
 
-// Guards the lists; never held over a driver call.
+// Guards the lists; never held across a driver call.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-List g_pending;  // in order of their launches
+List g_pending;  // in launch order
 List g_idle;     // with events
 List g_blank;    // without
 
@@ -174,7 +174,7 @@ void drop_device_times(CUcontext context, CUdevice device) {
 }
 
 void forget_device_times() {
-  g_mutex = PTHREAD_MUTEX_INITIALIZER;  // some other thread may have held it
+  g_mutex = PTHREAD_MUTEX_INITIALIZER;  // another thread may have held it
   g_pending = g_idle = List{};
 }
 
