@@ -82,8 +82,8 @@ CUresult allocate_managed(CUdeviceptr* address, size_t bytes, unsigned flags) {
                  [&] { return Call::real(address, bytes, flags); });
 }
 
-// Returns what an address is known as and takes it out of the table, unless the program's free of
-// it was put off.
+// Returns the entry of an address and removes it from the table. An entry that the program has
+// freed already (put_off.h) stays there.
 inline holdings::Entry take_out_address(uint64_t address) {
   const holdings::Locked table;
   for (const auto kind : {holdings::Kind::kLinear, holdings::Kind::kPooled,

@@ -112,7 +112,7 @@ bool is_trustworthy(int socket, const char* path) {
   return false;
 }
 
-// Says why limits do not hold: with a few open files less, the process would be managed.
+// Says why limits do not hold: with a few files fewer open, the process would be managed.
 void say_no_descriptors() {
   say_once("running unshared: this process has no descriptors left for the daemon's pages (ulimit -n)");
 }
@@ -182,8 +182,9 @@ bool handle_presence(PeerPages& pages, const Packet& packet) {
   return gone != nullptr;
 }
 
-// Between two messages the page may already have the second one's target. That counts as one order,
-// which must not run twice: otherwise it would be reported as ended when the second run begins.
+// When the first of two messages is read, the page may already hold the second one's order. Both
+// are then one order, which must not run twice: otherwise it would be reported as ended when the
+// second run begins.
 void look_at_target(Channel& channel) {
   const shm::CommandMemory& memory = channel.command->memory;
   const uint32_t number = memory.swap_order.load(std::memory_order_acquire);

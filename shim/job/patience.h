@@ -21,7 +21,8 @@ class Patience {
       : give_up_ns_(monotonic_ns() + static_cast<uint64_t>(timeout_ms) * 1'000'000),
         rounds_(g_clock.is_virtual() ? timeout_ms : 0) {}
 
-  // Waits until there is something to read, or until a look may be worthwhile. False: time is over.
+  // Waits until there is something to read, or until a look may be worthwhile. False: the time is
+  // up.
   bool wait(int socket) {
     if (rounds_ > 0) {
       --rounds_;

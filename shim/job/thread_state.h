@@ -30,7 +30,7 @@ struct ThreadState {
   // The last query that was reported: its handle plus one, and the ring's end at that time.
   uint64_t queried = 0;
   uint64_t queried_at = 0;
-  // The slot last found by a full search, as far as it fits.
+  // The slot last found by a full search; used again as long as it fits.
   uint32_t found_in = 0;  // Channel::attachment
   uint32_t found = 0;
   // The slot of the last submission.

@@ -40,7 +40,8 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 32);
 
-// An open-addressing table in memory of its own, since the job's heap is off limits. Not locked.
+// An open-addressing table in memory of its own, since the shim must not use the job's heap. Not
+// locked.
 class Table {
  public:
   // Replaces an entry with the same key and kind, and returns it in `replaced`. False: no memory,

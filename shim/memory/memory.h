@@ -21,7 +21,7 @@ void give_back(uint32_t device, uint64_t bytes);
 // Adds what the driver has already taken, whatever the limit says.
 void add(uint32_t device, uint64_t bytes);
 
-// The program was told CUDA_ERROR_OUT_OF_MEMORY, or was given memory, which is published from now
+// The program was told CUDA_ERROR_OUT_OF_MEMORY, or was given memory, which is published from here
 // on.
 void count_refused(shm::Refusal by);
 void count_allocated();

@@ -18,7 +18,8 @@ inline constexpr int kNoSet = -2;
 // context current.
 
 // The number of the set that a word of the command page stands for; the set is made if there is
-// room. kNoSet if the driver lacks what it takes, or refuses. The caller makes room by `drop_set`.
+// room. kNoSet if the driver refuses, or lacks functions that this needs. The caller makes room by
+// `drop_set`.
 int set_number(uint32_t word, CUdevice device);
 // Whether the set exists, or can be made without dropping another one first.
 [[nodiscard]] bool has_room(uint32_t word);

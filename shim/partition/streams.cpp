@@ -229,9 +229,9 @@ void destroy_streams(int set) {
   });
 }
 
-// Makes room for another set. A looking thread counts itself before it reads `real`, and `real` has
-// not been a stream of this set since before this function saw that its row had left. All are
-// seq_cst, so one of the two sees the other.
+// Makes room for another set. A thread in a kLook call counts itself before it reads `real`, and
+// `real` has not been a stream of this set since before this function saw that its row had left.
+// All are seq_cst, so one of the two sees the other.
 void drop_one() {
   for (int set = 0; set < kSets; ++set) {
     if (!has_set(set) || !is_unused(set)) continue;

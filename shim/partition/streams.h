@@ -3,9 +3,9 @@
 // and the handle's own stream for the whole device.
 //
 // Rules
-// 1. Only non-blocking streams of the primary context move: streams of green contexts behave like
-//    them. All others, the default ones above all, stay on the whole device, and are counted by
-//    reason.
+// 1. Only non-blocking streams of the primary context move, because streams of green contexts are
+//    like them. All others, the default ones above all, stay on the whole device, and are counted
+//    by reason.
 // 2. A stream moves between two submissions, either because the next submission finds another word
 //    or because the helper moves it: the new driver stream first waits for an event behind all that
 //    the old one has. Work in flight is not touched, and nothing that comes later runs outside the
@@ -15,10 +15,10 @@
 //    it was made, whatever stream its graph is launched into: "CUDA Programming Guide", 4.6.5), and
 //    by then others, or nobody, may have that set. A stream that the driver refuses to move stays
 //    where it is until it is told another set.
-// 4. A call that adds to a stream has exclusive use of it meanwhile. A call that waits or asks does
-//    not: what it is about exists before it begins. Most calls come from the one thread that adds
-//    to the stream and cost no locked operation; so the helper looks at a row without its lock, and
-//    takes the lock only to change something.
+// 4. A call that adds to a stream has exclusive use of it meanwhile. A call that waits or queries
+//    does not: what it is about exists before it begins. Most calls come from the one thread that
+//    adds to the stream and cost no locked operation; so the helper looks at a row without its
+//    lock, and takes the lock only to change something.
 // 5. None of this happens in a process that was told no set when it first attached.
 #pragma once
 

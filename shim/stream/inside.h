@@ -1,7 +1,7 @@
 // Tracks which thread is inside the driver, and with which stream. A full queue keeps whoever adds
-// to it until the GPU gets on, and may also keep threads that add to other streams of that context;
-// and the GPU may be waiting for something that the next thread does only after it has asked or
-// waited. So the shim puts nothing into a stream of a context in which a thread is kept.
+// to it until the GPU makes progress, and may also keep threads that add to other streams of that
+// context; and the GPU may be waiting for something that the next thread does only after it has
+// queried or waited. So the shim puts nothing into a stream of a context in which a thread is kept.
 #pragma once
 
 #include <cuda.h>
@@ -57,7 +57,7 @@ inline bool is_anyone_inside(const StreamSlot& slot) {
 // Whether another thread is inside with a stream of the context, even if only for a moment.
 bool others_are_inside(const Channel& channel, uint64_t context);
 // Whether another thread is in a call that takes long: watches for some microseconds whether each
-// gets on.
+// makes progress.
 bool is_anyone_kept(const Channel& channel, uint64_t context);
 
 // The contexts that other threads are inside with, for callers that look at many slots.

@@ -3,7 +3,7 @@
 //
 // Rules
 // 1. The mark itself never waits. The next submission does, at the gate, and so does the next
-//    allocation. What the job holds at the mark is then what it holds while it stands.
+//    allocation. What the job holds at the mark is then what it holds while it is stopped.
 // 2. Whether to stop is decided once, at the mark: a limit that arrives in the middle of an
 //    iteration lets that iteration finish, however late it comes.
 #pragma once

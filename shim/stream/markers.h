@@ -7,8 +7,8 @@
 
 namespace tandem::shim {
 
-// Call before anything is submitted: registering host memory may wait for the GPU, and then nothing
-// may run there that waits for the calling thread. Needs no slot to be owned.
+// Call before anything is submitted: registering host memory may wait for the GPU, and at this
+// point nothing there can be waiting for the calling thread. Needs no slot to be owned.
 void register_pages(Channel& channel, uint32_t index);
 inline void prepare_markers(Channel& channel, uint32_t index) {
   if (__builtin_expect(channel.registered.load(std::memory_order_relaxed) == kNotTried, 0))

@@ -22,8 +22,8 @@ uint64_t base_linger_ns(const Channel& channel) {
   return std::min(channel.command->gate.linger_ns.load(std::memory_order_relaxed), kMaxLingerNs);
 }
 
-// Whether the process's requests are paused, or lack memory. Then they get on no sooner if others
-// stay away: those may have what the requests wait for.
+// Whether the process is paused or lacks memory. Its requests then progress no sooner if others
+// stay away: those may hold what the requests wait for.
 bool is_kept_waiting(const Channel& channel) {
   // Relaxed: repeated calls see it later, and its bytes are not read.
   if (channel.state->memory.wait_ticket.load(std::memory_order_relaxed) != 0) return true;

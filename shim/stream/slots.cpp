@@ -15,7 +15,7 @@ namespace tandem::shim {
 namespace {
 
 // The owner may be inside the driver with the stream, where a full queue holds it until the GPU
-// gets on. The call to come would wait there as well.
+// makes progress. The caller's own driver call would then wait there as well.
 constexpr uint64_t kOwnSoonNs = 1'000'000'000;
 constexpr uint32_t kSpins = 200;
 constexpr uint64_t kSleepNs = 20'000;

@@ -21,7 +21,7 @@ struct TimingPair {
   uint64_t home;  // as in the stream's slot
   CUevent begin, end;
   Duration* duration;
-  uint32_t age;  // of the duration before the launch, at which its stream may move to other SMs
+  uint32_t age;  // of the duration, read before the launch, which may move its stream to other SMs
 };
 
 namespace {
@@ -67,7 +67,7 @@ TimingPair* take_of(TimingPair& pair, uint64_t context) {
 }
 
 // A pair of this context, else one without events. Pairs stay with their context, so each context
-// leaves as many unused as it has itself to later ones.
+// leaves later ones as many pairs as it has itself.
 TimingPair* take_pair(uint64_t context) {
   uint32_t own = 0, unused = 0;
   for (TimingPair& pair : g_pairs) {

@@ -10,8 +10,8 @@ namespace tandem::shim::swap {
 // connects.
 void begin_counting_pools();
 
-// Takes the descriptor. A pool without one (-1), not sealed, or shorter than claimed still gets a
-// number, as it has one at the daemon, and is dropped. Helper.
+// Takes the descriptor. A pool without one (-1), not sealed, or shorter than claimed is dropped,
+// but takes a number, because the daemon has counted it. Helper.
 void add_pool(int fd, uint64_t bytes);
 
 // Pins the pools that have arrived since, in the current context. Memory that cannot be pinned is

@@ -2,9 +2,9 @@
 // takes.
 //
 //   order: target below what is resident          order: target above
-//     shut the door, wait for who is inside         make and map pieces, copy their bytes back
+//     shut the door, wait for threads inside        make and map pieces, copy their bytes back
 //     wait until the GPU has ended their work       all back: open the door
-//     a home for every piece that goes, or none goes
+//     take a home for every piece that goes, or none goes
 //     copy piece after piece, unmap, release
 //
 // In between, while nothing else moves, homes may go from memory to a file, or be given back when

@@ -1,4 +1,4 @@
-// A growing array in memory of its own, since the job's heap is off limits. Not locked.
+// A growing array in memory of its own, since the shim must not use the job's heap. Not locked.
 #pragma once
 
 #include <sys/mman.h>

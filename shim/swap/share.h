@@ -1,10 +1,10 @@
 // Memory that can be moved, shared between processes: what the program carries from one to the
 // other, and what the processes ask and answer each other on datagram sockets.
 //
-//   owner                                  who opens it
-//     | handle (64 bytes) .............> |   by whatever way the program has
-//     | <--------------------- Question |   to the socket the handle names
-//     | Answer + descriptors ---------> |   of some pieces; it asks until it has all
+//   owner                                  importer
+//     | handle (64 bytes) .............> |   in whatever way the program chooses
+//     | <--------------------- Question |   to the socket that the handle names
+//     | Answer + descriptors ---------> |   for some pieces; the importer asks until it has all
 //
 // The owner asks the kernel who is asking (SCM_CREDENTIALS) and answers its own user only; the
 // importer trusts its own user only. No state is kept between two questions.

@@ -27,7 +27,7 @@ bool find_packed(CUdeviceptr address, Range* range);
 // Gives up the one empty slab that each device may keep so that alternating allocations and frees
 // are fast.
 void give_up_empty_slab(uint32_t device);
-// Forgets slabs with nothing in them for which `keep` is true, because their context is gone. Their
+// Forgets slabs in which `keep` is false for everything, because their context is gone. Their
 // regions stay.
 void forget_slabs_unless(bool (*keep)(CUdeviceptr address));
 

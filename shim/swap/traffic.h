@@ -9,8 +9,8 @@ namespace tandem::shim::swap {
 
 enum class Way : uint32_t { kOut, kIn };
 
-// `ns`: the time since the previous copy of the same row ended, or since the row began. Waits for
-// room, for threads and for the GPU's work fall between rows and are not counted. Mover.
+// `ns`: the time since the previous copy of the same series ended, or since the series began. Waits
+// for room, for threads and for the GPU's work fall between series and are not counted. Mover.
 void count_copied(Way way, uint64_t bytes, uint64_t ns);
 
 void publish_traffic(shm::StateSwap* shared);
