@@ -18,7 +18,7 @@ __thread bool Reentry::inside_ __attribute__((tls_model("initial-exec"))) = fals
     using namespace tandem::shim;                                                                \
     if (!driver().symbol) return CUDA_ERROR_NOT_SUPPORTED;                                       \
     if (g_way.load(std::memory_order_relaxed) == Way::kPlain) return g_driver.symbol arguments;  \
-    /* Known by now. Once more, so that the handler has one caller and becomes part of it. */    \
+    /* The driver is known now. Calls again, so that the handler is inlined into one caller. */  \
     if (!tracing::is_on()) return symbol arguments;                                              \
     const Reentry call;                                                                          \
     if (!call.outermost()) return g_driver.symbol arguments;                                     \

@@ -45,7 +45,7 @@ struct alignas(64) StreamSlot {
   std::atomic<uint64_t> common;
   std::atomic<bool> blocking;    // synchronises with the legacy stream
   std::atomic<bool> green;       // of a green context, which only one thread may have current
-  std::atomic<bool> programmatic;  // had launches whose overlap a memory operation would end
+  std::atomic<bool> programmatic;  // had launches whose overlap a memory operation would prevent
   // When something that may wait for others was last put into it.
   std::atomic<uint64_t> last_wait_ns;
   std::atomic<uint64_t> launches;  // so far; plain stores, as in add_to_segment

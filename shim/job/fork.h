@@ -2,8 +2,8 @@
 
 namespace tandem::shim {
 
-// Once per process. A forked child drops the channel and attaches on its own at its next first
-// call.
+// Once per process. A forked child drops the channel and attaches on its own at its first call that
+// needs a context.
 void watch_forks();
 
 }  // namespace tandem::shim

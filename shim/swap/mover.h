@@ -10,8 +10,8 @@
 // In between, while nothing else moves, homes may go from memory to a file, or be given back when
 // empty.
 //
-// A newer order ends an older one after the pieces that are on their way. Whatever fails, the bytes
-// are on the device or at home, and the door stays shut until all are on the device.
+// A newer order ends an older one after the pieces in flight. Whatever fails, the bytes are on the
+// device or at home, and the door stays shut until all are on the device.
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,7 @@ class Arguments {
   uint64_t words_[trace::kMaxWords];
 };
 
-// One call from its begin to its end.
+// One call, from its beginning to its end.
 class Span {
  public:
   explicit Span(CallIndex call);
