@@ -11,7 +11,7 @@ extern "C" {
 // The function that the shim's dlsym jumps to. Null until tandem_find_dlsym has run.
 extern void* tandem_real_dlsym __attribute__((visibility("hidden")));
 void* tandem_find_dlsym() __attribute__((visibility("hidden")));
-// The answer for a name that begins with "cu". caller_relative: tail-call the real dlsym instead.
+// The answer for a name that begins with "cu", with any handle but RTLD_NEXT.
 void* tandem_substitute(void* handle, const char* name) __attribute__((visibility("hidden")));
 // The same for names that begin with "nv".
 void* tandem_substitute_nvml(void* handle, const char* name) __attribute__((visibility("hidden")));

@@ -75,7 +75,7 @@ CUresult set_stream(CUstream stream, Rest... rest) {
   if (result == CUDA_SUCCESS) partition::copy_settings(stream);
   return result;
 }
-// An event of all streams of a context, as the record says. For a green context the streams are not
+// The context that the record names for an event of all its streams. For a green context it is not
 // known.
 template <class Context>
 CUcontext numbered(Context context) {

@@ -39,7 +39,7 @@ struct Start {
 void* begin(void* argument) {
   auto* const start = static_cast<Start*>(argument);
   const Run run = start->run;
-  // From here on this thread takes part in the virtual clock, as whoever waits on it does.
+  // Waiting on the virtual clock makes this thread take part in it from here on.
   g_clock.sleep_until_ns(0);
   start->has_joined.store(true);
   start->let_go();
@@ -47,8 +47,8 @@ void* begin(void* argument) {
   return run(nullptr);
 }
 
-// Virtual time stands still for the creator. Without this wait it would go on until the new thread
-// is scheduled, which depends on real time, and no run would be reproducible.
+// Virtual time stands still while the creator waits here. Without this wait it would go on until the
+// new thread is scheduled, which depends on real time, and no run would be reproducible.
 void await_joining(const Start& start) {
   const uint64_t start_ns = monotonic_ns();
   while (!start.has_joined.load() && monotonic_ns() - start_ns < kJoinNs) usleep(kLookUs);

@@ -33,7 +33,7 @@ bool is_over_limit(uint32_t device);
 // Per device; shm::kNoLimit = none; while the daemon is away, the last known one.
 uint64_t limit_bytes();
 
-// The same, or less while the daemon has lent the job less.
+// The same, or less while the daemon's lease is smaller.
 uint64_t bound_bytes();
 
 void limit_view(uint32_t device, size_t* free_bytes, size_t* total_bytes);
