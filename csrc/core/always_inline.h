@@ -1,6 +1,7 @@
-// For what every launch goes through: part of its caller, however large that gets. GCC stops inlining where a
-// file has grown by 40 %, in whatever order it gets to the calls, and the shim's entries are one large file.
-// Where nothing is optimised, as in tests, that would take the compiler twice as long for nothing.
+// For the path that every launch takes: inlined into the caller, however large that grows. GCC
+// stops inlining once a translation unit has grown by 40 %, in whatever order it reaches the calls,
+// and the shim's entry points are one large unit. Without optimisation, as in tests, forced
+// inlining would only double the compile time.
 #pragma once
 
 #ifdef __OPTIMIZE__

@@ -15,7 +15,7 @@ constexpr uint64_t kFirstMeasureNs = 50'000;
 bool counter_is_usable() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
-  // Leaf 0x80000007, EDX bit 8: the counter runs at one rate on all cores, asleep or not.
+  // Leaf 0x80000007, EDX bit 8: the counter runs at one rate on all cores, even while they sleep.
   return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
 #else
   return true;

@@ -1,8 +1,9 @@
-// The attach clock as the shim reads it: CLOCK_MONOTONIC by way of the CPU's counter, or the software
-// GPU's virtual clock through two functions of its driver.
+// The attach clock as the shim reads it: CLOCK_MONOTONIC by way of the CPU's counter, or the
+// software GPU's virtual clock through two functions of its driver.
 //
-// ticks() is what telemetry records carry; ns() converts. The pair (tick base, ns base) never moves
-// after start, only the rate is refined, so a reader of the three published words is never torn.
+// Telemetry records carry ticks(); ns() converts them. The pair (tick base, ns base) never changes
+// after the start and only the rate is refined, so a reader of the three published words never sees
+// a torn combination.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ class Clock {
   using NowFunction = uint64_t (*)();
   using WaitFunction = int (*)(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
 
-  // Exactly one of the two, once, before any other call. start_real measures for some 50 us.
+  // Call exactly one of the two, once, before anything else. start_real measures for some 50 us.
   void start_real();
   void start_virtual(NowFunction now, WaitFunction wait);
 
@@ -26,19 +27,21 @@ class Clock {
   [[nodiscard]] uint64_t ns(uint64_t ticks) const;
   [[nodiscard]] uint64_t now_ns() const { return now_ ? now_() : ns(ticks()); }
 
-  // Blocks the calling thread; the only way to wait on the virtual clock. True: a signal was handled on
-  // this thread meanwhile, which on the virtual clock is not known.
+  // Blocks the calling thread; the only way to wait on the virtual clock. Returns true if this
+  // thread handled a signal meanwhile; on the virtual clock that is not known.
   bool sleep_until_ns(uint64_t deadline_ns) const;
 
-  // The same on the virtual clock only, for who looks again and again at what others write to memory: back
-  // sooner when somebody has been at work, step_ns after the last look or later. softgpu_hooks.h.
+  // Like sleep_until_ns, on the virtual clock only, for a caller that polls memory which others
+  // write: returns early once somebody has been active, but not before step_ns after the last look.
+  // See softgpu_hooks.h.
   void wait_for_change(uint64_t step_ns, uint64_t deadline_ns, bool only_looked) const {
     wait_(step_ns, deadline_ns, only_looked);
   }
 
-  // The same for who looks seldom: back at the first multiple of step_ns after somebody has been at work,
-  // or between two of them once the deadline has come. So what somebody does is seen at a time that
-  // depends on nothing else, also not on what made it look before, and a run repeats.
+  // Like wait_for_change, for a caller that looks seldom: returns at the first multiple of step_ns
+  // after somebody has been active, or, once the deadline has passed, halfway between two
+  // multiples. So the time at which activity is seen depends on nothing else, not even on what
+  // triggered the previous look, and a run is reproducible.
   void wait_for_step(uint64_t step_ns, uint64_t deadline_ns, bool only_looked) const {
     const uint64_t half_ns = step_ns / 2;
     const uint64_t end_ns = (deadline_ns + half_ns) / step_ns * step_ns + half_ns;  // not before it
@@ -47,7 +50,7 @@ class Clock {
     if (now < end_ns) wait_(0, (now / step_ns + 1) * step_ns, true);
   }
 
-  // Measures the counter's rate again over all the time since start. Helper thread only.
+  // Measures the counter's rate again, over the whole time since the start. Helper thread only.
   void refine();
 
   [[nodiscard]] uint64_t ns_per_tick_q32() const { return rate_.load(std::memory_order_relaxed); }
@@ -65,14 +68,14 @@ class Clock {
 
 [[nodiscard]] uint64_t monotonic_ns();
 
-// What the counter and the system's clock showed at one moment.
+// A simultaneous reading of the counter and the system's clock.
 struct ClockPair {
   uint64_t ticks = 0;
   uint64_t ns = 0;
 };
 
-// A thread may be set aside between two reads, for longer than all that is measured here: of some tries
-// the one that took the counter the least time.
+// A thread may be preempted between two reads for longer than the interval measured here, so this
+// keeps the one of several tries during which the counter advanced least.
 template <class ReadTicks, class ReadNs>
 ClockPair read_at_once(ReadTicks read_ticks, ReadNs read_ns) {
   constexpr int kTries = 5;
@@ -82,7 +85,7 @@ ClockPair read_at_once(ReadTicks read_ticks, ReadNs read_ns) {
     const uint64_t before = read_ticks();
     const uint64_t ns = read_ns();
     const uint64_t after = read_ticks();
-    const uint64_t took = after > before ? after - before : 0;  // 0: on another core, a little behind
+    const uint64_t took = after > before ? after - before : 0;  // 0: read on a core slightly behind
     if (took >= least) continue;
     least = took;
     best = {before + took / 2, ns};
@@ -110,7 +113,7 @@ ALWAYS_INLINE uint64_t Clock::ticks() const {
 ALWAYS_INLINE uint64_t Clock::ns(uint64_t ticks) const {
   if (__builtin_expect(now_ != nullptr || counter_is_ns_, 0)) return ticks;
   __extension__ using Wide = unsigned __int128;
-  // A counter read on another core may be a little behind the base: clamp, never wrap.
+  // The counter of another core may be slightly behind the base: clamp, never wrap.
   const uint64_t passed = ticks > tick_base_ ? ticks - tick_base_ : 0;
   return base_ns_ + static_cast<uint64_t>((Wide{passed} * ns_per_tick_q32()) >> 32);
 }

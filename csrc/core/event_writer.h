@@ -1,5 +1,6 @@
-// Events: what does not fit into one record. A head, then its words, six a record, then its text, 48
-// bytes a record (trace_layout.h). In traces of calls and in the sample ring.
+// Events: records of variable length for what does not fit into one record. An event is a head,
+// then its words, six per record, then its text, 48 bytes per record (trace_layout.h). Used in
+// traces of calls and in the sample ring.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace tandem::trace {
 
-// Events are at most this long; it bounds the time that writing one may take.
+// The longest event; this bounds the time that writing one takes.
 inline constexpr uint32_t kMaxWords = 96;
 inline constexpr uint32_t kMaxText = 4096;
 
@@ -33,8 +34,8 @@ inline shm::Record continuation(shm::RecordKind kind, const shm::Record& head) {
   return record;
 }
 
-// `next` returns the place of the next record. head.grid_blocks words and head.block_threads bytes of
-// text.
+// Writes one event: head.grid_blocks words and head.block_threads bytes of text. `next` returns the
+// place of the next record.
 template <class Next>
 void write_event(const shm::Record& head, const uint64_t* words, const char* text, Next next) {
   next() = head;

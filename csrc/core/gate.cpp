@@ -10,19 +10,19 @@ namespace {
 using shm::WaitReason;
 
 constexpr uint64_t kSpinNs = 2'000;
-constexpr uint64_t kSliceNs = 20'000'000;        // a waiter looks for a lost daemon this often
+constexpr uint64_t kSliceNs = 20'000'000;        // how often a waiter checks for a lost daemon
 constexpr uint64_t kVirtualStepNs = 50'000;     // between two looks on the virtual clock
-constexpr uint64_t kWakeEarlyNs = 120'000;       // what a sleeping thread overshoots by
+constexpr uint64_t kWakeEarlyNs = 120'000;       // by how much a sleeping thread oversleeps
 constexpr uint64_t kWindowSleepNs = 50'000;
 constexpr uint64_t kWindowPatienceNs = 250'000'000;
-// Enough for what a call of a library launches, of one that was interrupted; then none for a while, since
-// programs have timers, too.
+// Enough for the launches of one interrupted library call; then no pass for a while, since programs
+// also use timers.
 constexpr uint32_t kPassSubmissions = 16;
 constexpr uint64_t kPassNs = 10'000'000;
 constexpr uint64_t kPassEveryNs = 1'000'000'000;
 constexpr uint64_t kDefaultStaleNs = 2'000'000'000;
 constexpr uint64_t kMaxStaleNs = 10'000'000'000;
-constexpr uint64_t kTickAheadNs = 1'000'000'000;  // more than this in the future is garbage
+constexpr uint64_t kTickAheadNs = 1'000'000'000;  // further in the future than this is garbage
 
 uint64_t behind(uint64_t now, uint64_t then) { return now > then ? now - then : 0; }
 
@@ -65,8 +65,8 @@ bool Gate::peer_is_busy(uint64_t mask, uint64_t* until_ns,
   return false;
 }
 
-// When the stream may have its next segment: a segment's time before the last is predicted to end.
-// 0 = now, there is nothing of it on the GPU.
+// When the stream may get its next segment: one segment's time before the previous one is predicted
+// to end. 0 = now, since the stream has nothing on the GPU.
 uint64_t Gate::late_enough_ns(uint32_t slot) const {
   if (slot >= slot_end.load(std::memory_order_acquire)) return 0;
   const shm::Slot& own = slots_[slot];
@@ -98,7 +98,7 @@ WaitReason Gate::graph_obstacle(uint32_t slot, uint32_t turn, bool passes) {
   return windowed && graph_must_wait(turn) ? WaitReason::kWindow : WaitReason::kNone;
 }
 
-// Takes the turn when it need not. As with segments, a GPU that stands still makes room.
+// Takes the turn if it need not wait. As with segments, a stalled GPU makes room.
 bool Gate::graph_must_wait(uint32_t turn) {
   const bool stuck = stuck_at_.load(std::memory_order_relaxed) == passed_markers();
   const uint64_t room = stuck ? added_room_.load(std::memory_order_relaxed) : 0;
@@ -114,8 +114,8 @@ void Gate::end_graph_turn(uint32_t turn, uint32_t slot, bool taken) {
   if (taken && slot < shm::kSlotCount) {
     const uint64_t issued = slots_[slot].issued.load(std::memory_order_acquire);
     const bool open = slots_[slot].open.load(std::memory_order_acquire) != 0;
-    // The same from marker to marker: threads that launch graphs in streams of their own, whose places
-    // lie side by side, write nothing meanwhile.
+    // The value stays the same from marker to marker and is stored only when it changes: the
+    // entries of threads that launch graphs in streams of their own share cache lines.
     const uint64_t marker = issued + open;
     if (graph_marker_[slot].load(std::memory_order_relaxed) != marker)
       graph_marker_[slot].store(marker, std::memory_order_release);
@@ -124,7 +124,7 @@ void Gate::end_graph_turn(uint32_t turn, uint32_t slot, bool taken) {
     graph_turn_.store(0, std::memory_order_release);
 }
 
-// Streams of them: two in one stream follow each other anyway.
+// Counts streams rather than graphs: two graphs in one stream run one after the other anyway.
 uint64_t Gate::graphs_in_flight() const {
   const uint32_t end = slot_end.load(std::memory_order_acquire);
   uint64_t count = 0;
@@ -132,7 +132,7 @@ uint64_t Gate::graphs_in_flight() const {
     const shm::Slot& slot = slots_[i];
     const uint64_t done = slot.done.load(std::memory_order_acquire);
     if (graph_marker_[i].load(std::memory_order_acquire) <= done) continue;
-    // A slot without anything to end was settled by other means than this marker.
+    // A slot with nothing outstanding was settled by other means than this marker.
     const bool idle = slot.open.load(std::memory_order_acquire) == 0 &&
                       slot.issued.load(std::memory_order_acquire) <= done;
     if (!idle) ++count;
@@ -140,7 +140,7 @@ uint64_t Gate::graphs_in_flight() const {
   return count;
 }
 
-// Work that only this thread would submit may be what the GPU waits for.
+// The GPU may be waiting for work that only this thread would submit.
 void Gate::grow_window() {
   const uint64_t passed = passed_markers();
   const bool again = stuck_at_.exchange(passed, std::memory_order_relaxed) == passed;
@@ -169,9 +169,9 @@ Waited Gate::wait(uint32_t slot, uint32_t turn, Pass* pass) {
   WaitReason last = WaitReason::kNone;
   waits.since_ns.store(start, std::memory_order_relaxed);
   waits.reason.store(static_cast<uint32_t>(look()), std::memory_order_relaxed);
-  // release: whoever counts this waiter also sees since when and why.
+  // release: whoever counts this waiter also sees its start and its reason.
   waits.waiting_threads.fetch_add(1, std::memory_order_release);
-  // Somebody wants the GPU: the daemon should not have to wait for its next poll to learn it.
+  // A thread wants the GPU: tell the daemon now instead of at its next poll.
   state_->control.doorbell.fetch_add(1, std::memory_order_release);
   futex_wake_all(state_->control.doorbell);
   for (;;) {
@@ -203,7 +203,7 @@ Waited Gate::wait(uint32_t slot, uint32_t turn, Pass* pass) {
 }
 
 bool Gate::let_through(Pass& pass, bool interrupted, uint64_t now_ns) const {
-  // It would only wait elsewhere.
+  // With memory on the host the thread would only wait elsewhere.
   if (state_->swap.swapped_bytes.load(std::memory_order_relaxed) != 0) return false;
   if (interrupted && behind(now_ns, pass.since_ns) >= kPassEveryNs)
     pass = {now_ns, kPassSubmissions};
@@ -224,7 +224,7 @@ bool Gate::pause_for(WaitReason reason, uint32_t slot, uint64_t since_ns, bool a
   return reason == WaitReason::kWindow && pause_for_window(slot, since_ns);
 }
 
-// When there is something to look at that nobody writes: time has come for it.
+// The next time at which the obstacle may go away although nobody writes anything: by time alone.
 uint64_t Gate::passes_by_itself_ns(WaitReason reason, uint32_t slot, uint64_t since_ns) const {
   const uint64_t now = clock_->now_ns();
   uint64_t next = now + kSliceNs;
@@ -248,7 +248,7 @@ bool Gate::pause_for_gate(uint32_t slot, uint64_t since_ns) {
     return false;
   }
   const uint32_t word = command_->gate.gate.load(std::memory_order_acquire);
-  // The word is another one, too, when the limit of marks has changed.
+  // The word also changes with the mark limit.
   const WaitReason now = slot == kNoSubmission ? memory_obstacle() : obstacle(slot);
   return now == WaitReason::kGate && futex_wait(command_->gate.gate, word, kSliceNs);
 }
@@ -263,13 +263,13 @@ bool Gate::pause_for_presence() {
     cpu_pause();
     return false;
   }
-  // The peer wakes this word when it moves the end nearer.
+  // The peer wakes this word when it moves the end closer.
   return futex_wait(low_half(*word), static_cast<uint32_t>(until),
                     std::min(left - kWakeEarlyNs, kSliceNs));
 }
 
-// Nothing wakes a futex when the GPU writes: sleep up to shortly before the predicted end, spin
-// around it, and once it is overdue look every 50 us.
+// No futex is woken when the GPU writes: sleep until shortly before the predicted end, spin around
+// it, and once it is overdue look every 50 us.
 bool Gate::pause_for_window(uint32_t slot, uint64_t since_ns) {
   const uint64_t now = clock_->now_ns();
   const uint64_t late_enough = late_enough_ns(slot);

@@ -1,19 +1,20 @@
-// May this thread submit work now? Reads the command page, peers' presence and the job's own slots,
-// and waits until the answer is yes or nobody is there to give it.
+// May this thread submit work now? The gate reads the command page, the peers' presence and the
+// job's own slots, and waits until the answer is yes or nobody is left to give it.
 //
 // Rules
 // 1. The open path is a handful of relaxed loads; nothing is written unless the gate word changed.
-// 2. Every wait has an end: the gate opens, the daemon's socket closes (`lost`), its tick is older
-//    than stale_ns, or, for the window, the GPU made no progress for kWindowPatienceNs: then the
-//    window grows, twice as much each time, until it does.
-// 3. What is read from shared memory is read once and bounded here, whatever it says.
-// 4. The window bounds what a more urgent job finds in its way, so a stream that is at work gets its
-//    next segment only when at most a segment's time of the last is left. Sooner it could not start
-//    anyway, and with kernels longer than a segment it would be a whole kernel more in the way.
-// 5. A signal that is handled on a waiting thread lets it through a closed gate and past urgent peers,
-//    kPassSubmissions times within kPassNs: handlers such as Python's run only when the thread has come
-//    back from its call. Then not again for kPassEveryNs, for programs have timers; never through the
-//    window, and not while memory is on the host.
+// 2. Every wait ends: the gate opens, the daemon's socket closes (`lost`), its tick becomes older
+//    than stale_ns, or, for the window, the GPU makes no progress for kWindowPatienceNs. Then the
+//    window grows, doubling each time, until the GPU moves on.
+// 3. Whatever shared memory says, each value is read once and clamped here.
+// 4. The window bounds the work that a more urgent job finds in its way. So a busy stream gets its
+//    next segment only when at most one segment's time of the previous one is left. Submitted
+//    earlier it could not start anyway, and with kernels longer than a segment it would put a whole
+//    further kernel in the way.
+// 5. A signal handled on a waiting thread lets it past a closed gate and past urgent peers,
+//    for kPassSubmissions submissions within kPassNs: handlers such as Python's run only once the
+//    thread has returned from its call. Since programs also use timers, no further pass follows
+//    for kPassEveryNs. A pass never opens the window, and is void while memory is on the host.
 #pragma once
 
 #include <atomic>
@@ -30,7 +31,7 @@ struct Peers {
   std::atomic<const shm::PresencePage*> page[shm::kPresenceMax];
 };
 
-// One thread's leave to pass because of a signal; for nobody else.
+// One thread's permission to pass because of a signal; valid for that thread only.
 struct Pass {
   uint64_t since_ns = 0;
   uint32_t left = 0;  // submissions
@@ -45,31 +46,31 @@ class Gate {
  public:
   void open(const shm::CommandPage* command, shm::StatePage* state, const Clock* clock);
 
-  // Called before every submission to the stream of `slot`. Returns at once when nothing stands
-  // against it. `pass`: the calling thread's; without, no signal lets it through.
+  // Call before every submission to the stream of `slot`. Returns at once if nothing is in the way.
+  // `pass` belongs to the calling thread; without it, no signal lets the thread through.
   ALWAYS_INLINE Waited admit(uint32_t slot, Pass* pass = nullptr) {
     if (__builtin_expect(obstacle(slot) == shm::WaitReason::kNone, 1)) return {};
     return wait(slot, 0, pass);
   }
 
-  // The same for taking memory, which a limit of marks holds up and, in lanes, a closed gate, whatever
-  // signals there are: others count on that memory.
+  // Like admit, for allocating memory. A mark limit delays an allocation, and so does a closed gate
+  // if it holds allocations (lanes). No signal lets it through, since others count on that memory.
   Waited admit_memory() {
     if (memory_obstacle() == shm::WaitReason::kNone) return {};
     return wait(kNoSubmission);
   }
 
-  // The same for a graph. Where there is a window one graph is in flight at a time, on whatever stream:
-  // it is long, and nothing is known of it before its end. `turn` is a number of the calling thread,
-  // which has to say end_graph_turn afterwards.
+  // Like admit, for launching a graph. Under a window only one graph is in flight at a time, over
+  // all streams: a graph is long, and nothing is known about it until it ends. `turn` is a number
+  // of the calling thread, which must call end_graph_turn afterwards.
   Waited admit_graph(uint32_t slot, uint32_t turn, Pass* pass = nullptr) {
     if (graph_obstacle(slot, turn) == shm::WaitReason::kNone) return {};
     return wait(slot, turn, pass);
   }
-  // The driver took the graph into the stream of `slot`, or did not (`taken`).
+  // Ends the turn: the driver accepted the graph into the stream of `slot`, or did not (`taken`).
   void end_graph_turn(uint32_t turn, uint32_t slot, bool taken);
 
-  // What stands against a submission now, kNone if nothing does; against one with a pass.
+  // What blocks a submission now, kNone if nothing does. `passes`: the thread has a pass.
   [[nodiscard]] ALWAYS_INLINE shm::WaitReason obstacle(uint32_t slot, bool passes = false) {
     const shm::CommandGate& gate = command_->gate;
     const uint32_t word = gate.gate.load(std::memory_order_acquire);  // daemon: release
@@ -86,14 +87,14 @@ class Gate {
     return shm::WaitReason::kNone;
   }
 
-  // The daemon is gone: nobody waits for it any more. Helper thread.
+  // The daemon is gone: releases everybody who waits for it. Helper thread.
   void lose();
   [[nodiscard]] bool lost() const { return lost_.load(std::memory_order_acquire); }
 
-  // True when the daemon's tick is so old that it must be taken for hung.
+  // True if the daemon's tick is so old that the daemon must be considered hung.
   [[nodiscard]] bool stale() const;
 
-  // Acknowledges the gate word, for a daemon that waits for the hold to have been seen.
+  // Acknowledges the gate word, for a daemon that waits until the shim has seen the hold.
   void acknowledge(uint32_t word) {
     auto& seen = state_->control.gate_seen;
     if (__builtin_expect(seen.load(std::memory_order_relaxed) != word, 0))
@@ -102,13 +103,13 @@ class Gate {
 
   Peers& peers() { return peers_; }
 
-  // Slots in use are below this index. Slot table: release; here: acquire.
+  // All slots in use are below this index. Slot table: release; here: acquire.
   std::atomic<uint32_t> slot_end{0};
 
  private:
   static constexpr uint32_t kNoSubmission = ~uint32_t{0};  // in place of a slot
 
-  // The process stands at the last mark that it may pass for now.
+  // True if the process is at the last mark that it may pass for now.
   [[nodiscard]] bool is_at_limit() const {
     const uint64_t limit = command_->gate.mark_limit.load(std::memory_order_relaxed);
     if (__builtin_expect(limit == 0, 1)) return false;
@@ -134,7 +135,7 @@ class Gate {
   [[nodiscard]] uint64_t graphs_in_flight() const;
   Waited wait(uint32_t slot, uint32_t turn = 0, Pass* pass = nullptr);
   [[nodiscard]] bool let_through(Pass& pass, bool interrupted, uint64_t now_ns) const;
-  // Each a moment. True: a signal was handled meanwhile.
+  // Each waits for a moment. True: the thread handled a signal meanwhile.
   bool pause_for(shm::WaitReason reason, uint32_t slot, uint64_t since_ns, bool again);
   bool pause_for_gate(uint32_t slot, uint64_t since_ns);
   bool pause_for_presence();
@@ -151,13 +152,15 @@ class Gate {
   const Clock* clock_ = nullptr;
   Peers peers_{};
   std::atomic<bool> lost_{false};             // helper: release in lose(); waiters: acquire
-  // Room added to a window in which nothing moved, valid while passed_markers() is stuck_at_.
-  // Waiters: relaxed; two that grow it at once grow it once too often.
+  // Room added to a window in which nothing moved; valid while passed_markers() equals stuck_at_.
+  // Waiters: relaxed; two that grow the window at once grow it once too often.
   std::atomic<uint64_t> stuck_at_{UINT64_MAX};
   std::atomic<uint64_t> added_room_{0};
-  // The thread that hands a graph to the driver now, 0 = none: two would not see each other's.
+  // The thread that is handing a graph to the driver, 0 = none: two threads would not see each
+  // other's graphs.
   std::atomic<uint32_t> graph_turn_{0};
-  // By slot: the marker behind its newest graph. Written by who has the turn; release, acquire.
+  // By slot: the marker after its newest graph. Written by the holder of the turn; release,
+  // acquire.
   std::atomic<uint64_t> graph_marker_[shm::kSlotCount]{};
 };
 

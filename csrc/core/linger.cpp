@@ -5,12 +5,12 @@
 namespace tandem {
 namespace {
 
-// A request that finds a window of others' work in front of it is taken to be as bad as a GPU that
-// stands idle for this long: about ten times what it waits.
+// A request that finds a window of others' work ahead of it is considered as bad as a GPU that
+// idles for this long: about ten times what the request waits.
 constexpr double kWorthNs = 3'000'000;
 constexpr uint32_t kEnough = 32;   // gaps
-constexpr uint32_t kHalveAt = 512;  // old gaps count half as much each time
-constexpr uint64_t kUnitNs = 1024;  // the first bucket
+constexpr uint32_t kHalveAt = 512;  // then all counts are halved, so old gaps fade
+constexpr uint64_t kUnitNs = 1024;  // the first bucket is four units wide
 
 }  // namespace
 
@@ -45,7 +45,7 @@ uint64_t GapHistogram::linger_ns(uint64_t base_ns, uint64_t limit_ns) const {
   uint64_t best_ns = base_ns, caught = 0;
   double best_gain = 0, spent_ns = 0;
   for (size_t b = 0; b + 1 < kBuckets && lower_ns(b + 1) <= limit_ns; ++b) {
-    // Gaps in the bucket are taken to last until its end; those beyond cost the whole linger.
+    // Assume that gaps in the bucket last until its end; longer gaps cost the whole linger.
     const uint64_t linger = lower_ns(b + 1);
     const uint32_t count = counts_[b].load(std::memory_order_relaxed);
     caught += count;
@@ -54,7 +54,7 @@ uint64_t GapHistogram::linger_ns(uint64_t base_ns, uint64_t limit_ns) const {
     const double gain = static_cast<double>(caught) * kWorthNs - spent_ns -
                         beyond * static_cast<double>(linger);
     if (linger <= base_ns) {
-      best_gain = gain;  // what the base gains: others have to be better
+      best_gain = gain;  // the gain of the base, which others have to beat
     } else if (gain > best_gain) {
       best_gain = gain;
       best_ns = linger;

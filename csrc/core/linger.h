@@ -1,10 +1,11 @@
-// How long a latency-class process should count as busy after its last work, learnt from the gaps it
-// leaves. Holding others back costs the GPU the time that is waited; letting them in costs the next
-// request their work in front of it. Of all lingers the one is taken that gains most over the gaps
-// seen lately: servers pause for a moment between requests that queue, and for long when none do.
+// How long a latency-class process should count as busy after its last work, learnt from the gaps
+// between its submissions. Holding others back wastes the GPU time spent waiting; letting them in
+// puts their work ahead of the next request. linger_ns() picks the linger with the largest gain
+// over the recent gaps: servers pause briefly between queued requests, and for long when none are
+// queued.
 //
-// Gaps are added by whoever submits, the linger is asked for by whoever sees the process idle; any
-// thread. Counts are relaxed: one that gets lost is one observation less.
+// Whoever submits adds gaps, and whoever sees the process idle asks for the linger, on any thread.
+// Counts are relaxed: a lost update costs one observation.
 #pragma once
 
 #include <atomic>
@@ -15,14 +16,15 @@ namespace tandem {
 
 class GapHistogram {
  public:
-  // The process was idle for gap_ns, then submitted again.
+  // Adds a gap: the process was idle for gap_ns, then submitted again.
   void add(uint64_t gap_ns);
 
-  // In [base_ns, limit_ns]; base_ns until enough gaps were seen, or when limit_ns is no larger.
+  // Within [base_ns, limit_ns]; base_ns until enough gaps were seen, or if limit_ns is no larger.
   uint64_t linger_ns(uint64_t base_ns, uint64_t limit_ns) const;
 
  private:
-  // Logarithmic, four to an octave: bucket b holds gaps from lower_ns(b) up to lower_ns(b + 1).
+  // Logarithmic, four buckets per octave: bucket b holds gaps from lower_ns(b) up to lower_ns(b +
+  // 1).
   static constexpr size_t kBuckets = 64;
   static size_t bucket_of(uint64_t gap_ns);
   static uint64_t lower_ns(size_t bucket);

@@ -5,14 +5,14 @@
 namespace tandem {
 namespace {
 
-// Orders the writers of the shared ring within this process; never held over a call. Lossy: whoever
-// does not get it soon drops its record.
+// Serialises the writers of the shared ring within this process; never held across a call. Lossy: a
+// writer that does not get it quickly drops its record.
 std::atomic<bool> g_shared_lock{false};
 constexpr int kLockTries = 200;
 
 bool take_shared_lock() {
   for (int i = 0; i < kLockTries; ++i) {
-    // acquire: sees the head the previous holder stored; pairs with the release in put_shared.
+    // acquire: sees the head that the previous holder stored; pairs with the release in put_shared.
     if (!g_shared_lock.exchange(true, std::memory_order_acquire)) return true;
     cpu_pause();
   }
@@ -30,7 +30,7 @@ void RingWriter::claim(shm::StatePage* state, uint32_t tid) {
   uint32_t index = 0;
   for (; index < shm::kThreadRingCount; ++index) {
     uint32_t unused = 0;
-    // acquire: continues after the head its previous owner stored; pairs with release().
+    // acquire: continues at the head that the previous owner stored; pairs with release().
     if (headers[index].owner.compare_exchange_strong(unused, tid, std::memory_order_acquire)) break;
   }
   shared_ = index == shm::kThreadRingCount;

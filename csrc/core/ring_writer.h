@@ -1,5 +1,5 @@
-// One thread's telemetry ring: claims one of the sixteen, or the shared last one, and writes records.
-// No heap and no locked operation on the write path of a thread that has a ring of its own.
+// One thread's telemetry ring: claims one of the sixteen rings, or the shared last one, and writes
+// records. A thread with a ring of its own writes without heap allocation or locked operation.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,14 @@ namespace tandem {
 
 class RingWriter {
  public:
-  // Claims a free ring of `state`; tid is the calling thread's. The mapping outlives the writer.
+  // Claims a free ring of `state`; tid is the calling thread's. The mapping must outlive the
+  // writer.
   void claim(shm::StatePage* state, uint32_t tid);
 
-  // Gives the ring back for another thread to continue. Thread exit.
+  // Releases the ring, for another thread to continue. Called at thread exit.
   void release();
 
-  // Records of this thread so far; of the shared ring 0.
+  // Records written by this thread so far; 0 for the shared ring.
   [[nodiscard]] uint64_t written() const { return shared_ ? 0 : head_; }
 
   [[nodiscard]] bool belongs_to(const shm::StatePage* state) const { return state_ == state; }
@@ -27,8 +28,8 @@ class RingWriter {
     fill([&record](shm::Record& place) { place = record; });
   }
 
-  // Lets `write` fill the next record, every field of it, where it stays: one made elsewhere and
-  // copied costs as much as the rest of a launch.
+  // Lets `write` fill every field of the next record in place: building it elsewhere and copying it
+  // would cost as much as the rest of a launch.
   template <class Write>
   ALWAYS_INLINE void fill(Write write) {
     if (__builtin_expect(shared_, 0)) {
@@ -43,9 +44,10 @@ class RingWriter {
   }
 
  private:
-  // The next record's line is on the daemon's CPU, which read it a round ago. It is asked for while the
-  // program goes on: a driver's write to the card waits for every store before it. What the builtin
-  // makes of it without -mprfchw only reads the line; CPUs that do not know the instruction skip it.
+  // The cache line of the next record is on the daemon's CPU, which read it one round ago. The
+  // prefetch fetches it while the program goes on, because a driver's write to the card waits for
+  // every earlier store. Without -mprfchw the builtin would emit a prefetch for reading; CPUs that
+  // do not know prefetchw skip it.
   ALWAYS_INLINE static void prefetch(const shm::Record* next) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0" : : "m"(*next));
@@ -63,7 +65,7 @@ class RingWriter {
   bool shared_ = false;
 };
 
-// A fork may have left the shared ring's lock taken by a thread that does not exist any more.
+// After a fork: a thread that no longer exists may have held the shared ring's lock.
 void reset_shared_ring_lock();
 
 }  // namespace tandem

@@ -7,8 +7,8 @@
 namespace tandem {
 namespace {
 
-// Of this process, not in the shared memory: nobody waits for it. acquire by who takes it, so that it
-// goes on at the head which the one before left; release by who gives it back.
+// Local to the process rather than in shared memory, since nobody waits for it. Taken with acquire,
+// so that the writer continues at its predecessor's head; given back with release.
 std::atomic<bool> g_taken{false};
 
 }  // namespace
@@ -26,11 +26,12 @@ SampleWriter::~SampleWriter() {
   if (header_) g_taken.store(false, std::memory_order_release);
 }
 
-// Record by record, as a reader of an overwritten ring has to be told how far the writer may be.
+// Publishes the head before each record: the reader of an overwritten ring must know how far the
+// writer may have come.
 void SampleWriter::put(const shm::Record& head, const uint64_t* words, const char* text) {
   uint64_t at = header_->head.load(std::memory_order_relaxed);
   trace::write_event(head, words, text, [&]() -> shm::Record& {
-    header_->head.store(at, std::memory_order_release);  // the daemon's acquire
+    header_->head.store(at, std::memory_order_release);  // pairs with the daemon's acquire
     return records_[at++ % shm::kSampleRingRecords];
   });
   header_->head.store(at, std::memory_order_release);

@@ -1,5 +1,5 @@
-// Writes into the sample ring of a process. One thread at a time: whoever finds it taken goes away. No
-// heap, and no wait.
+// Writes into the sample ring of a process, one thread at a time: a thread that finds it taken
+// gives up. No heap allocation, no waiting.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tandem {
 
 class SampleWriter {
  public:
-  // Takes the ring; `taken` says whether it could.
+  // Tries to take the ring; `taken` says whether that worked.
   explicit SampleWriter(shm::StatePage* state);
   ~SampleWriter();
   SampleWriter(const SampleWriter&) = delete;
@@ -18,7 +18,7 @@ class SampleWriter {
 
   [[nodiscard]] bool taken() const { return header_ != nullptr; }
 
-  // One event: `head` with as many words and as much text as it says.
+  // Writes one event: `head` with as many words and as much text as its fields say.
   void put(const shm::Record& head, const uint64_t* words, const char* text);
 
  private:
@@ -26,7 +26,7 @@ class SampleWriter {
   shm::Record* records_ = nullptr;
 };
 
-// A fork may have left the ring taken by a thread that does not exist any more.
+// After a fork: a thread that no longer exists may have held the ring.
 void reset_sample_lock();
 
 }  // namespace tandem

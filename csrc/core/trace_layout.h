@@ -1,18 +1,18 @@
-// Traces of driver calls: the memory through which `tandem trace calls` gets them, and the records
-// its files consist of (docs/tracing.md has the same table for people).
+// Traces of driver calls: the memory from which `tandem trace calls` reads them, and the records
+// that its files consist of (docs/tracing.md has the same table for people).
 //
-//   one memfd, made by the tracer and opened by every traced process as /proc/<tracer>/fd/<n>
+//   one memfd, created by the tracer and opened by each traced process as /proc/<tracer>/fd/<n>
 //   +--------+-------+-----+-------+--------+-----+--------+
 //   | header | ring 0| ... | ring n| data 0 | ... | data n |
 //   +--------+-------+-----+-------+--------+-----+--------+
 //     page 0  64 bytes times 4 each  kTraceRingBytes each, touched only when used
 //
 // Each traced thread owns one ring and is its only writer; the tracer is the only reader. Unlike
-// telemetry these rings lose nothing while somebody reads: a full one makes its thread wait. A ring
-// outlives its thread, so what a killed process wrote is read like everything else.
+// telemetry rings, these lose nothing while somebody reads: a full ring makes its thread wait. A
+// ring outlives its thread, so whatever a killed process wrote is read like everything else.
 //
 // An event is a head record, then ceil(words / 6) kWords and ceil(text bytes / 48) kText records.
-// Events are committed whole. Fields of shm::Record by kind; what is not named is 0:
+// Events are committed whole. The fields of shm::Record by kind; those not named are 0:
 //
 //   kind         ticks   slot  thread stream   object   bytes    grid_blocks block_threads duration_ns value
 //   kCall        start   call  tid    or none  number   context  words       text bytes    of the call CUresult
@@ -25,13 +25,13 @@
 //   kChunk                     tid             pid      records
 //   kEnd                                       status   1 = known                                      calls lost
 //
-// `call` is the index among the calls that this shim interposes; `number` counts the calls of all
-// threads, from 1, in the order in which they began; times are ns.
-// kFunction names the handle for the calls that follow in the same thread: its words are the kernel's
-// parameters, offset << 32 | bytes, its text the name. The words of a kProcess, where there are any, are
-// the multiprocessors of the device of the context that is current in the thread, and its memory
-// bandwidth in bytes/s, 0 = not known. kChunk says whose the next `records` records are; it and kEnd are
-// written by the tracer, all others by the traced thread.
+// `call` is the index among the calls that this shim interposes. `number` counts the calls of all
+// threads from 1, in the order in which they began. Times are in ns. kFunction describes the handle
+// for the following calls of the same thread: its words are the kernel's parameters, offset << 32 |
+// bytes, its text is the name. The words of a kProcess, if any, are the number of multiprocessors
+// and the memory bandwidth in bytes/s (0 = not known) of the device whose context is current in the
+// thread. kChunk says which thread the next `records` records belong to. The tracer writes kChunk
+// and kEnd, the traced thread all others.
 #pragma once
 
 #include <atomic>
@@ -52,37 +52,38 @@ inline constexpr uint32_t kTextARecord = 48;
 inline constexpr uint64_t kNoTraceStream = ~uint64_t{0};
 
 // shm::Record::flags of a kCall.
-inline constexpr uint8_t kCallHostTime = 1;    // ticks are CLOCK_MONOTONIC: no device clock was known yet
-inline constexpr uint8_t kCallUnfinished = 2;  // it never returned; no duration, no result
+// Ticks are CLOCK_MONOTONIC: no device clock was known yet.
+inline constexpr uint8_t kCallHostTime = 1;
+inline constexpr uint8_t kCallUnfinished = 2;  // the call never returned: no duration, no result
 inline constexpr uint8_t kCallTimed = 4;       // a kDeviceTime may follow
-inline constexpr uint8_t kCallCut = 8;         // more kernel parameters than are recorded
-inline constexpr uint8_t kCallCaptured = 16;   // into a graph: it has computed nothing
+inline constexpr uint8_t kCallCut = 8;         // the kernel has more parameters than are recorded
+inline constexpr uint8_t kCallCaptured = 16;   // captured into a graph: it computed nothing
 inline constexpr uint8_t kCallNonBlocking = 32;  // its stream does not wait for the legacy one
 
 // kProcess::bytes
 enum class TraceClock : uint64_t { kUnknown = 0, kMonotonic = 1, kVirtual = 2 };
 
-struct alignas(4096) TraceHeader {  // tracer: once, before a traced process starts
+struct alignas(4096) TraceHeader {  // written by the tracer once, before a traced process starts
   uint32_t magic;
   uint32_t version;
-  uint64_t key;               // random, and in the environment too: a descriptor number may be reused
+  uint64_t key;               // random, also in the environment: a descriptor number may be reused
   uint32_t device_times;      // 1: bracket launches with timing events
   uint32_t wait_ms;           // how long a writer waits for a reader that makes no progress
-  std::atomic<uint64_t> lost;  // calls of threads that got no ring; traced processes add
-  alignas(64) std::atomic<uint64_t> calls;  // begun so far; traced processes add
+  std::atomic<uint64_t> lost;  // calls of threads that got no ring; traced processes add to it
+  alignas(64) std::atomic<uint64_t> calls;  // calls begun so far; traced processes add to it
 };
 
 struct TraceRing {
   struct alignas(64) Writer {
     std::atomic<uint64_t> head;    // records ever written; release, pairs with the reader's acquire
     std::atomic<uint64_t> lost;    // calls for which there was no room
-    std::atomic<uint64_t> inside;  // the call being made: index + 1, 0 = none. Relaxed, for the end
+    std::atomic<uint64_t> inside;  // current call: index + 1, 0 = none; read once the thread ended
     std::atomic<uint64_t> inside_since;
     std::atomic<uint64_t> inside_number;
   } writer;
   struct alignas(64) Owner {
     std::atomic<uint64_t> owner;  // pid << 32 | tid, 0 = free. CAS by a claimer, 0 by the reader
-    std::atomic<uint32_t> ended;  // the thread is done with it; release, pairs with the reader
+    std::atomic<uint32_t> ended;  // the thread no longer uses it; release, pairs with the reader
   } owner;
   struct alignas(64) Reader {
     std::atomic<uint64_t> tail;  // records ever read; release, pairs with the writer's acquire

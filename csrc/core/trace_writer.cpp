@@ -19,7 +19,7 @@ constexpr size_t kHeaderBytes = kTraceDataOffset;
 constexpr uint64_t kFirstPauseNs = 20'000;
 constexpr uint64_t kLongestPauseNs = 1'000'000;
 
-// Real time, also on the software GPU's virtual clock: it is the tracer that is waited for.
+// Waits in real time, even on the software GPU's virtual clock, because it waits for the tracer.
 void pause_ns(uint64_t ns) {
   const timespec length{0, static_cast<long>(ns)};
   nanosleep(&length, nullptr);
@@ -33,7 +33,7 @@ bool TraceMap::open(const char* place) {
   if (!colon || static_cast<size_t>(colon - place) >= sizeof(path)) return false;
   std::memcpy(path, place, static_cast<size_t>(colon - place));
   path[colon - place] = '\0';
-  uint64_t key = 0;  // strtoull is another function from glibc 2.38 on
+  uint64_t key = 0;  // from glibc 2.38 on, strtoull is a different symbol
   std::from_chars(colon + 1, colon + 1 + std::strlen(colon + 1), key, 16);
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;

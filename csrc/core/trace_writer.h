@@ -1,4 +1,4 @@
-// One thread's end of a trace: claims a ring and writes events into it. No heap, no lock.
+// One thread's end of a trace: claims a ring and writes events into it, without heap or lock.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace tandem::trace {
 
-// A traced process's view: the header and the ring headers. Null until opened.
+// A traced process's view of the trace: the header and the ring headers. Null until opened.
 class TraceMap {
  public:
-  // `place` is "PATH:KEY", the key in hexadecimal. False, and nothing changed, when that is no trace
-  // of this version.
+  // `place` is "PATH:KEY" with the key in hexadecimal. Returns false and changes nothing if that is
+  // not a trace of this version.
   bool open(const char* place);
 
   [[nodiscard]] bool is_open() const { return header_ != nullptr; }
@@ -29,11 +29,12 @@ class TraceMap {
 
 class TraceWriter {
  public:
-  // Takes a free ring; if `patient`, waits for one as long as for room. False: none was to be had.
+  // Takes a free ring; if `patient`, waits for one as long as `put` waits for room. False: none
+  // became free.
   bool claim(const TraceMap& map, uint32_t pid, uint32_t tid, bool patient = true);
   [[nodiscard]] bool has_ring() const { return ring_ != nullptr; }
 
-  // The call that is being made, for the reader of a process that dies in it.
+  // Notes the current call, so that the reader of a process that dies in it knows.
   void enter(uint64_t call, uint64_t number, uint64_t now_ns);
   void leave();
 
@@ -41,7 +42,7 @@ class TraceWriter {
   bool put(const shm::Record& head, const uint64_t* words, const char* text);
 
   void give_back();  // thread exit
-  void forget();     // the child of a fork: the ring is the parent's
+  void forget();     // in the child of a fork: the ring is the parent's
 
  private:
   bool wait_for_room(uint64_t records);
@@ -49,9 +50,10 @@ class TraceWriter {
   TraceRing* ring_ = nullptr;
   shm::Record* data_ = nullptr;
   uint64_t head_ = 0;
-  uint64_t tail_ = 0;  // as last seen
+  uint64_t tail_ = 0;  // as last read
   uint32_t wait_ms_ = 0;
-  bool is_stalled_ = false;  // nobody read for wait_ms: drop without waiting until somebody does
+  bool is_stalled_ = false;  // the reader made no progress for wait_ms: drop without waiting until
+                             // it does
 };
 
 }  // namespace tandem::trace

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Neither call may disturb the errno of a job that is between two of its own calls.
+// Neither call may change errno: the job is between two calls of its own.
 bool futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns) {
   const int saved = errno;
   timespec timeout{};

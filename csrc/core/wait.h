@@ -1,4 +1,4 @@
-// The futex calls that work between processes and on read-only maps, and the CPU's pause.
+// Futex calls that work across processes and on read-only maps, and the CPU's pause instruction.
 #pragma once
 
 #include <atomic>
@@ -6,12 +6,13 @@
 
 namespace tandem {
 
-// Returns when `word` no longer holds `expected`, when woken, after timeout_ns, or for no reason. True: a
-// signal was handled on this thread meanwhile, be it with SA_RESTART, by which no timed wait goes on.
+// Returns when `word` no longer holds `expected`, when woken, after timeout_ns, or spuriously.
+// True: this thread handled a signal meanwhile; even with SA_RESTART the kernel does not resume a
+// timed wait.
 bool futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, uint64_t timeout_ns);
 void futex_wake_all(const std::atomic<uint32_t>& word);
 
-// The half of a 64-bit word that changes with every small change of its value, as a futex word.
+// The low half of a 64-bit word, which every small change of its value changes, as a futex word.
 inline const std::atomic<uint32_t>& low_half(const std::atomic<uint64_t>& word) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   return *reinterpret_cast<const std::atomic<uint32_t>*>(&word);

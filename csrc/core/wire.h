@@ -1,26 +1,27 @@
-// Messages on the attach socket (SOCK_SEQPACKET, one message a packet). Fixed-size structs, host
-// byte order (both ends are one machine). Identity never comes from here: the daemon reads
-// SO_PEERCRED and opens a pidfd.
+// Messages on the attach socket (SOCK_SEQPACKET, one message per packet). Fixed-size structs in
+// host byte order, since both ends are on one machine. Identity never comes from a message: the
+// daemon reads SO_PEERCRED and opens a pidfd.
 //
 //   shim                                daemon
 //    | HELLO  ------------------------->  |   clamps the requests by uid
 //    | <---- WELCOME + 3 fds  (or REFUSED)|   command, state, presence memfds
 //    | MAPPED ------------------------->  |   now presence can be sealed and shown to peers
-//    | <---------------- PRESENCE + 1 fd  |   a peer to look at; PRESENCE_GONE takes it away
+//    | <---------------- PRESENCE + 1 fd  |   a peer to watch; PRESENCE_GONE takes it away
 //    | SHARED, USES ------------------->  |   if WELCOME said that the daemon understands them
-//    | <--------------- HOST_POOL + 1 fd  |   where swapped pages go; only to who asked to be swappable
-//    | <---------------------------- SWAP |   look at the target in the command page
-//    | <--------------- HOST_FILE + 1 fd  |   what is in a host pool is in this file, too
-//    | <----------------------- HOST_BACK |   give a host pool back that has nothing in it
+//    | <--------------- HOST_POOL + 1 fd  |   where swapped pages go; only for swappable processes
+//    | <---------------------------- SWAP |   read the target in the command page
+//    | <--------------- HOST_FILE + 1 fd  |   this file holds a copy of a host pool's contents
+//    | <----------------------- HOST_BACK |   give back a host pool that is empty
 //    |  ... the connection is the lease: closing it releases everything ...
 //
 //   tandem run                          daemon
 //    | REGISTER ----------------------->  |   pid from SO_PEERCRED; survives the exec
 //    | <------------ REGISTERED / REFUSED |
 //
-// Versions: `size` is that of the sender's struct. A receiver accepts any size >= the v1 size of the
-// type, reads what it knows and ignores the rest; a sender of a newer struct zero-fills nothing away.
-// HELLO names the oldest and newest layout it can serve; the daemon picks one or refuses.
+// Versions: `size` is the size of the sender's struct. A receiver accepts any size of at least the
+// v1 size of the type, reads the fields it knows and ignores the rest; the sender of a newer struct
+// does not zero anything for older receivers. HELLO names the oldest and newest layout that the
+// shim can serve; the daemon picks one or refuses.
 #pragma once
 
 #include <cstddef>
@@ -47,26 +48,29 @@ enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
 
 enum class RefusalCode : uint32_t {
   kProtocol = 1, kMalformed = 2,
-  kIdentity = 3,  // who it is cannot be known: the daemon is in a PID namespace that it is not in
+  // The daemon cannot identify the process, which is outside the daemon's PID namespace.
+  kIdentity = 3,
   kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
-  kUnfit = 7,   // no GPU that is meant can ever do what is asked
-  kNotYet = 8,  // what to say depends on what is found out in a moment: only to who asks again
+  kUnfit = 7,   // none of the GPUs in question can ever meet the request
+  // The answer depends on something that will be known in a moment; sent only to those who ask
+  // again.
+  kNotYet = 8,
 };
 
-// How a job is to be kept apart from others. Numbers are those of tandem.v1.Mode.
+// How a job is to be isolated from others. The numbers are those of tandem.v1.Mode.
 enum class Isolation : uint32_t { kNotSaid = 0, kTime = 1, kMps = 2, kMpsGreen = 3, kMig = 4 };
 
-// What a daemon understands beyond the first version; a shim says nothing else to it.
+// What a daemon understands beyond the first version. A shim sends it nothing else.
 inline constexpr uint64_t kFeatureShared = 1, kFeatureUses = 2;
-// Records with both halves of `value`, sources of copies, and queries that succeeded.
+// Records with both halves of `value`, sources of copies, and successful queries.
 inline constexpr uint64_t kFeatureOrder = 4;
 inline constexpr uint64_t kFeatureSamples = 8;  // the state pages end with the sample ring
-inline constexpr uint64_t kFeatureSwap = 32;    // of this process memory is moved out and back
+inline constexpr uint64_t kFeatureSwap = 32;    // this process's memory is moved out and back
 
-// What a shim understands beyond the first version; a daemon says nothing else to it.
+// What a shim understands beyond the first version. A daemon sends it nothing else.
 inline constexpr uint32_t kAbilityHostFile = 1;
 inline constexpr uint32_t kAbilityHostBack = 2;
-// And of the process itself: it was attached before, and stays on the SMs that it was told then.
+// About the process itself: it was attached before, and stays on the SMs that it was told then.
 inline constexpr uint32_t kAbilityHasSet = 4;
 
 struct Header {
@@ -77,7 +81,7 @@ struct Header {
   uint32_t reserved;
 };
 
-// What a process or `tandem run` asks for. Zero / kNoLimit mean "not said".
+// What a process or `tandem run` asks for. Zero and kNoLimit mean "not said".
 struct Request {
   uint32_t job_class;  // shm::JobClass
   uint32_t sm_percent;
@@ -85,27 +89,28 @@ struct Request {
   uint64_t memory_min_bytes;
   uint64_t slo_p99_ns;
   uint32_t preemptible;  // 0 not said, 1 yes, 2 no
-  uint8_t memory_percent;  // of the device, where memory_bytes is not said; REGISTER only
+  uint8_t memory_percent;  // of the device, if memory_bytes is not said; REGISTER only
   uint8_t swappable;       // 0 not said, 1 yes, 2 no, 3 as a whole, by the driver's checkpoints
   uint16_t wait_memory_s;  // how long an allocation may wait for memory
   char name[kNameBytes];
   char group[kNameBytes];
 };
 
-// What its whole life and each of its iterations need of device memory, where it says so: both 0 = not
-// said. Behind the messages of the first version, which end before it.
+// The device memory that a process needs for its lifetime and in each iteration, where it says so;
+// both 0 = not said. Appended to the messages of the first version, which end before it.
 struct Promise {
-  uint64_t persistent_bytes;  // for as long as it is there
-  uint64_t ephemeral_bytes;   // at most, besides, within an iteration
+  uint64_t persistent_bytes;  // for its lifetime
+  uint64_t ephemeral_bytes;   // at most, in addition, within an iteration
 };
 
-// What it asks of the SMs. Behind the promise, which older senders end with.
+// What a process asks of the SMs. Appended after the promise, where older senders' messages end.
 struct Space {
   uint32_t sm_count;   // instead of Request::sm_percent; 0 = not said
   uint32_t isolation;  // Isolation
 };
 
-// Of the SMs that a client of MPS may use at most, as its environment says: all, or fewer.
+// The share of the SMs that an MPS client may use at most, according to its environment: all, or
+// fewer.
 inline constexpr uint32_t kAllSms = 100'000;
 
 struct Hello {
@@ -117,12 +122,12 @@ struct Hello {
   uint64_t job_id;        // TANDEM_JOB_ID, 0 = none
   Request request;
   uint32_t device_count;
-  uint32_t abilities;  // kAbility..: 0 from shims older than they
+  uint32_t abilities;  // kAbility..; 0 from shims that predate it
   uint8_t device_uuid[kMaxDevices][16];
   Promise promise;
   Space space;
-  uint32_t mps_sms;  // in thousandths of a percent, at most kAllSms; 0 from shims that do not say it
-  uint32_t idle_release_s;  // idle for so long it gives its memory up; 0 = not said
+  uint32_t mps_sms;  // in thousandths of a percent, at most kAllSms; 0 from shims that do not say
+  uint32_t idle_release_s;  // idle for this long, it gives up its memory; 0 = not said
 };
 
 struct Welcome {
@@ -132,7 +137,7 @@ struct Welcome {
   uint64_t process_id;
   uint64_t job_id;
   uint64_t state_bytes;
-  uint64_t features;  // kFeature..: 0 from daemons older than they
+  uint64_t features;  // kFeature..; 0 from daemons that predate it
   uint64_t reserved[3];
 };
 
@@ -140,14 +145,14 @@ struct Mapped {
   Header header;
 };
 
-// The process exported or imported something on the GPU. `key` is the same for all that have the same
-// thing, whatever it is: those processes may wait for each other and belong together.
+// The process exported or imported something on the GPU. `key` is the same for all processes that
+// have the same object, whatever it is: they may wait for each other and belong together.
 struct Shared {
   Header header;
   uint64_t key;  // never 0
 };
 
-// The process uses this GPU, too.
+// The process uses this GPU as well.
 struct Uses {
   Header header;
   uint8_t device_uuid[16];
@@ -159,23 +164,25 @@ struct Presence {  // also PRESENCE_GONE, without an fd
   uint32_t job_class;
 };
 
-// A sealed memfd, of which `bytes` (a multiple of 2 MiB) are the process's own to keep pages in. Adds
-// to those sent before.
+// A sealed memfd in which the process keeps swapped pages; `bytes` of it (a multiple of 2 MiB) are
+// its own. Adds to the pools sent before.
 struct HostPool {
   Header header;
   uint64_t bytes;
 };
 
-// The file holds what was in a pool while the order `since` was the newest one. If it still is, the pool's
-// memory goes back, and what is in it is read from the file. Ends as an order does, in StateSwap::done.
+// The file holds what was in a pool while the order `since` was the newest. If it still is, the
+// shim gives the pool's memory back and later reads the contents from the file. Ends as an order
+// does, in StateSwap::done.
 struct HostFile {
   Header header;
-  uint32_t order;  // its own number
+  uint32_t order;  // its own order number
   uint32_t since;
-  uint64_t pool;  // counted from 1 as they were sent on this connection
+  uint64_t pool;  // pools are counted from 1, in the order in which this connection sent them
 };
 
-// The pool's memory goes back if nothing is in it and `since` is the newest order still. Ends as an order does.
+// The shim gives the pool's memory back if the pool is empty and `since` is still the newest order.
+// Ends as an order does.
 struct HostBack {
   Header header;
   uint32_t order;
@@ -191,12 +198,14 @@ struct Refused {
   Header header;
   uint32_t code;  // RefusalCode
   uint32_t reserved;
-  char reason[kReasonBytes];  // NUL-terminated UTF-8, cut between characters; older ones have 160
+  char reason[kReasonBytes];  // NUL-terminated UTF-8, cut between characters; 160 bytes in older
+                              // ones
 };
 
-inline constexpr uint32_t kRegisterNoWait = 1;  // refuse it where it would have to stand in line
+inline constexpr uint32_t kRegisterNoWait = 1;  // refuse it if it would have to wait in line
 inline constexpr uint32_t kRegisterAsksAgain = 2;  // it may be refused with kNotYet
-inline constexpr uint32_t kRegisterOnlyAsks = 4;  // there is to be no job: REGISTERED with job 0, or REFUSED
+// Creates no job: the answer is REGISTERED with job 0, or REFUSED.
+inline constexpr uint32_t kRegisterOnlyAsks = 4;
 
 struct Register {
   Header header;
@@ -204,7 +213,7 @@ struct Register {
   char command[kCommandBytes];
   Promise promise;
   Space space;
-  char gpu[kNameBytes];  // index or UUID of the one it is bound to; empty = not said
+  char gpu[kNameBytes];  // index or UUID of the GPU that the job is bound to; empty = not said
   uint32_t flags;        // kRegister..; unknown ones mean nothing
   uint32_t idle_release_s;  // as in Hello
 };
@@ -212,11 +221,13 @@ struct Register {
 struct Registered {
   Header header;
   uint64_t job_id;
-  uint32_t job_class;  // what it got, which may be less than it asked for; 0: an older daemon's
+  uint32_t job_class;  // what it got, possibly less than it asked for; 0 from an older daemon
   uint32_t reserved[3];
-  // Lines NAME=VALUE that the job has to have in its environment; older daemons end before it.
+  // Lines NAME=VALUE that must be in the job's environment. Messages of older daemons end before
+  // it.
   char environment[kEnvironmentBytes];
-  // What of the request has no effect, and why: a line each, cut as a reason. Older daemons end before it.
+  // The parts of the request that have no effect, and why: one line each, cut like a reason.
+  // Messages of older daemons end before it.
   char told[kReasonBytes];
 };
 
