@@ -11,8 +11,8 @@ namespace {
 
 namespace analysis = dag::analysis;
 
-// Launches and the buffers that they were given: enough for a guess at speed, which breaks nothing if
-// they are led to more. Data edges are not needed.
+// Adds the launches and the buffers that they were given. That is enough to estimate what bounds
+// their speed; nothing breaks if the buffers lead to further memory. Data edges are not needed.
 void fill(dag::Graph& graph, const Window& window, const std::vector<ResolvedLaunch>& resolved) {
   dag::Order order(graph);
   dag::Records records(order);
@@ -27,8 +27,8 @@ void fill(dag::Graph& graph, const Window& window, const std::vector<ResolvedLau
   }
 }
 
-// Durations are averages, also of times when others ran and kernels took longer. An iteration that
-// was recorded alone has no room for more than it took.
+// Shrinks durations that do not fit. They are averages that include times when others ran and
+// kernels took longer, but an iteration recorded alone cannot have taken longer than it did.
 void fit(analysis::Schedule& schedule, const Window& window) {
   uint64_t end_ns = 0;
   for (const analysis::Times& times : schedule.times) end_ns = std::max(end_ns, times.end_ns);

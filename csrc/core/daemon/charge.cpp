@@ -7,7 +7,8 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// The first `weight` of `weights` of a total, rounded up: so parts that follow each other add up.
+// The first `weight` of `weights` parts of a total, rounded up, so that consecutive parts add up to
+// the total.
 uint64_t until(uint64_t total, uint64_t weight, uint64_t weights) {
   return static_cast<uint64_t>((static_cast<Wide>(total) * weight + weights - 1) / weights);
 }
@@ -30,7 +31,7 @@ size_t end_of_group(const Claim* claims, size_t begin, size_t count) {
 
 bool is_told(const Claim& claim) { return claim.sms != 0; }
 
-// SMs that the busy processes of one group take together; 1 where that is not to count.
+// SMs that the busy processes of one group take together; 1 for every group if SMs do not count.
 uint64_t weight_of(const Claim* claims, size_t count, bool by_sms) {
   if (!by_sms) return 1;
   uint64_t sms = 0;

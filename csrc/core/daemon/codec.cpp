@@ -38,7 +38,7 @@ Problem check_limits(const char* message, const Limit (&limits)[N]) {
   return {};
 }
 
-// A longer text is cut at a character's end.
+// A longer text is cut at a character boundary.
 template <size_t N>
 void copy_text(std::string_view text, char (&out)[N]) {
   std::memcpy(out, text.data(), valid_utf8_bytes(text.data(), std::min(text.size(), N - 1)));
@@ -46,7 +46,8 @@ void copy_text(std::string_view text, char (&out)[N]) {
 
 enum class Lines { kOne, kAny };
 
-// A name is printed in tables and logs: no control characters. A command line may hold newlines.
+// Names are printed in tables and logs, so they hold no control characters. A command line may
+// contain newlines.
 Problem check_characters(const char* message, const char* field, const char* text, size_t length) {
   for (size_t i = 0; i < length; ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -57,7 +58,7 @@ Problem check_characters(const char* message, const char* field, const char* tex
   return {};
 }
 
-// Senders truncate by bytes, so the last character of a full field may be cut off: it goes.
+// Senders truncate by bytes and may cut the last character of a full field in two: it is dropped.
 Problem check_text(const char* message, const char* field, char* text, size_t bytes, Lines lines) {
   const size_t length = strnlen(text, bytes);
   if (length == bytes) {
@@ -151,8 +152,8 @@ Problem check_header(const wire::Header& header, size_t bytes) {
   return {};
 }
 
-// Takes the part of a message this version knows; what an older sender leaves out is 0. `least`: the
-// size in the first version.
+// Takes the part of a message that this version knows; what an older sender leaves out is 0.
+// `least` is the size in the first version.
 template <typename T>
 Problem take(const void* packet, size_t bytes, T* out, size_t least = sizeof(T)) {
   const auto type = static_cast<wire::Type>(static_cast<const wire::Header*>(packet)->type);

@@ -14,7 +14,7 @@ namespace {
 constexpr long kFutexWaitvCall = 449;  // the same number on every architecture
 constexpr uint32_t kFutex32 = 2;
 
-// struct futex_waitv of <linux/futex.h>, which headers before 5.16 lack.
+// struct futex_waitv of <linux/futex.h>, which kernel headers before 5.16 lack.
 struct WaitvEntry {
   uint64_t value;
   uint64_t address;
@@ -53,7 +53,7 @@ void futex_wake_all(const std::atomic<uint32_t>* word) {
 }
 
 bool can_wait_for_several() {
-  // Of nothing it is refused by a kernel that has it.
+  // A kernel that has the call rejects an empty list with EINVAL.
   return syscall(kFutexWaitvCall, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
 }
 

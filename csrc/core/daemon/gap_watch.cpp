@@ -17,7 +17,7 @@ void GapWatch::look(Snapshot* snapshot) {
   round_.clear();
   lost_ = false;
   const uint64_t linger_ns = std::exchange(linger_ns_, snapshot->linger_ns);
-  if (finder_.gaps().added() == told && linger_ns == linger_ns_) return;  // of nothing new
+  if (finder_.gaps().added() == told && linger_ns == linger_ns_) return;  // nothing changed
   snapshot->gap_p50_ns = finder_.gaps().remaining_ns(0.5, snapshot->linger_ns);
   snapshot->gap_p90_ns = finder_.gaps().remaining_ns(0.9, snapshot->linger_ns);
 }

@@ -1,5 +1,5 @@
-// The gaps in the GPU work of one process, and what they let others expect: brings the records of its
-// threads together. Belongs to one thread.
+// The gaps in the GPU work of one process and what others can expect of them, from the merged
+// records of all its threads. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ namespace tandem::daemon {
 
 class GapWatch {
  public:
-  // What one ring had in this round, oldest first, with nanoseconds for ticks.
+  // Adds what one ring brought in this round, oldest first, with ticks in nanoseconds.
   void take(const shm::Record* records, size_t count, uint64_t dropped);
-  // After all rings. Sets the snapshot's gap_ figures, to the linger it tells.
+  // Call after all rings. Sets the snapshot's gap_ figures, for the linger that the snapshot tells.
   void look(Snapshot* snapshot);
 
  private:
@@ -24,7 +24,7 @@ class GapWatch {
   dag::GapFinder finder_;
   RoundByTime round_;
   bool lost_ = false;
-  uint64_t linger_ns_ = kNever;  // that the figures were told for
+  uint64_t linger_ns_ = kNever;  // the linger for which the figures were computed
 };
 
 }  // namespace tandem::daemon

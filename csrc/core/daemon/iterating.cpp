@@ -12,7 +12,7 @@ using shm::RecordKind;
 
 constexpr uint8_t kStepMark = 1;  // TANDEM_MARK_STEP in shim/tandem_mark.h
 
-// Segments, of which there are many, are nothing that any of it looks at.
+// Leaves out the many records that neither iterations nor phases depend on, such as segments.
 bool concerns(const shm::Record& record) {
   switch (static_cast<RecordKind>(record.kind)) {
     case RecordKind::kSegment:
@@ -76,8 +76,9 @@ void Iterating::take_found(uint32_t ring, const shm::Record& record) {
   phases_.end(static_cast<uint16_t>(ring), finder->launches_since_end(), finder->last_end());
 }
 
-// Of the threads that have iterations: one in which the host takes part, and that submits most. A
-// thread that only launches backward passes has iterations as well, but they end in between.
+// Of the threads that have iterations, prefers those in which the host takes part, then the one
+// that submits most. A thread that only launches backward passes has iterations too, but they end
+// in the middle of the job's.
 const dag::IterationFinder* Iterating::choose() {
   const auto rank = [](const dag::IterationFinder& finder) {
     return std::make_pair(finder.has_host(), finder.submitted());

@@ -1,5 +1,5 @@
-// What one process's iterations are: where it marks them, by its marks, else as found in what its
-// threads submit; and their phases. Of the poller's thread.
+// The iterations of one process: by its marks where it marks them, else as found in what its
+// threads submit; and their phases. Used by the poller's thread.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@
 
 namespace tandem::daemon {
 
-// The end of an iteration, as marked.
+// True if the record marks the end of an iteration.
 bool is_step(const shm::Record& record);
-// The GPU time that a submission is predicted to take, ns, 0 = not known: what a job says of its kernels
-// is a claim, and bounded.
+// The predicted GPU time of a submission, ns, 0 = not known. What a job says about its kernels is a
+// claim, and is clamped.
 uint64_t work_of(const shm::Record& record);
 
 // The usual iteration between two step marks.
 class MarkedSteps {
  public:
   void take(const shm::Record& record);
-  // Records are missing: what goes on now is not measured.
+  // Records are missing: the current iteration is not measured.
   void gap() { measuring_ = false; }
 
   uint64_t duration() const { return usual_.ticks(); }  // 0 = not known
-  uint64_t launches() const { return launches_; }  // of all threads
+  uint64_t launches() const { return launches_; }  // launches of all threads
   uint64_t last() const { return since_; }         // ticks of the last mark; 0 = none
 
  private:
@@ -41,25 +41,26 @@ class MarkedSteps {
 
 class Iterating {
  public:
-  // What a ring brought, in order; ticks are nanoseconds. `dropped`: some before it is missing.
+  // Takes what a ring brought, in order, with ticks in nanoseconds. `dropped`: records before it
+  // are missing.
   void take(uint32_t ring, const shm::Record* records, size_t count, bool dropped);
-  // All rings were read: brings the snapshot's iterations and phases up to date.
+  // Call after all rings: brings the snapshot's iterations and phases up to date.
   void tell(Snapshot* snapshot);
-  // When the newest iteration that was told ended, or 0. Ticks.
+  // Ticks at which the newest reported iteration ended, or 0.
   uint64_t last_end() const;
 
  private:
   void take_found(uint32_t ring, const shm::Record& record);
   const dag::IterationFinder* choose();
 
-  // Of each thread that launched something, since when it did. The last ring is that of all further
-  // threads: in a mixture nothing repeats.
+  // One per thread that has launched something, created at its first launch. The last ring has
+  // none: several threads share it, and nothing repeats in a mixture.
   std::unique_ptr<dag::IterationFinder> finders_[shm::kThreadRingCount];
-  uint32_t chosen_ = 0;     // the thread whose iterations are the process's
-  uint64_t ends_seen_ = 0;  // of them, those that are counted already
+  uint32_t chosen_ = 0;     // the thread whose iterations count as the process's
+  uint64_t ends_seen_ = 0;  // how many of its ends have been counted already
   uint64_t steps_seen_ = 0;
-  // Predicted GPU time of what all threads have submitted since the newest end that was found, but for
-  // the few launches by which it is known.
+  // Predicted GPU time of what all threads have submitted since the newest end that was found,
+  // except for the few launches by which the end was recognized.
   uint64_t work_since_ = 0;
   MarkedSteps marked_;
   dag::PhaseFinder phases_;

@@ -20,7 +20,7 @@ void LiveMemory::take(const shm::Record* records, size_t count, uint64_t lost) {
 }
 
 void LiveMemory::settle() {
-  if (has_lost_) {  // a free may be missing of anything
+  if (has_lost_) {  // any allocation may have been freed meanwhile
     allocations_.clear();
     taken_.clear();
     has_lost_ = false;

@@ -1,4 +1,4 @@
-// What a process has allocated, as far as its telemetry tells.
+// The allocations of a process, as far as its telemetry tells.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace tandem::daemon {
 
-// Of one thread. Of rounds in which records were lost, and before, nothing is known.
+// Used by one thread. Knows nothing of what was allocated before or in a round that lost records.
 class LiveMemory {
  public:
-  // Threads have rings of their own: what a round reads comes in any order,
+  // Collects the records of one ring. The rings of a round may come in any order,
   void take(const shm::Record* records, size_t count, uint64_t lost);
-  // and takes effect, by its times, when all is there.
+  // so settle() applies all records by time, once all rings have been taken.
   void settle();
 
   const std::vector<dag::Allocation>& known() const { return allocations_.known(); }

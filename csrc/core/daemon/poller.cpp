@@ -8,13 +8,14 @@
 namespace tandem::daemon {
 namespace {
 
-constexpr uint32_t kQuietRounds = 16;  // so many in a row before the period grows
+constexpr uint32_t kQuietRounds = 16;  // this many in a row before the period grows
 constexpr uint32_t kMaxDoublings = 16;
-// A round that took c is followed by at least 4c of rest if a doorbell rings, 19c otherwise.
+// After a round that took c, a doorbell can end the rest no sooner than 4c; without one it lasts
+// 19c.
 constexpr uint64_t kRestAfterDoorbell = 4;
 constexpr uint64_t kRest = 19;
 
-// Signals are the core's: handlers of an application must never run on these threads.
+// Signals belong to the core: an application's handlers must never run on these threads.
 template <typename Body>
 std::thread start_thread(const char* name, Body body) {
   sigset_t all;
@@ -60,7 +61,7 @@ void Poller::start() {
   stopping_.store(false, std::memory_order_relaxed);
   const uint64_t now_ns = monotonic_ns();
   core_seen_ns_.store(now_ns, std::memory_order_relaxed);
-  watcher_.stamp(now_ns);  // alone still: no thread to lock out
+  watcher_.stamp(now_ns);  // no lock needed: the threads have not started
   poll_thread_ = start_thread("tandem-poll", [this] { run_polls(); });
   heartbeat_thread_ = start_thread("tandem-beat", [this] { run_heartbeat(); });
 }
@@ -170,7 +171,7 @@ std::optional<Requests> Poller::take_requests(uint64_t process_id, uint64_t idle
   return watcher_.take_requests(process_id, idle_ns, limit_ns);
 }
 
-// Returns what it cost.
+// Returns the time that the round took.
 uint64_t Poller::round(std::vector<FutexWaiter>* waiters,
                        std::vector<std::shared_ptr<const Pages>>* held) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -200,7 +201,7 @@ uint64_t Poller::next_period(uint64_t cost_ns) {
 
 void Poller::run_polls() {
   std::vector<FutexWaiter> waiters;
-  std::vector<std::shared_ptr<const Pages>> held;  // a doorbell waited on must stay mapped
+  std::vector<std::shared_ptr<const Pages>> held;  // keeps the doorbells waited on mapped
   while (!stopping_.load(std::memory_order_relaxed)) {
     waiters.assign(1, {&nudges_, nudges_.load(std::memory_order_acquire)});
     held.clear();
@@ -208,7 +209,7 @@ void Poller::run_polls() {
     const uint64_t now_ns = monotonic_ns();
     const uint64_t rested_ns = now_ns + std::max(period_ns_, kRestAfterDoorbell * cost_ns);
     const uint64_t next_ns = now_ns + next_period(cost_ns);
-    // Only a long sleep is worth a doorbell: jobs ring at every wait, and may ring without end.
+    // Only a long sleep listens for doorbells: jobs ring at every wait, and may ring without end.
     if (next_ns > rested_ns) futex_wait_any(waiters.data(), waiters.size(), next_ns);
     if (monotonic_ns() < rested_ns) futex_wait_any(waiters.data(), 1, rested_ns);
   }
@@ -222,7 +223,7 @@ void Poller::run_heartbeat() {
       const std::lock_guard<std::mutex> lock(mutex_);
       watcher_.stamp(now_ns);
     }
-    // Nudges are the poll thread's, but a stop must not wait for the next beat.
+    // Nudges are meant for the poll thread, but a stop must not wait for the next beat either.
     const FutexWaiter nudge{&nudges_, nudges_.load(std::memory_order_acquire)};
     if (!stopping_.load(std::memory_order_relaxed)) {
       futex_wait_any(&nudge, 1, now_ns + kHeartbeatNs);

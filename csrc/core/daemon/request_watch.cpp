@@ -5,7 +5,7 @@
 namespace tandem::daemon {
 
 void RequestWatch::take(const shm::Record* records, size_t count, uint64_t dropped) {
-  const bool is_marked = finder_.kind() == dag::RequestKind::kMarked;  // nothing else counts then
+  const bool is_marked = finder_.kind() == dag::RequestKind::kMarked;  // then nothing else counts
   round_.add(records, count,
              is_marked ? &dag::RequestFinder::is_request_mark : &dag::RequestFinder::concerns);
   lost_ |= dropped != 0;

@@ -1,4 +1,4 @@
-// The requests of one process, from the records of all its threads. Belongs to one thread.
+// The requests of one process, from the records of all its threads. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@
 
 namespace tandem::daemon {
 
-// What was told of them.
+// What take_requests reports.
 struct Requests {
   dag::RequestKind kind = dag::RequestKind::kBurst;
   std::vector<dag::EndedRequest> ended;
-  size_t most_open = 0;  // marked, at once
+  size_t most_open = 0;  // marked requests, at one time
 };
 
 class RequestWatch {
  public:
   explicit RequestWatch(uint64_t idle_ns) : finder_(idle_ns) {}
 
-  // What one ring had in this round, oldest first, with nanoseconds for ticks.
+  // Adds what one ring brought in this round, oldest first, with ticks in nanoseconds.
   void take(const shm::Record* records, size_t count, uint64_t dropped);
-  // After all rings.
+  // Call after all rings.
   void look(const Snapshot& snapshot, uint64_t now_ns);
   Requests told() { return {finder_.kind(), finder_.take_ended(), finder_.take_most_open()}; }
 

@@ -16,7 +16,7 @@ Launches by_number(const Sample& sample) {
   return found;
 }
 
-// Null: it was not sampled, or the numbers are those of another sample.
+// Returns null if the launch was not sampled, or the numbers belong to another sample.
 const SampledLaunch* find(const Launches& launches, const Sample& sample, const shm::Record& record) {
   const bool is_sampled = record.kind == static_cast<uint8_t>(shm::RecordKind::kLaunch) &&
                           (record.flags & shm::kRecordSampled);

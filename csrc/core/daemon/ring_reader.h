@@ -1,11 +1,11 @@
 // Reads one telemetry ring without ever writing to it.
 //
 // The writer overwrites and never waits, so a copied record counts only if the writer cannot have
-// touched its place while it was copied. With N records in a ring and `head` read after the copy,
-// the writer may be filling record `head`, whose place is that of `head - N`: intact are the
-// records after that one, at most N - 1. Everything else is counted as dropped. Nothing here
-// depends on the writer being honest: a head that jumps or goes back costs at most one ring of
-// work, and is resynchronised.
+// touched its place during the copy. With N records in a ring, and `head` read after the copy, the
+// writer may be filling record `head`, which shares its place with record `head - N`: only the
+// records after that one are intact, at most N - 1. Everything else counts as dropped. Nothing here
+// depends on an honest writer: a head that jumps or goes back costs at most one ring of work, and
+// the reader resynchronises.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace tandem::daemon {
 
-// Of `count` records copied from number `tail` on, how many at the beginning the writer may have
-// touched meanwhile; `head` was read before the copy and `after` behind it.
+// Of `count` records copied from number `tail` on, returns how many at the beginning the writer may
+// have touched meanwhile. `head` was read before the copy, `after` after it.
 size_t torn_records(uint64_t tail, size_t count, uint64_t head, uint64_t after,
                     size_t ring_records = shm::kRingRecords);
 
@@ -35,12 +35,12 @@ class RingReader {
     uint64_t dropped = 0;  // lapped, torn, or not a record
   };
 
-  // Copies what was written since the last call, oldest first, at most `room` records. What does
-  // not fit stays for the next call.
+  // Copies what was written since the last call, oldest first, at most `room` records. The rest
+  // stays for the next call.
   Result read(const shm::RingHeader& header, const shm::Record* ring, shm::Record* out,
               size_t room);
 
-  // Leaves out all there is by now.
+  // Skips everything written so far.
   void skip(const shm::RingHeader& header);
 
  private:

@@ -1,4 +1,4 @@
-// What all rings of a process had in one round, brought together by time.
+// The records of all rings of a process in one round, merged by time.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace tandem::daemon {
 
 class RoundByTime {
  public:
-  // What one ring had, oldest first: those records that `concerns` lets through.
+  // Adds what one ring brought, oldest first, keeping the records for which `concerns` is true.
   template <typename Concerns>
   void add(const shm::Record* records, size_t count, Concerns concerns) {
     const auto others = static_cast<ptrdiff_t>(records_.size());

@@ -12,7 +12,7 @@ namespace {
 using shm::RecordKind;
 
 constexpr size_t kBatch = 1024;  // records copied at a time
-constexpr uint32_t kPlausibleGap = 1u << 20;  // of the numbers of launches; more is garbage
+constexpr uint32_t kPlausibleGap = 1u << 20;  // between the numbers of launches; more is garbage
 
 RecordKind kind_of(const shm::Record& record) { return static_cast<RecordKind>(record.kind); }
 
@@ -20,7 +20,7 @@ bool is_head(const shm::Record& record) {
   return kind_of(record) == RecordKind::kFunction || kind_of(record) == RecordKind::kParameters;
 }
 
-// Names are printed: what is no text is no name.
+// Names are printed: what is not text does not count as a name.
 bool is_text(const std::string& text) {
   const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
   return valid_utf8_bytes(text.data(), text.size()) == text.size() &&
@@ -79,7 +79,7 @@ void SampleReader::add_words(const shm::Record& record) {
   event_.words.insert(event_.words.end(), words, words + count);
 }
 
-// Words come before the text: with some missing it is no event.
+// Words come before text, so if some are missing the event is broken.
 void SampleReader::add_text(const shm::Record& record) {
   if (event_.words.size() < event_.head.grid_blocks) event_.is_open = false;
   const size_t missing = event_.head.block_threads - event_.text.size();
@@ -125,9 +125,9 @@ void SampleReader::add_launch() {
   sample_.words.insert(sample_.words.end(), event_.words.begin(), event_.words.end());
 }
 
-// False: it is none that can follow the last one.
+// Returns false if the number cannot follow the last one.
 bool SampleReader::counts(uint32_t number) {
-  const uint32_t step = number - last_;  // they wrap
+  const uint32_t step = number - last_;  // the numbers wrap
   const bool is_first = last_ == 0;
   if (number == 0 || (!is_first && (step == 0 || step > kPlausibleGap))) return false;
   if (!is_first) sample_.lost += step - 1;

@@ -1,8 +1,8 @@
-// Reads the sample ring of a process and puts its events together again (shm_layout.h).
+// Reads the sample ring of a process and reassembles its events (shm_layout.h).
 //
-// Nothing is believed: an event that does not say how long it is within its bounds, that is interrupted
-// by another, or belongs to another sample is left out. What is left out of the launches shows in their
-// numbers, which count up by one.
+// Trusts nothing: drops an event whose stated length is out of bounds, that another event
+// interrupts, or that belongs to another sample. Dropped launches show as gaps in the numbers,
+// which count up by one.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ namespace tandem::daemon {
 
 class SampleReader {
  public:
-  // What one sample may hold; further launches are lost.
+  // Limits of one sample; further launches count as lost.
   static constexpr size_t kMostFunctions = 4096;
   static constexpr size_t kMostLaunches = 65536;
   static constexpr size_t kMostWords = 1 << 20;
 
   SampleReader();
 
-  // A new sample, of what is written from now on.
+  // Begins a new sample of what is written from now on.
   void begin(uint32_t number, const shm::RingHeader& header);
 
-  // Takes in what was written since; at most one ring of it.
+  // Reads what was written since the last call, at most one ring of it.
   void read(const shm::RingHeader& header, const shm::Record* ring);
 
   const Sample& sample() const { return sample_; }
   Sample take() { return std::move(sample_); }
 
  private:
-  // An event of which not all has come.
+  // An event of which a part is still missing.
   struct Event {
     shm::Record head;
     std::vector<uint64_t> words;

@@ -1,4 +1,4 @@
-// One sample of a process from its begin to its end.
+// One sample of a process from beginning to end.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace tandem::daemon {
 
-// Whichever comes first ends it.
+// A sample ends when the first of these is reached.
 struct SampleLimits {
-  uint32_t launches = 0;     // at least so many were read; 1 to SampleReader::kMostLaunches
-  bool with_window = false;  // a window is asked for together with it; it ends when that does
+  uint32_t launches = 0;     // this many were read, or more; 1 to SampleReader::kMostLaunches
+  bool with_window = false;  // a window was requested with the sample; ends when the window does
   uint64_t until_ns = 0;     // attach clock
 };
 
@@ -21,15 +21,16 @@ class Sampler {
   // Asks the process for a sample. Returns its number.
   uint32_t begin(const Pages& pages, const SampleLimits& limits);
 
-  // A round of the daemon: reads what there is, and ends the sample when it is time.
+  // One round of the daemon: reads what is there, and ends the sample when it is time.
   void look(const Pages& pages, bool takes_window, uint64_t now_ns);
 
   bool under_way() const { return state_ == State::kAsking || state_ == State::kEnding; }
-  // That sample, once, when nothing more of it will come.
+  // Returns that sample, once, when it is complete.
   std::optional<Sample> take(uint32_t number);
 
  private:
-  // A thread may be in the middle of a launch when the flag is taken away: so there is a last look.
+  // When the flag is cleared, a thread may be in the middle of a launch: kEnding waits for one more
+  // look.
   enum class State : uint8_t { kNone, kAsking, kEnding, kEnded };
 
   bool is_time(bool takes_window, uint64_t now_ns) const;

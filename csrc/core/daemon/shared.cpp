@@ -50,11 +50,11 @@ void set_defaults(shm::CommandPage& page) {
   page.memory.resident_target_bytes.store(shm::kNoLimit, std::memory_order_relaxed);
 }
 
-// Stores the gate with another epoch, so that those who wait look again.
+// Stores the gate word with a new epoch, so that waiters look again.
 uint32_t next_epoch(std::atomic<uint32_t>* gate, uint32_t bit) {
   const uint32_t epoch = (gate->load(std::memory_order_relaxed) >> 1) + 1;
   const uint32_t changed = (epoch << 1) | bit;
-  gate->store(changed, std::memory_order_release);  // matched by the acquire load before a launch
+  gate->store(changed, std::memory_order_release);  // pairs with the acquire load before a launch
   futex_wake_all(gate);
   return changed;
 }
@@ -79,7 +79,7 @@ Failure Mapping::map(int fd, size_t bytes, bool writable) {
 }
 
 void Pages::stamp(uint64_t tick_ns) const {
-  // Matched by the acquire load of the shim's staleness check.
+  // Pairs with the acquire load of the shim's staleness check.
   command().heartbeat.tick_ns.store(tick_ns, std::memory_order_release);
 }
 
@@ -87,7 +87,7 @@ uint32_t Pages::begin_sample() const {
   shm::CommandGate& gate = command().gate;
   const uint32_t number = gate.sample.load(std::memory_order_relaxed) + 1;
   gate.sample.store(number, std::memory_order_relaxed);
-  // Who sees the flag should see the number; if it does not, it writes for the sample before.
+  // Whoever sees the flag should also see the number; otherwise it writes for the previous sample.
   gate.flags.fetch_or(shm::kFlagSample, std::memory_order_release);
   return number;
 }
@@ -182,12 +182,12 @@ void Channel::set_linger(uint64_t linger_ns, uint64_t limit_ns) {
 
 void Channel::set_flags(uint32_t flags) {
   shm::CommandGate& gate = pages_->command().gate;
-  // Samples are begun and ended by another thread.
+  // Another thread begins and ends samples.
   uint32_t held = gate.flags.load(std::memory_order_relaxed);
   while (!gate.flags.compare_exchange_weak(held, flags | (held & shm::kFlagSample),
                                            std::memory_order_relaxed)) {
   }
-  // Threads at a closed gate look at kFlagReleased when they wake, not before.
+  // Threads at a closed gate check kFlagReleased only when they wake.
   if (flags & shm::kFlagReleased) futex_wake_all(&gate.gate);
 }
 
@@ -209,10 +209,11 @@ void Channel::set_memory_wait(uint64_t wait_ns) {
 
 void Channel::set_memory_place(uint64_t ticket, uint32_t round, uint32_t line) {
   shm::CommandMemory& memory = pages_->command().memory;
-  memory.line_ticket.store(0, std::memory_order_relaxed);  // nobody takes the old one's for the new
+  // Nobody must take the old ticket's answer for the new one's.
+  memory.line_ticket.store(0, std::memory_order_relaxed);
   memory.line.store(line, std::memory_order_release);
   memory.line_ticket.store(ticket, std::memory_order_release);
-  memory.line_round.store(round, std::memory_order_release);  // pairs with the acquire of who waits
+  memory.line_round.store(round, std::memory_order_release);  // pairs with the waiter's acquire
   futex_wake_all(&memory.line_round);
 }
 

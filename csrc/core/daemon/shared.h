@@ -1,13 +1,13 @@
-// The three memfds of one attached process: created, initialised, mapped and sealed by the daemon.
+// The three memfds of one attached process, which the daemon creates, initialises, maps and seals.
 //
 //   memfd      daemon's map   seals at creation                   after seal_presence
 //   command    read-write     SHRINK GROW FUTURE_WRITE SEAL
 //   state      read-only      SHRINK GROW SEAL
 //   presence   read-only      SHRINK GROW                         + FUTURE_WRITE SEAL
 //
-// FUTURE_WRITE spares maps that exist: the daemon's own of command, the job's own of presence.
-// SEAL comes last, for nothing can be added after it. Presence lacks SEAL until the job has mapped
-// it, so a job could seal it first; then seal_presence fails and peers must not see the page.
+// FUTURE_WRITE spares existing maps: the daemon's own of command, the job's own of presence. SEAL
+// comes last, since nothing can be added after it. Presence lacks SEAL until the job has mapped it,
+// so a job could add SEAL itself; then seal_presence fails and peers must not see the page.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-// The mapped side. The poller keeps a reference, so closing a Channel never unmaps under it.
+// The mapped side. The poller keeps a reference, so closing a Channel never unmaps pages in use.
 class Pages {
  public:
   Pages(uint64_t process_id) : process_id_(process_id) {}
@@ -64,10 +64,10 @@ class Pages {
     return *static_cast<shm::PresencePage*>(presence_.base());
   }
 
-  // The daemon's core is alive at `tick_ns`. Safe from any thread.
+  // Says that the daemon's core is alive at `tick_ns`. Safe from any thread.
   void stamp(uint64_t tick_ns) const;
 
-  // From now on the process writes down the parameters of its launches, until end_sample. Returns the
+  // From now until end_sample the process writes the parameters of its launches. Returns the
   // sample's number. One thread at a time.
   uint32_t begin_sample() const;
   void end_sample() const;
@@ -86,14 +86,14 @@ class Pages {
   Mapping presence_;
 };
 
-// The descriptors, and everything the daemon tells the process. Belongs to one thread.
+// The descriptors, and everything that the daemon tells the process. Used by one thread.
 class Channel {
  public:
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel();
 
-  // Null and a filled `failure` when the kernel refuses.
+  // Returns null and fills `failure` if the kernel refuses.
   static std::unique_ptr<Channel> create(uint64_t process_id, uint64_t job_id, Failure* failure);
 
   const std::shared_ptr<Pages>& pages() const { return pages_; }
@@ -103,11 +103,11 @@ class Channel {
 
   Failure seal_presence();
 
-  // Returns the new gate word; wakes waiters, unless it already was so.
+  // Returns the new gate word. Wakes waiters, unless the gate was in that state already.
   uint32_t set_gate(bool hold);
-  // The process may go on until it has made so many marks of the kind; 0 = as long as it likes.
+  // Lets the process run until it has made this many marks of the kind; 0 = no limit.
   void set_mark_limit(shm::LimitKind kind, uint64_t number);
-  // Tells a program that listens; nothing is held by it. 0 = there is none, or no longer.
+  // Tells a program that listens of a coming pause; holds nothing. 0 = there is none, or no longer.
   void set_pause(uint32_t number);
   void set_window(uint32_t segments, uint64_t segment_ns);
   void set_class(shm::JobClass job_class);
@@ -117,11 +117,11 @@ class Channel {
   void set_memory_limit(uint64_t limit_bytes);
   void set_memory_lease(uint64_t lease_bytes);
   void set_memory_wait(uint64_t wait_ns);
-  // `line` is made of shm::kLine*. Wakes those who wait for memory.
+  // `line` consists of shm::kLine* flags. Wakes those who wait for memory.
   void set_memory_place(uint64_t ticket, uint32_t round, uint32_t line);
-  // The process looks at it once it is told to (wire::Swap); `order` is never 0.
+  // The process reads it once it is told to (wire::Swap); `order` is never 0.
   void set_resident_target(uint64_t bytes, uint32_t order);
-  // `lane` is made of shm::kLane*.
+  // `lane` consists of shm::kLane* flags.
   void set_lane(uint32_t lane);
   void set_sms(const shm::SmSet& set, uint32_t turn);
   void set_stale(uint64_t stale_ns);

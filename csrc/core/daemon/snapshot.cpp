@@ -7,7 +7,7 @@
 namespace tandem::daemon {
 namespace {
 
-constexpr uint64_t kMaxFigure = INT64_MAX;   // what protobuf, JSON and Python agree on
+constexpr uint64_t kMaxFigure = INT64_MAX;   // what protobuf, JSON and Python all support
 constexpr uint32_t kMaxThreads = 1u << 22;   // the kernel's own limit
 constexpr uint32_t kMaxCaptures = 1u << 16;
 constexpr uint32_t kMaxStreams = 1u << 16;
@@ -36,9 +36,9 @@ struct SlotView {
   uint64_t open_segments = 0;
 };
 
-// `done` is read first and `issued` last, so that work handed over in between shows as busy. `done`
-// may be ahead for a moment (the GPU is quicker than the store of `issued`), or for ever by a lie:
-// both count as nothing outstanding.
+// Reads `done` first and `issued` last, so that work submitted in between shows as busy. `done` may
+// be ahead for a moment (the GPU is faster than the store of `issued`), or for ever if the job
+// lies: both count as nothing outstanding.
 SlotView view(const shm::Slot& slot) {
   SlotView out;
   const uint32_t state = load(slot.state);
@@ -84,7 +84,8 @@ void look_at_memory(const shm::StateMemory& memory, Snapshot* snapshot) {
   grow(&snapshot->refused_count, memory.refused_count);
 }
 
-// First: whoever sees that it stopped sees what it had submitted and marked by then. The shim's release.
+// Read first: whoever sees that the process stopped also sees what it had submitted and marked by
+// then. Pairs with the shim's release.
 void look_at_iterations(const shm::StateIterations& iterations, Snapshot* snapshot) {
   for (uint32_t i = 0; i < shm::kLimitKindCount; ++i)
     snapshot->stopped[i] =
@@ -96,7 +97,8 @@ void look_at_iterations(const shm::StateIterations& iterations, Snapshot* snapsh
 }
 
 void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
-  // First: whoever sees that an order has ended sees the figures it led to. The shim's release.
+  // Read first: whoever sees that an order has ended also sees its effect on the figures. Pairs
+  // with the shim's release.
   const uint64_t done = swap.done.load(std::memory_order_acquire);
   snapshot->swappable_bytes = std::min(bounded(swap.swappable_bytes), snapshot->device_bytes);
   snapshot->swapped_bytes = std::min(bounded(swap.swapped_bytes), snapshot->swappable_bytes);
@@ -109,13 +111,13 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
   grow(&snapshot->swap_out_ns, swap.out_ns);
   grow(&snapshot->swap_in_bytes, swap.in_bytes);
   grow(&snapshot->swap_in_ns, swap.in_ns);
-  // Not by swapped_bytes: what comes back is on the device before it has been copied there, and its file is
-  // needed until then.
+  // Not bounded by swapped_bytes: memory that comes back counts as on the device before it has been
+  // copied there, and its file is needed until then.
   snapshot->filed_bytes = std::min(bounded(swap.filed_bytes), snapshot->swappable_bytes);
 }
 
 void look_at_sets(const shm::StateSets& sets, Snapshot* snapshot) {
-  // First, as in look_at_swap: the work that it speaks of has ended. The shim's release.
+  // Read first, as in look_at_swap: the work it refers to has ended. Pairs with the shim's release.
   snapshot->in_turn = sets.in_turn.load(std::memory_order_acquire);
   snapshot->in_set = sets.in.load(std::memory_order_acquire);
   snapshot->following_streams = std::min(load(sets.following), kMaxStreams);
@@ -125,10 +127,10 @@ void look_at_sets(const shm::StateSets& sets, Snapshot* snapshot) {
   grow(&snapshot->set_switches, sets.switches);
 }
 
-// A request that changes while it is read is none until the next look.
+// A request that changes while it is being read counts as none until the next look.
 void look_at_line(const shm::StateMemory& memory, Snapshot* snapshot) {
   const uint64_t ticket = memory.wait_ticket.load(std::memory_order_acquire);  // the shim's release
-  // Acquire, so that the second look at the ticket stays behind them.
+  // Acquire, so that the second load of the ticket stays after these.
   const uint64_t wanted_bytes =
       std::min(memory.wait_bytes.load(std::memory_order_acquire), kMaxFigure);
   const uint32_t round = memory.wait_round.load(std::memory_order_acquire);
@@ -176,7 +178,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   snapshot->capturing = std::min(load(state.control.capturing), kMaxCaptures);
   snapshot->helper_tick_ns = in_the_past(state.control.helper_tick_ns, now_ns);
   snapshot->doorbell = load(state.control.doorbell);
-  // The job's release; it says "in a request" by kNoLimit, so there is no bound to check.
+  // Pairs with the job's release. "In a request" is kNoLimit, so there is no bound to check.
   snapshot->presence_busy_until_ns =
       pages.presence().busy_until_ns.load(std::memory_order_acquire);
 }

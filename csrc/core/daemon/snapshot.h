@@ -1,9 +1,9 @@
-// One look at a state page, copied once and made harmless.
+// One look at a state page, copied once and sanitized.
 //
-// The job may write anything there at any time. What leaves this file keeps these promises
-// whatever it wrote: counters never go back, counts and byte figures fit int64, the wait reason is
-// a WaitReason, points in time that must be in the past are, and figures agree with each other
-// (nobody waiting: no reason and no begin). A claim outside them becomes the nearest allowed value.
+// The job may write anything there at any time. Whatever it wrote, a Snapshot keeps these promises:
+// counters never go back, counts and byte figures fit int64, the wait reason is a WaitReason, times
+// that must be in the past are, and figures are consistent (nobody waiting: no reason and no
+// start). A value outside these bounds becomes the nearest allowed one.
 #pragma once
 
 #include <array>
@@ -24,12 +24,13 @@ struct Snapshot {
   uint64_t alloc_count = 0;
   uint64_t refused_count = 0;
   uint64_t refused_by[shm::kRefusalCount] = {};  // by shm::Refusal
-  uint64_t memory_ticket = 0;  // of the request for memory that waits; 0 = none, and the rest is 0, too
+  // Ticket of the waiting request for memory; 0 = none, and then the rest is 0, too.
+  uint64_t memory_ticket = 0;
   uint64_t memory_wanted_bytes = 0;
-  uint32_t memory_round = 0;  // in which it tried in vain
+  uint32_t memory_round = 0;  // round of its last attempt, which failed
   bool memory_of_quota = false;
   bool memory_alone = false;
-  uint64_t swappable_bytes = 0;  // of device_bytes; of these, swapped_bytes are on the host
+  uint64_t swappable_bytes = 0;  // part of device_bytes; swapped_bytes of these are on the host
   uint64_t swapped_bytes = 0;
   uint32_t swap_done = 0;        // the newest order that has ended, and how
   shm::SwapOutcome swap_outcome = shm::SwapOutcome::kNone;
@@ -37,7 +38,7 @@ struct Snapshot {
   uint64_t swap_out_ns = 0;
   uint64_t swap_in_bytes = 0;    // and back
   uint64_t swap_in_ns = 0;
-  uint64_t filed_bytes = 0;      // of swappable_bytes, in files, until they have been copied back
+  uint64_t filed_bytes = 0;      // of swappable_bytes, in files, until copied back
   uint32_t waiting_threads = 0;
   shm::WaitReason wait_reason = shm::WaitReason::kNone;
   uint64_t wait_since_ns = 0;
@@ -49,16 +50,16 @@ struct Snapshot {
   uint64_t begun_phases = 0;
   uint64_t critical_until_ns = 0;
   bool listens = false;  // the program wants to be told before a pause
-  uint32_t pause_ready = 0;  // number of the newest for which it has done what it wanted to
-  uint64_t iteration_peak_bytes = 0;  // by the job's marks: most held since the first,
-  uint64_t iteration_end_bytes = 0;   // and at one
+  uint32_t pause_ready = 0;  // number of the newest pause that the program is ready for
+  uint64_t iteration_peak_bytes = 0;  // by the job's marks: most held since the first mark,
+  uint64_t iteration_end_bytes = 0;   // and most held at a mark
   std::array<uint64_t, shm::kLimitKindCount> stopped{};  // at how many marks its limit stopped it
   uint64_t linger_ns = 0;
-  uint32_t in_set = 0;  // no stream that goes with the process has work outside; 0 = not known
-  uint32_t in_turn = 0;  // since it was told so for the how manieth time; 0 = not known
+  uint32_t in_set = 0;  // no stream that moves with the process has work outside; 0 = not known
+  uint32_t in_turn = 0;  // number of the instruction since which that holds; 0 = not known
   uint32_t following_streams = 0;
   uint32_t staying_streams[shm::kStayReasonCount] = {};  // by shm::StayReason
-  bool runs_graphs = false;  // which do not go there
+  bool runs_graphs = false;  // graphs do not move to the set
   uint64_t set_switches = 0;
   bool ungated = false;
   uint32_t capturing = 0;
@@ -66,28 +67,29 @@ struct Snapshot {
   uint64_t presence_busy_until_ns = 0;
   uint32_t doorbell = 0;
 
-  // Of the poller, not of the page.
+  // From the poller, not from the page.
   uint64_t records = 0;
   uint64_t dropped_records = 0;
-  uint64_t iterations = 0;          // ends: marked ones, before the first mark those found
+  uint64_t iterations = 0;          // ends: marked ones, or those found before the first mark
   uint64_t iteration_ns = 0;        // the usual length; 0 = not known
   uint64_t iteration_launches = 0;
-  // Of the latency class: once it is idle and no longer counts as busy, how long half of its gaps, and
-  // nine of ten, go on. 0 = not known.
+  // Latency class only: how much longer half, and nine tenths, of its gaps last once it is idle and
+  // no longer counts as busy. 0 = not known.
   uint64_t gap_p50_ns = 0;
   uint64_t gap_p90_ns = 0;
-  uint64_t iteration_bytes = 0;     // device_bytes when one ended, marked or found; 0 = none has
-  bool marks_requests = false;      // or it did: only marked ones are its requests
-  uint64_t work_ns = 0;             // predicted GPU time of what was submitted
-  uint64_t step_work_ns = 0;        // the same when the newest iteration ended, marked or found
-  uint64_t timed_count = 0;         // submissions of which it is known
+  uint64_t iteration_bytes = 0;     // device_bytes at the newest end, marked or found; 0 = none yet
+  bool marks_requests = false;      // it marks its requests, or did: only marked ones count
+  uint64_t work_ns = 0;             // predicted GPU time of all submissions
+  uint64_t step_work_ns = 0;        // work_ns at the end of the newest iteration, marked or found
+  uint64_t timed_count = 0;         // submissions whose GPU time is known
   dag::PhaseShares phases;
   uint64_t exclusive_ns = 0;
   uint64_t shared_ns = 0;
   uint64_t even_ns = 0;
 };
 
-// Record ticks -> attach-clock nanoseconds, as the job says; 0 where it cannot be said.
+// Converts record ticks to attach-clock nanoseconds by what the job says; 0 if that is not
+// possible.
 struct TickClock {
   uint64_t ns_per_tick_q32 = 0;
   uint64_t base_ns = 0;
@@ -96,15 +98,15 @@ struct TickClock {
   uint64_t to_ns(uint64_t ticks, uint64_t now_ns) const;  // never after now_ns
 };
 
-// Looks at one process again and again. Shims take the lowest free slot, so most looks end a little
-// after the last slot ever used: with a hundred idle processes that is most of the poller's cost. A
-// slot used out of order is found by the full look that every kFullLookEvery-th one is.
+// Looks at one process repeatedly. Shims take the lowest free slot, so most looks end a little
+// after the last slot ever used: with a hundred idle processes, slots are most of the poller's
+// cost. Every kFullLookEvery-th look is a full one, which finds a slot used out of order.
 class Looker {
  public:
   static constexpr uint32_t kFullLookEvery = 16;
   static constexpr uint32_t kLookAhead = 16;
 
-  // Brings `snapshot` (that of the previous look) up to date. Never touches a ring.
+  // Updates `snapshot`, which is that of the previous look. Never touches a ring.
   void look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot);
 
  private:
@@ -116,7 +118,8 @@ class Looker {
 
 TickClock tick_clock(const Pages& pages);
 
-// What a process says that it has on the device, and that with what it has asked the driver for.
+// The device memory that a process says it holds, without and with what it has asked the driver
+// for.
 struct MemoryClaim {
   uint64_t process_id = 0;
   uint64_t resident_bytes = 0;
@@ -124,15 +127,16 @@ struct MemoryClaim {
 };
 MemoryClaim claim_now(const Pages& pages);
 
-// Did something happen that a scheduler cares about: busy or idle, a thread began or ended
+// True if something happened that a scheduler cares about: busy or idle, a thread began or ended
 // waiting, a step, a phase, the doorbell, fail-open.
 bool notable(const Snapshot& before, const Snapshot& after);
 
-// A wait in line for memory is told while it goes on: in such steps, so that a long line is quiet.
+// A continuing wait in line for memory is reported in steps of this length, so that a long line is
+// quiet.
 inline constexpr uint64_t kLineStepNs = 500'000'000;
 
-// Does a look show anything else than another did, for whoever keeps figures of all processes? Leaves
-// out what else grows by itself and what only comes along with something else.
+// True if the two looks differ for whoever keeps figures of all processes. Ignores figures that
+// grow by themselves and those that change only together with others.
 bool differs(const Snapshot& one, const Snapshot& other);
 
 }  // namespace tandem::daemon

@@ -34,7 +34,7 @@ void begin_chunk(std::string* out, uint64_t owner, uint64_t records) {
   append(out, chunk);
 }
 
-// Ended, and nobody has asked how; signals still find it.
+// True for a thread that has ended but has not been reaped; signals still find it.
 bool is_zombie(pid_t pid, pid_t tid) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
@@ -50,7 +50,7 @@ bool is_zombie(pid_t pid, pid_t tid) {
 bool is_dead(uint64_t owner) {
   const auto pid = static_cast<pid_t>(owner >> 32);
   const auto tid = static_cast<pid_t>(owner & 0xffffffff);
-  if (pid <= 0 || tid <= 0) return true;  // no thread of ours wrote that
+  if (pid <= 0 || tid <= 0) return true;  // no traced thread wrote that
   if (syscall(SYS_tgkill, pid, tid, 0) != 0) return errno == ESRCH;
   return is_zombie(pid, tid);
 }
@@ -83,7 +83,7 @@ bool TraceReader::drain(bool look_for_dead, std::string* out) {
     TraceRing& one = ring(i);
     const uint64_t owner = one.owner.owner.load(std::memory_order_acquire);
     if (owner == 0) continue;
-    // Before its records: what is seen as ended has all of them written.
+    // Checked before its records are read: a ring seen as ended has all of them written.
     const bool is_done = one.owner.ended.load(std::memory_order_acquire) != 0 ||
                          (look_for_dead && is_dead(owner));
     any |= drain_ring(i, out);
@@ -99,7 +99,7 @@ bool TraceReader::drain_ring(uint32_t index, std::string* out) {
   const uint64_t tail = one.reader.tail.load(std::memory_order_relaxed);
   const uint64_t lost = one.writer.lost.load(std::memory_order_relaxed);
   uint64_t count = head - tail;
-  if (count > trace::kTraceRingRecords) count = 0;  // a writer gone mad: none of it is to be had
+  if (count > trace::kTraceRingRecords) count = 0;  // the writer has gone mad: keep nothing of it
   const uint64_t newly_lost = lost - lost_seen_[index];
   if (count == 0 && newly_lost == 0) return false;
   begin_chunk(out, owner, count + (newly_lost ? 1 : 0));
@@ -135,7 +135,7 @@ void TraceReader::finish_ring(uint32_t index, std::string* out) {
     one.writer.inside.store(0, std::memory_order_relaxed);
   }
   one.owner.ended.store(0, std::memory_order_relaxed);
-  one.owner.owner.store(0, std::memory_order_release);  // the next claimer: acquire
+  one.owner.owner.store(0, std::memory_order_release);  // pairs with the next claimer's acquire
 }
 
 uint32_t TraceReader::threads() const {

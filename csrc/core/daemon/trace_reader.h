@@ -1,4 +1,5 @@
-// The tracer's end of a trace of calls: makes the memory, collects what the traced threads wrote.
+// The tracer's end of a trace of calls: creates the memory and collects what the traced threads
+// wrote.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace tandem::daemon {
 
-// Belongs to one thread. Copies records as they are: who reads them checks them.
+// Used by one thread. Copies records unchecked: whoever reads them checks them.
 class TraceReader {
  public:
   TraceReader() = default;
@@ -21,14 +22,15 @@ class TraceReader {
 
   [[nodiscard]] int descriptor() const { return fd_; }
 
-  // Appends to `out` what is new, a kChunk record before each thread's, and frees the rings of
-  // threads that are done. `look_for_dead`: also of those that were killed. False: nothing was new.
+  // Appends new records to `out`, those of each thread after a kChunk record, and frees the rings
+  // of threads that have ended; with `look_for_dead` also of threads that were killed. Returns
+  // false if nothing was new.
   bool drain(bool look_for_dead, std::string* out);
 
   // Threads that may still write.
   [[nodiscard]] uint32_t threads() const;
 
-  // Calls that were not written, for want of room or of a ring, so far.
+  // Calls not written so far, for lack of room or of a ring.
   [[nodiscard]] uint64_t lost() const;
 
  private:
@@ -40,8 +42,8 @@ class TraceReader {
 
   int fd_ = -1;
   Mapping map_;
-  uint64_t lost_ = 0;                           // told by rings so far
-  uint64_t lost_seen_[trace::kTraceRings] = {};  // of each
+  uint64_t lost_ = 0;                           // reported by the rings so far
+  uint64_t lost_seen_[trace::kTraceRings] = {};  // of each ring
 };
 
 }  // namespace tandem::daemon

@@ -5,10 +5,11 @@
 
 namespace tandem::daemon {
 
-// Bytes of the longest valid UTF-8 beginning of text[0, bytes): no surrogates, no overlong forms.
+// Bytes of the longest prefix of text[0, bytes) that is valid UTF-8: no surrogates, no overlong
+// forms.
 size_t valid_utf8_bytes(const char* text, size_t bytes);
 
-// Does text[0, bytes) begin a multi-byte character that the end cuts off?
+// True if text[0, bytes) begins a multi-byte character that its end cuts off.
 bool is_cut_character(const char* text, size_t bytes);
 
 }  // namespace tandem::daemon

@@ -67,7 +67,7 @@ std::optional<uint32_t> Watcher::begin_sample(uint64_t process_id, const SampleL
   Watched* watched = find(process_id);
   if (!watched) return std::nullopt;
   if (!watched->sampler) watched->sampler = std::make_unique<Sampler>();
-  // The window of a sample may go on after it.
+  // The window of a sample may continue after the sample.
   if (watched->sampler->under_way() || watched->window.wants_sampled()) return 0;
   if (limits.with_window) watched->window.want_sampled(last_round_ns_, watched->memory);
   return watched->sampler->begin(*watched->pages, limits);
@@ -183,7 +183,7 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
   records_.append(watched.pages->process_id(), count);
 }
 
-// Of what `ring` brought, which is in scratch_.
+// Feeds the records of `ring`, which are in scratch_, to the detectors.
 void Watcher::detect(Watched& watched, uint32_t ring, const RingReader::Result& result) const {
   const shm::Record* records = scratch_.data();
   watched.iterating.take(ring, records, result.copied, result.dropped != 0);
@@ -194,7 +194,7 @@ void Watcher::detect(Watched& watched, uint32_t ring, const RingReader::Result& 
   if (watched.requests) watched.requests->take(records, result.copied, result.dropped);
 }
 
-// All rings were read.
+// Call after all rings: brings the snapshot up to date.
 void Watcher::tell(Watched& watched, uint64_t now_ns) const {
   watched.memory.settle();
   watched.iterating.tell(&watched.snapshot);
@@ -217,7 +217,7 @@ void Watcher::add_work(const shm::Record& record, Snapshot* snapshot) {
   ++snapshot->timed_count;
 }
 
-// Others wait for the gaps of the latency class only.
+// Only the gaps of the latency class matter to others.
 void Watcher::choose_gaps(Watched& watched) {
   const uint32_t job_class =
       watched.pages->command().gate.job_class.load(std::memory_order_relaxed);
@@ -227,7 +227,8 @@ void Watcher::choose_gaps(Watched& watched) {
   watched.snapshot.gap_p50_ns = watched.snapshot.gap_p90_ns = 0;
 }
 
-// A process that marks its requests wants them looked at. Marks alone tell these, and no idle time.
+// A process that marks its requests wants them watched. Marks alone delimit them, so no idle time
+// is needed.
 void Watcher::choose_requests(Watched& watched, const shm::Record* records, size_t count) {
   if (watched.requests) return;
   if (std::any_of(records, records + count, &dag::RequestFinder::is_request_mark))

@@ -9,13 +9,13 @@
 namespace tandem::daemon {
 namespace {
 
-// A wait that ended at that very time began before, and is of what ends there.
+// A wait that ended exactly then began earlier, and belongs to what ends there.
 bool is_after(const shm::Record& record, uint64_t end_ns) {
   return record.ticks > end_ns || dag::effect_at(record) >= end_ns;
 }
 
 uint64_t patience_ns(uint64_t usual_ns) {
-  const uint64_t longest_ns = std::min(usual_ns, WindowTaker::kMostNs);  // no overflow below
+  const uint64_t longest_ns = std::min(usual_ns, WindowTaker::kMostNs);  // avoids overflow below
   return std::clamp(longest_ns * WindowTaker::kLongestIterations, WindowTaker::kLongestNs,
                     WindowTaker::kMostNs);
 }
@@ -27,7 +27,7 @@ void WindowTaker::want(uint64_t now_ns, const LiveMemory& memory) {
   taking_ = std::make_unique<Window>();
   taking_->begin_ns = wanted_ns_ = now_ns;
   taking_->memory = memory;
-  taking_->records.reserve(kMaxRecords);  // or the round in which it has to grow would take long
+  taking_->records.reserve(kMaxRecords);  // growing would make one round slow
   ordered_ = 0;
   busy_.clear();
   is_sampled_ = looked_ = has_begun_ = false;
@@ -82,7 +82,7 @@ void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t usual
     begins_after_ns_ = now_ns;
   }
   const bool is_late = now_ns - std::min(now_ns, wanted_ns_) >= patience_ns(usual_ns);
-  // The record of an end may be read a round before it is counted.
+  // The record of an end may be read one round before the end is counted.
   const bool is_counted_late = last_end_ns <= begins_after_ns_;
   if (is_counted_late) seen_ = taking_->first_iteration = iterations;
   if (iterations != seen_ && !has_begun_) {
@@ -96,7 +96,7 @@ void WindowTaker::look(uint64_t iterations, uint64_t last_end_ns, uint64_t usual
   }
 }
 
-// What came before the end of an iteration is none of the next.
+// Whatever came before the end of an iteration does not belong to the next one.
 void WindowTaker::begin(uint64_t iterations, uint64_t end_ns) {
   has_begun_ = true;
   seen_ = iterations;
