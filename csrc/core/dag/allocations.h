@@ -1,4 +1,4 @@
-// The device memory of a process, by address, while calls go by.
+// The device memory of a process, by address, followed call by call.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,18 @@ struct Allocation {
   uint64_t bytes;
 };
 
-// The one that an address lies in; null: none. `known` is sorted by base, and its members do not overlap.
+// Returns the allocation that contains the address; null if none does. `known` must be sorted by
+// base, without overlaps.
 const Allocation* holding(const std::vector<Allocation>& known, uint64_t address);
 
-// Looking up takes logarithmic time. At most kMost at once; further ones stay unknown.
+// Look-ups take logarithmic time. Holds at most kMost allocations; further ones stay unknown.
 class Allocations {
  public:
   static constexpr size_t kMost = size_t{1} << 16;
 
-  // From now on it is there. What it overlaps must have been freed unseen, and is forgotten.
+  // Adds an allocation. Whatever it overlaps must have been freed unseen, and is forgotten.
   void add(Allocation added);
-  // How large it was, 0 if it was not known.
+  // Removes an allocation and returns its size, 0 if it was not known.
   uint64_t remove(uint64_t base);
   void clear() { known_.clear(); }
 

@@ -1,4 +1,4 @@
-// A graph with all rules that make its edges. Of one thread.
+// A graph together with all rules that make its edges. Used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ class Builder {
   Builder& operator=(const Builder&) = delete;
 
   const Graph& graph() const { return graph_; }
-  Order& order() { return order_; }  // for its numbers of contexts, streams and threads
+  Order& order() { return order_; }  // for numbering contexts, streams and threads
 
-  // The next operation, in the order of the calls, and the memory it uses (Data::add). kNoNode if
-  // it cannot be followed (Order::add).
+  // Adds the next operation, in the order of the calls, and the memory it uses (Data::add). Returns
+  // kNoNode if it cannot be followed (Order::add).
   NodeId add(const Operation& op, const Access* accesses = nullptr, size_t count = 0) {
     const NodeId id = order_.add(op);
     id == kNoNode ? data_.lose() : data_.add(accesses, count);
@@ -34,7 +34,7 @@ class Builder {
     data_.lose();
   }
 
-  // Forgets the nodes before that one.
+  // Forgets the nodes before `before`.
   void retire(NodeId before) {
     graph_.retire(before);
     if (!graph_.wants_compaction()) return;

@@ -1,4 +1,4 @@
-// Vector clocks: for each chain of a graph a position, 0 = nothing of it is known. A row is one
+// Vector clocks: one position per chain of a graph, 0 = nothing is known of the chain. A row is one
 // clock. Rows never change, so all nodes of a chain between two joins share one.
 #pragma once
 
@@ -20,9 +20,10 @@ class Clocks {
     return chain < span.width ? data_[span.begin + chain] : 0;
   }
 
-  // What `row` and `other` know together, and that `chain` has come to `position`.
+  // Returns a row with what `row` and `other` know together, and that `chain` has reached
+  // `position`.
   Row join(Row row, Row other, uint32_t chain, uint32_t position);
-  // What both know together; no new row if one of them knows it all.
+  // Returns what both rows know together; no new row if one of them knows it all.
   Row merge(Row row, Row other);
 
   size_t entries() const { return data_.size(); }
@@ -43,7 +44,7 @@ class Clocks {
   std::vector<Span> spans_;
 };
 
-// Keeps the rows that it is given, counts positions from `gone` on, and renumbers the rows.
+// Keeps the rows passed to move(), makes positions count from `gone` on, and renumbers the rows.
 class Clocks::Mover {
  public:
   Mover(Clocks& clocks, uint32_t gone);
@@ -53,7 +54,7 @@ class Clocks::Mover {
  private:
   Clocks& clocks_;
   uint32_t gone_;
-  std::vector<Row> moved_;  // by old row; kNothing = not yet
+  std::vector<Row> moved_;  // by old row; kNothing = not moved yet
   Clocks kept_;
 };
 

@@ -39,7 +39,7 @@ void Data::note(const Access& access) {
   graph_.add_access(access);
 }
 
-// What the operation itself says about the memory it uses.
+// Adds what the operation itself says about the memory it uses.
 void Data::add_own(const Operation& op) {
   uint64_t bytes = op.bytes;
   if (op.kind == Kind::kAlloc && allocated_.size() < kMostAllocations)
@@ -57,7 +57,7 @@ void Data::add_own(const Operation& op) {
   else graph_.set_flags(kUnresolved);
 }
 
-// All reads before all writes: what a node writes it has not read from itself.
+// All reads before all writes: a node does not read what it writes itself.
 void Data::apply(NodeId id, Kind kind) {
   for (const Access& access : accesses_) {
     if (access.is_const) read(id, access.address, end_of(access));
@@ -73,7 +73,8 @@ void Data::because(NodeId from, EdgeKind kind) {
   if (from != kNoNode && graph_.has(from)) reasons_.push_back({from, kind});
 }
 
-// Cuts the range that `address` lies in, if it does; the first range at or behind the address.
+// Splits the range that contains `address`, if any. Returns the first range at or after the
+// address.
 Data::Uses::iterator Data::split(uint64_t address) {
   const auto next = uses_.lower_bound(address);
   if (next == uses_.begin()) return next;
@@ -89,7 +90,7 @@ void Data::read(NodeId id, uint64_t begin, uint64_t end) {
   auto use = split(begin);
   while (begin < end) {
     const uint64_t gap_end = use == uses_.end() ? end : std::min(end, use->first);
-    if (begin < gap_end) {  // nobody has used it since the barrier
+    if (begin < gap_end) {  // not used since the barrier
       because_of_barrier();
       use = std::next(uses_.emplace_hint(use, begin, Use{gap_end, barrier_, {id}}));
       begin = gap_end;
@@ -175,7 +176,7 @@ void Data::compact() {
 }
 
 size_t Data::bytes() const {
-  constexpr size_t kTreeNode = 4 * sizeof(void*);  // of libstdc++, beside its value
+  constexpr size_t kTreeNode = 4 * sizeof(void*);  // of libstdc++, in addition to the value
   constexpr size_t kHashNode = sizeof(void*) + 2 * sizeof(uint64_t);
   size_t total = uses_.size() * (kTreeNode + sizeof(Uses::value_type)) +
                  allocated_.bucket_count() * sizeof(void*) + allocated_.size() * kHashNode +

@@ -1,15 +1,15 @@
-// Data edges, by the rule of GrCUDA (Parravicini et al., "DAG-based Scheduling with Resource Sharing
-// for Multi-task Applications in a Polyglot GPU Runtime", IPDPS 2021) on ranges of addresses instead
-// of whole arguments: an operation depends on each earlier one whose use of a byte is still active,
-// unless both only read it. Reading leaves the writer active, for a second reader has an edge from it
-// too; writing ends all earlier uses of the byte.
+// Data edges, by the rule of GrCUDA (Parravicini et al., "DAG-based Scheduling with Resource
+// Sharing for Multi-task Applications in a Polyglot GPU Runtime", IPDPS 2021), applied to ranges of
+// addresses instead of whole arguments: an operation depends on each earlier one whose use of a
+// byte is still active, unless both only read it. Reading leaves the writer active, since a second
+// reader has an edge from it too; writing ends all earlier uses of the byte.
 //
 //   read         after the last write of a byte
-//   write        after the reads of a byte since its last write, or after that write if there is none
-//   unresolved   after every use that is active, and all later uses of memory after it
-//   free, alloc  a free writes; and what is freed or newly allocated has no earlier uses
+//   write        after the reads of a byte since its last write, or after that write if none
+//   unresolved   after every active use, and all later uses of memory after it
+//   free, alloc  a free writes; freed or newly allocated memory has no earlier uses
 //
-// Of one thread. Memory is that of the ranges in use in the graph's window.
+// Used by one thread. Memory is proportional to the ranges in use in the graph's window.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,11 @@ class Data {
  public:
   explicit Data(Graph& graph) : graph_(graph) {}
 
-  // What the newest node uses, `count` of them; none that is null means that it is not known. Known
-  // without being told: what memsets, allocations and frees use.
+  // Adds the `count` ranges that the newest node uses. Null means that they are not known, except
+  // for memsets, allocations and frees, which say themselves what they use.
   void add(const Access* accesses, size_t count);
 
-  // Operations are missing here: who used what last is not known any more.
+  // Operations are missing here: the last user of each range is no longer known.
   void lose();
 
   // Forgets uses by nodes that the graph has forgotten.
@@ -38,17 +38,18 @@ class Data {
 
   size_t bytes() const;
 
-  // With so many readers of a range since it was written the newest stands for all: it gets edges
-  // from them, though none of them writes (kUnknownData). So work and memory stay bounded.
+  // When a range has this many readers since it was written, the newest reader stands for all: it
+  // gets edges from the others (kUnknownData) although none of them writes. This bounds work and
+  // memory.
   static constexpr size_t kMostReaders = 256;
-  // Sizes of allocations that are remembered for frees that do not say theirs.
+  // How many allocation sizes are remembered, for frees that do not state theirs.
   static constexpr size_t kMostAllocations = size_t{1} << 20;
 
  private:
   struct Use {
-    uint64_t end;  // first address behind the range
-    NodeId writer;  // kNoNode = none that is known
-    std::vector<NodeId> readers;  // since then, oldest first
+    uint64_t end;  // first address after the range
+    NodeId writer;  // kNoNode = not known
+    std::vector<NodeId> readers;  // since the last write, oldest first
   };
   using Uses = std::map<uint64_t, Use>;  // by first address; no two overlap
   struct Reason {
@@ -72,7 +73,8 @@ class Data {
 
   Graph& graph_;
   Uses uses_;
-  NodeId barrier_ = kNoNode;  // the last unresolved node: it may have used all that is not in uses_
+  // The last unresolved node, which may have used everything that is not in uses_.
+  NodeId barrier_ = kNoNode;
   std::unordered_map<uint64_t, uint64_t> allocated_;  // bytes by address
   std::vector<Access> accesses_;  // of the node being added
   std::vector<Reason> reasons_;

@@ -15,7 +15,7 @@ bool is_ignored(std::string_view word) {
                           "enum", "union", "register"});
 }
 
-// Several of these may make one type.
+// Words of which several may form one type.
 bool is_arithmetic(std::string_view word) {
   return is_one_of(word, {"bool", "_Bool", "char", "short", "int", "long", "float", "double", "signed",
                           "unsigned"});
@@ -34,7 +34,7 @@ bool is_word(char c) {
          c == ':';
 }
 
-// One parameter, from its first word to its last.
+// Parses one parameter, from its first word to its last.
 class Parameter {
  public:
   explicit Parameter(std::string_view text) : text_(text) {}
@@ -52,7 +52,7 @@ class Parameter {
   }
 
  private:
-  // A word or a sign; empty at the end.
+  // Returns the next word or sign; empty at the end.
   std::string_view next() {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     const size_t first = at_;
@@ -71,7 +71,7 @@ class Parameter {
     return word(one);
   }
 
-  // What was read so far is what is pointed to.
+  // Turns the type read so far into the type pointed to.
   bool point() {
     if (!has_type_) return false;
     to_const_ = is_const_;

@@ -1,9 +1,9 @@
-// What somebody declares a kernel's parameters to be, where its name does not say: `extern "C"`.
+// Declared parameters of a kernel whose name does not tell them: `extern "C"`.
 //
-// The text is a C parameter list, such as "const float* from, float* to, int n". What counts is which
-// parameters are pointers, whether to const, and whether what they lead to holds no pointers itself:
-// arithmetic types, the fixed-width ones of <stdint.h>, vectors and small floats of CUDA. Other types are
-// taken by any name that they have, but neither templates nor pointers to functions or arrays.
+// The text is a C parameter list, such as "const float* from, float* to, int n". What matters is
+// which parameters are pointers, whether to const, and whether the data they point to contains no
+// pointers: arithmetic types, the fixed-width ones of <stdint.h>, CUDA's vectors and small floats.
+// Other types are accepted under any name, except templates and pointers to functions or arrays.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace tandem::dag {
 
 inline constexpr size_t kLongestDeclaration = 4096;  // bytes
 
-// True: `out` has one type for each parameter. False: of the `out->size()`-th, from 0, or of the list
-// as a whole nothing can be made.
+// Returns true if `out` has one type for each parameter. False: the parameter with index
+// `out->size()`, or the list as a whole, was not understood.
 bool parameters_declared(std::string_view text, std::vector<ParameterType>* out);
 
 }  // namespace tandem::dag

@@ -26,7 +26,7 @@ void DurationHistogram::fade() {
 
 void DurationHistogram::clear() { *this = {}; }
 
-// Durations are taken to be spread evenly over their bin.
+// Assumes that the durations of a bin are evenly distributed over it.
 double DurationHistogram::weight_after(size_t bin, uint64_t so_far_ns) const {
   const uint64_t begin = lower_ns(bin), end = lower_ns(bin + 1);
   if (so_far_ns <= begin) return weights_[bin];

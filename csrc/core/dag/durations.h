@@ -1,5 +1,5 @@
-// How long something usually lasts, learnt from how long it lasted before: a histogram of logarithmic
-// bins in which what is old fades. Answers how much longer it goes on once it has lasted a while.
+// How long something usually lasts, learnt from earlier durations: a histogram of logarithmic bins
+// in which old entries fade. Answers how much longer it lasts once it has lasted a while.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +9,25 @@ namespace tandem::dag {
 
 class DurationHistogram {
  public:
-  static constexpr uint64_t kEnough = 32;   // added; with fewer nothing is claimed
-  static constexpr uint64_t kFewest = 8;    // of them, old ones counted for less, that lasted so long
-  static constexpr uint64_t kHalveAt = 256;  // added; then all that is known counts half as much
-  static constexpr uint64_t kPerOctave = 8;  // bins: a bin is at most an eighth of its durations wide
+  static constexpr uint64_t kEnough = 32;   // entries; with fewer nothing is claimed
+  static constexpr uint64_t kFewest = 8;    // of those that lasted as long, weighted by age
+  static constexpr uint64_t kHalveAt = 256;  // entries after which all weights are halved
+  static constexpr uint64_t kPerOctave = 8;  // bins, each at most 1/8 as wide as its durations
 
   void add(uint64_t duration_ns);
   void clear();
   uint64_t added() const { return added_; }  // since it was empty
 
-  // Of those that lasted longer than `so_far_ns`: how much longer all but the longest 1 - `part` did,
-  // to a bin's width and never 0. 0 = not known. Takes time in proportion to the bins.
+  // Of the durations longer than `so_far_ns`, all but the longest 1 - `part` lasted at most this
+  // much longer, to a bin's width; never 0, except that 0 = not known. The cost is proportional to
+  // the number of bins.
   uint64_t remaining_ns(double part, uint64_t so_far_ns) const;
 
  private:
-  // From 2^15 ns (33 us) to 2^40 ns (18 minutes); shorter and longer ones are in the outermost bins.
+  // From 2^15 ns (33 us) to 2^40 ns (18 minutes); the outermost bins hold shorter and longer ones.
   static constexpr uint64_t kFirstOctave = 15;
   static constexpr size_t kBins = 25 * kPerOctave;
-  static constexpr uint32_t kWeight = 256;  // of one that is new: it fades in eight steps
+  static constexpr uint32_t kWeight = 256;  // of a new entry, which fades in eight steps
 
   static size_t bin_of(uint64_t duration_ns);
   static uint64_t lower_ns(size_t bin);

@@ -35,7 +35,7 @@ GapFinder::Stream& GapFinder::stream_of(const shm::Record& record) {
 }
 
 void GapFinder::submit(const shm::Record& record) {
-  const bool is_over = record.flags & shm::kRecordHostWaited;  // when it was recorded
+  const bool is_over = record.flags & shm::kRecordHostWaited;  // by the time it was recorded
   const bool is_known = record.duration_ns || !shm::is_launch(record);
   const uint64_t back = is_over ? std::min(record.duration_ns, record.ticks) : 0;
   end_gap(record.ticks - back);

@@ -1,13 +1,14 @@
-// Finds the gaps in what a process has on the GPU, in the records of its submissions: how long others
-// may expect to have it once the process is idle.
+// Finds the gaps in a process's GPU work from the records of its submissions: how long others can
+// expect to have the GPU once the process is idle.
 //
-//   begins  when all that was submitted ends by prediction. A stream runs in order, so what is
-//           submitted to it begins when what is before it ends. What the host waited for has ended,
-//           and a wait that took time ended with it, whatever was predicted.
+//   begins  when everything submitted is predicted to end. A stream runs in order, so a submission
+//           begins when the one before it ends. Whatever the host waited for has ended, and if the
+//           wait took time the work ended with it, whatever was predicted.
 //   ends    with the next submission
 //
-// Shorter ones than kShortestNs are none: nobody could use them. After a launch of unknown duration
-// there is none either, until the host waits for its stream. Bounded memory; constant work a record.
+// Gaps shorter than kShortestNs do not count: nobody could use them. After a launch of unknown
+// duration there is no gap either, until the host waits for its stream. Bounded memory; constant
+// work per record.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +23,26 @@ class GapFinder {
  public:
   static constexpr uint64_t kShortestNs = 50'000;
 
-  // Does it matter what the record says?
+  // True if the finder needs the record.
   static bool concerns(const shm::Record& record);
-  // One record, with nanoseconds for ticks. Records of several threads come by time; one that comes
-  // late ends no gap.
+  // Takes one record, with ticks in nanoseconds. Records of several threads must come by time; one
+  // that comes late ends no gap.
   void take(const shm::Record& record);
-  // Records are missing before the next one: all that is known is forgotten, and what is on the GPU.
+  // Records are missing before the next one: forgets everything, including what is on the GPU.
   void lose();
 
   const DurationHistogram& gaps() const { return gaps_; }
-  // When all that was submitted ends; UINT64_MAX = not known, or nothing was.
+  // When everything submitted ends; UINT64_MAX = not known, or nothing was submitted.
   uint64_t busy_until_ns() const { return busy_until_ns_; }
 
  private:
   static constexpr size_t kStreams = 16;
   static constexpr uint64_t kNotKnown = UINT64_MAX;
-  static constexpr uint64_t kNoticedNs = 10'000;  // of a wait: shorter ones may have waited for nothing
+  static constexpr uint64_t kNoticedNs = 10'000;  // shorter waits may have waited for nothing
 
-  // Those that share a place count as one, which makes gaps shorter, never longer.
+  // Streams that share an entry count as one, which makes gaps shorter, never longer.
   struct Stream {
-    uint64_t end_ns = 0;  // of what was submitted; kNotKnown
+    uint64_t end_ns = 0;  // of everything submitted to it; or kNotKnown
     uint32_t context = 0;
   };
 
@@ -52,7 +53,7 @@ class GapFinder {
   void set_end(Stream& stream, uint64_t end_ns);
 
   Stream streams_[kStreams];
-  uint64_t busy_until_ns_ = kNotKnown;  // the latest end
+  uint64_t busy_until_ns_ = kNotKnown;  // the latest end of all streams
   DurationHistogram gaps_;
 };
 

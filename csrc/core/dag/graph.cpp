@@ -5,7 +5,7 @@
 namespace tandem::dag {
 namespace {
 
-// The number that `low` are the last 32 bits of, at or after `begin`.
+// Returns the number at or after `begin` whose low 32 bits are `low`.
 uint64_t widen(uint32_t low, uint64_t begin) {
   return begin + static_cast<uint32_t>(low - static_cast<uint32_t>(begin));
 }

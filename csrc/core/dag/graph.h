@@ -1,19 +1,20 @@
 // The dependency graph of what a job does: operations in the order in which they were seen, each
-// with edges from those it has to wait for.
+// with edges from those it must wait for.
 //
-// A chain is what runs its operations one after the other: a stream, or a thread of the host. A node
-// carries its chain and a vector clock (Fidge 1988, Mattern 1989): for every other chain, how far it
-// had come when the node became free to run. So `before` takes one look, however long the way is.
+// A chain runs its operations one after the other: a stream, or a thread of the host. A node
+// carries its chain and a vector clock (Fidge 1988, Mattern 1989): for every other chain, how far
+// that chain had come when the node became free to run. So `before` needs one look-up, however long
+// the path is.
 //
-//   order edges  stream, event, legacy default stream, host: what the hardware keeps to. One from
-//                a node means that all of its chain up to there has ended. Reduced: none that
-//                others imply.
-//   data edges   what an operation reads was written by another, or the other way round. They say
-//                why an order is needed, not that it is kept, and `before` does not know them.
+//   order edges  stream, event, legacy default stream, host: what the hardware guarantees. An edge
+//                from a node means that all of its chain up to there has ended. Reduced: edges
+//                that others imply are left out.
+//   data edges   one of the two operations writes what the other uses. They say why an order is
+//                needed, not that it is guaranteed, and `before` ignores them.
 //
-// A window slides over the job's life: retire() forgets what is old. Nodes keep their numbers for
-// good; edges from forgotten nodes are left out. Of one thread; memory is that of the window, of at
-// most kMostNodes nodes.
+// A window slides over the job's life: retire() forgets old nodes. Nodes keep their numbers for
+// good; edges from forgotten nodes are left out. Used by one thread. Memory is proportional to the
+// window, which has at most kMostNodes nodes.
 #pragma once
 
 #include <cstddef>
@@ -38,70 +39,69 @@ inline constexpr uint32_t kKindCount = 13;
 
 // Operation::flags
 inline constexpr uint8_t kHostWaits = 1;     // the call returned when the operation was done
-inline constexpr uint8_t kEstimated = 2;     // its duration is predicted, not measured
+inline constexpr uint8_t kEstimated = 2;     // the duration is predicted, not measured
 inline constexpr uint8_t kUnresolved = 4;    // it may touch more memory than its accesses say
 inline constexpr uint8_t kUnknownOrder = 8;  // it may have to wait for more than its edges say
-inline constexpr uint8_t kProgrammatic = 16;  // may begin before the kernel before it ends
+inline constexpr uint8_t kProgrammatic = 16;  // may begin before the preceding kernel ends
 
 struct Operation {
   Kind kind = Kind::kLaunch;
   uint8_t flags = 0;
   uint16_t block_threads = 0;  // launches; saturating. 0 = not known
-  uint32_t thread = kNone;    // as Order::add_thread numbered it
-  uint32_t stream = kNone;    // as Order::add_stream did; kNone = of the host alone
+  uint32_t thread = kNone;    // number from Order::add_thread
+  uint32_t stream = kNone;    // number from Order::add_stream; kNone = host only
   uint32_t blocks = 0;        // launches; saturating
   uint64_t object = 0;        // function, graph, event, or the address written or allocated
   uint64_t bytes = 0;
-  uint64_t submitted_ns = 0;  // when the host handed it over
-  uint64_t duration_ns = 0;   // on the GPU; of a wait: of the host. 0 = not known
+  uint64_t submitted_ns = 0;  // when the host submitted it
+  uint64_t duration_ns = 0;   // on the GPU; of a wait: on the host. 0 = not known
 };
 
 enum class EdgeKind : uint8_t {
   kStream, kEvent, kLegacy, kHost,
-  kOverlap,  // begins after the other has begun, ends after it has ended
+  kOverlap,  // begins after the other has begun, and ends after it has ended
   kReadAfterWrite, kWriteAfterRead, kWriteAfterWrite, kUnknownData,
 };
 constexpr bool is_order(EdgeKind kind) { return kind <= EdgeKind::kOverlap; }
 
-// Bytes [address, address + bytes) that an operation uses.
+// The bytes [address, address + bytes) that an operation uses.
 struct Access {
   uint64_t address = 0;
   uint64_t bytes = 0;
-  bool is_const = false;  // only read; else written, and perhaps read as well
+  bool is_const = false;  // only read; otherwise written, and possibly read as well
 };
 bool overlap(const Access& one, const Access& other);
 
 class Graph {
  public:
   struct Edge {
-    uint32_t back;  // how many nodes before the node it leads to it comes from; >= 1
+    uint32_t back;  // the edge comes from the node this many before its target; >= 1
     EdgeKind kind;
   };
   struct Node {
     Operation op;
     uint32_t chain;
     Clocks::Row clock;
-    uint32_t first_edge;    // of those that lead to it: number in edges_, modulo 2^32
-    uint32_t first_access;  // the same in accesses_
+    uint32_t first_edge;    // leading to this node: number in edges_, modulo 2^32
+    uint32_t first_access;  // likewise in accesses_
   };
-  // So many nodes at once, and so many edges, accesses and entries of clocks, keep what has 32 bits
+  // Limit on nodes at once, and on edges, accesses and clock entries: it keeps their 32-bit numbers
   // unambiguous.
   static constexpr uint64_t kMostNodes = uint64_t{1} << 30;
 
-  // `most_nodes`: the window's limit, at most kMostNodes. Nodes are numbered from `first` on.
+  // `most_nodes`: the window's limit, at most kMostNodes. Numbering of nodes starts at `first`.
   explicit Graph(uint64_t most_nodes = kMostNodes, NodeId first = 0);
 
-  NodeId begin() const { return nodes_.begin(); }  // the oldest node there is
+  NodeId begin() const { return nodes_.begin(); }  // the oldest node in the window
   NodeId end() const { return nodes_.end(); }
   size_t size() const { return nodes_.size(); }
   bool has(NodeId id) const { return id - begin() < size(); }
   const Node& node(NodeId id) const { return nodes_[id]; }
-  // No more nodes until some are retired.
+  // True if no node can be added until some are retired.
   bool is_full() const;
   uint64_t most_nodes() const { return most_nodes_; }
 
-  // Call see(from, kind) for each order edge, or data edge, that leads to `id` from a node there
-  // still is.
+  // Call see(from, kind) for each order edge, or data edge, from a node in the window to `id`.
   template <class See>
   void each_edge(NodeId id, See see) const {
     each(id, [&](NodeId from, EdgeKind kind) { is_order(kind) ? see(from, kind) : void(); });
@@ -111,53 +111,54 @@ class Graph {
     each(id, [&](NodeId from, EdgeKind kind) { is_order(kind) ? void() : see(from, kind); });
   }
 
-  // Calls see(access) for each access of the node that is known.
+  // Calls see(access) for each known access of the node.
   template <class See>
   void each_access(NodeId id, See see) const {
     const uint32_t last = last_access(id);
     for (uint32_t i = node(id).first_access; i != last; ++i) see(accesses_[i]);
   }
 
-  // Whether `first` has ended for sure when `second` begins. Both there still.
+  // True if `first` is sure to have ended when `second` begins. Both must be in the window.
   bool before(NodeId first, NodeId second) const;
 
-  // Whether two nodes that are there may use the same bytes, one of them writing; true too where
-  // it is not known what one of them uses.
+  // True if two nodes in the window may use the same bytes, one of them writing; also if it is not
+  // known what one of them uses.
   bool may_overlap(NodeId first, NodeId second) const;
 
-  // Whether nothing puts the two in an order, and nothing needs one: neither is before the other,
-  // they share no bytes that one of them writes, and nothing is unknown about either of them or
-  // about what lies between. False is no claim.
+  // True if nothing orders the two and nothing needs to: neither is before the other, they share no
+  // bytes that one of them writes, and nothing is unknown about them or about what lies between
+  // them. False claims nothing.
   bool independent(NodeId first, NodeId second) const;
 
-  // Whether operations are missing behind `first` and before `second`.
+  // True if operations are missing after `first` and before `second`.
   bool lost_between(NodeId first, NodeId second) const;
 
-  // Forgets the nodes before `id`. Amortised constant time a node.
+  // Forgets the nodes before `id`. Amortised constant time per node.
   void retire(NodeId id);
 
-  // What all of it takes.
+  // Memory used, in bytes.
   size_t bytes() const;
 
-  // For the rules that make the edges. Edges, accesses and the clock are the newest node's.
+  // For the rules that make the edges. Edges, accesses and the clock belong to the newest node.
   NodeId append(const Operation& op, uint32_t chain, Clocks::Row clock);
   void add_edge(NodeId from, EdgeKind kind);
   void add_access(const Access& access) { accesses_.push(access); }
   void set_clock(Clocks::Row clock) { nodes_.back().clock = clock; }
   void set_flags(uint8_t flags) { nodes_.back().op.flags |= flags; }
-  // What lies before the next node may be ordered with what comes after in ways that are not known.
+  // Notes that what came before the next node may be ordered with what comes after it in unknown
+  // ways.
   void doubt();
   Clocks& clocks() { return clocks_; }
   const Clocks& clocks() const { return clocks_; }
-  // Positions are what clocks count in: of nodes from 1 on, 0 = none.
+  // Clocks count in positions, which number the nodes from 1; 0 = none.
   uint32_t position(NodeId id) const {
     return has(id) ? static_cast<uint32_t>(id - origin_ + 1) : 0;
   }
   bool knows(Clocks::Row clock, NodeId id) const {
     return !has(id) || clocks_.at(clock, node(id).chain) >= position(id);
   }
-  // Rows and positions change; `rows` is called with a function to which it has to give, by
-  // reference, every row that is kept elsewhere.
+  // Changes rows and positions. Calls `rows` with a function, to which `rows` must pass by
+  // reference every row that is kept elsewhere.
   template <class Rows>
   void compact(Rows rows);
   bool wants_compaction() const {
@@ -185,11 +186,11 @@ class Graph {
   Ring<Node> nodes_;
   Ring<Edge> edges_;
   Ring<Access> accesses_;
-  Ring<NodeId> doubts_;  // each lies before that node
+  Ring<NodeId> doubts_;  // each lies before the node with that number
   Clocks clocks_;
   NodeId origin_;  // where positions begin
   static constexpr size_t kSlack = size_t{1} << 16;
-  size_t kept_entries_ = 0;  // of clocks, by the last compaction
+  size_t kept_entries_ = 0;  // entries of clocks_ after the last compaction
 };
 
 template <class Rows>

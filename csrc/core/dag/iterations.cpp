@@ -10,27 +10,28 @@ namespace {
 
 using shm::RecordKind;
 
-// Symbols below this are the host's part; functions and graphs are hashed above it.
+// Symbols below kFirst stand for what the host does; functions and graphs are hashed above it.
 enum Symbol : uint32_t { kNothing = 0, kWait = 1, kToDevice = 2, kWithin = 3, kMemset = 4, kFirst = 16 };
 
-// Symbols that are remembered: few first, for most loops are short and there are many jobs. An
+// Symbols that are remembered: few at first, since most loops are short and there are many jobs. An
 // iteration is at most half of them.
 constexpr size_t kFewest = 1024;
 constexpr size_t kMostMoments = 32768;
 constexpr uint64_t kGram = 4;        // symbols that make an anchor ...
-constexpr uint64_t kBefore = 2;      // ... so many of them before the beginning, if that serves
+constexpr uint64_t kBefore = 2;      // ... this many of them before the beginning, if possible
 constexpr uint64_t kSure = 64;       // symbols of a third repetition, or of two more short ones
-constexpr uint64_t kInner = 4;       // times the length of a loop inside is at most that of the outer
-constexpr uint64_t kTries = 16;      // places at which a unique anchor is looked for
+constexpr uint64_t kInner = 4;       // an inner loop is at most 1/kInner as long as the outer one
+constexpr uint64_t kTries = 16;      // places where a unique anchor is looked for
 constexpr uint32_t kAlike = 4;       // stretches in a row, where symbols do not repeat
 constexpr uint32_t kSameHashes = 6;  // of 16, in two stretches that are alike
 constexpr uint64_t kShortest = 8;    // symbols of a stretch that is compared
-constexpr uint64_t kPatience = 8;    // iterations' lengths without a beginning, then it is lost
+constexpr uint64_t kPatience = 8;    // iteration lengths without a beginning after which it is lost
 constexpr uint64_t kCopying = 64;    // symbols of a loop that copies, and never waits
-constexpr uint64_t kWaits = 16;      // of the host in one iteration; with more it is several
-constexpr uint64_t kParts = 64;      // passes that may make one iteration
+constexpr uint64_t kWaits = 16;      // of the host in one iteration; more mean several iterations
+constexpr uint64_t kParts = 64;      // passes that one iteration may consist of
 constexpr uint64_t kHostless = 4096;  // symbols of a loop in which the host takes no part ...
-constexpr uint64_t kHostFar = 8;     // ... and how many times their length nothing of it was seen
+constexpr uint64_t kHostFar = 8;     // ... and how many times as long the host must have done
+                                     // nothing
 
 uint32_t hash32(uint64_t value) {
   value ^= value >> 32;
@@ -42,7 +43,7 @@ uint32_t named(uint64_t kind, uint64_t object) {
   return std::max<uint32_t>(kFirst, hash32(object * 31 + kind));
 }
 
-// Shapes change from one iteration to the next, so neither grids nor sizes are part of a symbol.
+// Shapes change from one iteration to the next, so a symbol includes neither grid nor size.
 uint32_t symbol_of(const shm::Record& record) {
   switch (static_cast<RecordKind>(record.kind)) {
     case RecordKind::kLaunch:
@@ -64,7 +65,8 @@ void IterationFinder::Stretch::clear() {
   symbols = gram = end_gram = 0;
 }
 
-// One permutation, the least in each of its bins: Li, Owen and Zhang, One Permutation Hashing (2012).
+// Keeps the least hash of each bin of one permutation: Li, Owen and Zhang, One Permutation Hashing
+// (2012).
 void IterationFinder::Stretch::add(uint32_t triple) {
   const uint32_t hash = hash32(triple);
   uint32_t& bin = least[hash % kSketch];
@@ -92,7 +94,7 @@ IterationFinder::IterationFinder() : symbols_(kFewest), moments_(kFewest) {
 void IterationFinder::take(const shm::Record& record) {
   const uint32_t symbol = symbol_of(record);
   if (symbol == kNothing) return;
-  // Several waits in a row are one: how often a host looks is no part of a program's shape.
+  // Consecutive waits count as one: how often the host looks is not part of a program's shape.
   if (symbol == kWait && symbols_.pushed() && symbols_.symbol(0) == kWait) return;
   push(symbol, record.ticks);
   if (shm::is_launch(record)) ++submitted_;
@@ -129,7 +131,8 @@ void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
   else if (moments_.size() < kMostMoments && symbols_.pushed() - settled_at_ >= moments_.size()) grow();
 }
 
-// Nothing was found so far, or only what may be a part: before the oldest is forgotten.
+// Remembers more before the oldest symbols are lost, since nothing was found, or only a possible
+// part.
 void IterationFinder::grow() {
   std::vector<Moment> larger(2 * moments_.size());
   const uint64_t pushed = symbols_.pushed();
@@ -149,7 +152,7 @@ void IterationFinder::add_to_stretch() {
   now_.add(symbols_.symbol(0) ^ symbols_.symbol(1) * 0x9e3779b1u ^ symbols_.symbol(2) * 0x85ebca6bu);
 }
 
-// The host goes on after a wait.
+// Called when the host continues after a wait.
 void IterationFinder::end_stretch() {
   if (now_.symbols < kShortest) return;
   now_.end_gram = gram(0);
@@ -158,7 +161,7 @@ void IterationFinder::end_stretch() {
   now_.clear();
 }
 
-// Something repeats now, or is alike: is it an iteration, and more of one than is known?
+// Something repeats or is alike: claims it if it is an iteration, and more of one than is known.
 void IterationFinder::search() {
   if (is_settled()) return;
   Repetitions::Found going_on[Repetitions::kMost];
@@ -175,13 +178,13 @@ void IterationFinder::search() {
   else if (!found()) claim_alike();
 }
 
-// Into the third time: twice the same may be chance, the more so the shorter it is.
+// A third time is required: two alike may be chance, the more likely the shorter they are.
 bool IterationFinder::is_sure(const Repetitions::Found& found) {
   return found.covered >= 2 * found.period + std::min(2 * found.period, kSure);
 }
 
-// While a loop inside the loop goes on, that the outer one goes on as well says nothing: requests of
-// different size to one model are alike until the shorter one ends.
+// While an inner loop continues, it proves nothing that the outer one continues as well: requests
+// of different size to one model are alike until the shorter one ends.
 bool IterationFinder::is_explained(const Repetitions::Found& found, const Repetitions::Found* going_on,
                                    size_t count) {
   return std::any_of(going_on, going_on + count, [&](const Repetitions::Found& inner) {
@@ -201,8 +204,9 @@ void IterationFinder::claim_alike() {
   launches_ = 0;
 }
 
-// Iterations with something now and then, a log or an evaluation, are still iterations. But passes
-// without a wait of the host that a larger part follows, an update, are parts of one.
+// Iterations with something extra now and then, a log or an evaluation, are still iterations. But
+// passes without a wait of the host, followed by a larger part such as an update, are parts of one
+// iteration.
 bool IterationFinder::is_more(uint64_t period) const {
   if (!found()) return true;
   if (period <= length_ || period / length_ > kParts) return false;
@@ -216,7 +220,7 @@ bool IterationFinder::host_takes_part(const Repetitions::Found& found) const {
   const auto waits = static_cast<uint16_t>(waits_ - moments_[ago & (moments_.size() - 1)].waits);
   if (waits) return waits <= kWaits;
   const uint64_t since = last_host_ ? symbols_.pushed() - last_host_ : UINT64_MAX;
-  // Programs copy their parameters in short loops before they begin.
+  // Programs copy their parameters in short loops before they start to work.
   if (since < found.period) return found.period >= kCopying;
   // Layers of a model repeat, too, but not for long and not far from the host's last part.
   return found.covered >= kHostless && found.period >= kShortest &&
@@ -224,7 +228,7 @@ bool IterationFinder::host_takes_part(const Repetitions::Found& found) const {
 }
 
 void IterationFinder::claim(uint64_t period) {
-  // One period back, so that all around it lies in the past.
+  // Claims one period back, so that everything around the beginning lies in the past.
   const uint64_t beginning = beginning_in(period) + period;
   const bool known = found();
   length_ = period;
@@ -242,10 +246,10 @@ void IterationFinder::claim(uint64_t period) {
   if (beginning - period >= anchors_[1].offset && !known) end_iteration(begin_at(beginning - period));
 }
 
-// The first few symbols that come once in a period, at `offset` from its beginning or behind.
+// Finds the first few symbols that occur once in a period, at `offset` from its beginning or later.
 bool IterationFinder::anchor_near(uint64_t beginning, uint64_t offset, uint64_t period,
                                   Anchor* anchor) const {
-  *anchor = anchor_at(beginning - offset, offset);  // at worst: then its distance tells a beginning
+  *anchor = anchor_at(beginning - offset, offset);  // fallback: the distance tells a beginning
   for (uint64_t tried = 0; tried < kTries && offset + tried <= beginning; ++tried) {
     const uint64_t back = beginning - offset - tried;
     if (!is_unique(back, period)) continue;
@@ -255,8 +259,8 @@ bool IterationFinder::anchor_near(uint64_t beginning, uint64_t offset, uint64_t 
   return false;
 }
 
-// How far back the newest beginning lies, by what the host does: where it goes on after a wait,
-// best with a copy to the device, else before the longest stretch without one.
+// Returns how far back the newest beginning lies, judged by what the host does: where it continues
+// after a wait, best with a copy to the device, else before the longest stretch without a wait.
 uint64_t IterationFinder::beginning_in(uint64_t period) const {
   uint64_t best = period - 1, best_score = 0, stretch = 0;
   for (uint64_t back = 0; back < 2 * period - 1; ++back, ++stretch) {
@@ -306,7 +310,7 @@ void IterationFinder::follow() {
   for (const Anchor& anchor : anchors_) {
     if (symbols_.symbol(0) != anchor.last) continue;
     if (gram(0) != anchor.gram || pushed <= anchor.offset + 1) continue;
-    // What comes in between may look like a beginning, but the host goes on there without a wait.
+    // Something in between may look like a beginning, but there the host does not come from a wait.
     if (after_wait_ && symbols_.symbol(anchor.offset + 1) != kWait) continue;
     arrive(begin_at(anchor.offset));
   }

@@ -1,16 +1,17 @@
 // Finds the iterations of a program in what one of its threads submits, without being told.
 //
-// An iteration is the body of a loop in which the host takes part: what repeats and contains a wait
-// of the host, or a copy to the device, or, where there is neither, what repeats for long. It begins
-// where the host goes on after its wait, preferably with the copy of the next batch.
+// An iteration is the body of a loop in which the host takes part: it repeats and contains a wait
+// of the host or a copy to the device. Where there is neither, it is what repeats for long. It
+// begins where the host continues after its wait, preferably with the copy of the next batch.
 //
-//   found    two repetitions in a row, symbol by symbol (four of very short ones); or four stretches between waits in a row
-//            that are alike, where shapes and so functions change
-//   followed by a few symbols near its beginning that are unique in it, so that logging, evaluation
-//            and longer iterations in between do not lose it
+//   found    after two repetitions in a row, symbol by symbol (four of very short ones); or after
+//            four similar stretches between waits in a row, where shapes and so functions change
+//   followed by a few symbols near its beginning that are unique within it, so that logging,
+//            evaluation and longer iterations in between do not lose it
 //   lost     when these have not come for eight iterations' length
 //
-// Nothing is claimed of what does not repeat. Of one thread; bounded memory; constant work a record.
+// Claims nothing about what does not repeat. Used by one thread. Bounded memory, constant work per
+// record.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class IterationFinder {
  public:
   IterationFinder();
 
-  // One record, in the thread's order; record.ticks is what times are given in.
+  // Takes one record, in the thread's order. Times are reported in the unit of record.ticks.
   void take(const shm::Record& record);
   // Records are missing between the last one and the next.
   void gap();
@@ -35,7 +36,7 @@ class IterationFinder {
   uint64_t ends() const { return ends_; }            // iterations that ended while found
   uint64_t last_end() const { return last_end_; }    // ticks
   uint64_t launches_since_end() const { return static_cast<uint32_t>(submitted_) - begin_.launches; }
-  // Does the host wait in an iteration, or copy to the device?
+  // True if the host waits in an iteration, or copies to the device.
   bool has_host() const { return has_host_; }
   uint64_t duration() const { return usual_.ticks(); }  // of the usual iteration; 0 = not known
   uint64_t launches() const { return launches_; }    // of the usual iteration
@@ -45,33 +46,33 @@ class IterationFinder {
   static constexpr uint32_t kSketch = 16;
   static constexpr uint32_t kEmpty = UINT32_MAX;
 
-  // What lies between two waits of the host: how it begins, and a sketch of its triples.
+  // What lies between two waits of the host: how it begins, and a sketch of its symbol triples.
   struct Stretch {
     uint32_t least[kSketch];  // hashes
     uint64_t symbols = 0;
     uint64_t gram = 0;      // of the symbols around its beginning
-    uint64_t end_gram = 0;  // of its last ones
-    uint32_t second = 0;    // symbol: the last one of `gram`
+    uint64_t end_gram = 0;  // of its last symbols
+    uint32_t second = 0;    // the last symbol of `gram`
     void clear();
     void add(uint32_t triple);
     bool is_like(const Stretch& other) const;
   };
 
-  // An iteration that is going on.
+  // The current iteration.
   struct Begin {
-    uint64_t at = 0;  // its first symbol, by count from 1; 0 = it was not seen
+    uint64_t at = 0;  // its first symbol, counted from 1; 0 = not seen
     uint64_t ticks = 0;
     uint32_t launches = 0;  // before it, modulo 2^32
   };
 
-  // A few symbols in a row by which the beginning of an iteration is known.
+  // A few consecutive symbols that identify the beginning of an iteration.
   struct Anchor {
-    uint64_t gram = 0;    // hash of them
+    uint64_t gram = 0;    // hash of the symbols
     uint64_t offset = 0;  // symbols from the beginning to the last of them
     uint32_t last = 0;    // the last of them
   };
 
-  // Nothing is more of an iteration than one with a wait: while it is followed none is looked for.
+  // A loop with a wait is the best claim there is: while it is followed, no other is looked for.
   bool is_settled() const { return found() && has_wait_; }
   void push(uint32_t symbol, uint64_t ticks);
   void grow();
@@ -98,17 +99,17 @@ class IterationFinder {
   struct Moment {
     uint64_t ticks;
     uint32_t launches;  // before it, modulo 2^32
-    uint16_t waits;     // before it, modulo 2^16: more than there are moments
-    uint16_t ends;      // the same of iterations
+    uint16_t waits;     // before it, modulo 2^16: fewer than that fit in moments_
+    uint16_t ends;      // likewise for iterations
   };
 
   Repetitions symbols_;
   std::vector<Moment> moments_;  // of the newest symbols
-  uint64_t settled_at_ = 0;  // symbols pushed when a claim last held that nothing larger may replace
+  uint64_t settled_at_ = 0;  // symbols pushed when it was last settled
   uint64_t submitted_ = 0;
   uint32_t waits_ = 0;
-  uint64_t last_wait_ = 0;  // by count from 1; 0 = never
-  uint64_t last_host_ = 0;  // the last wait or copy to the device, by count from 1; 0 = never
+  uint64_t last_wait_ = 0;  // counted from 1; 0 = never
+  uint64_t last_host_ = 0;  // the last wait or copy to the device, counted from 1; 0 = never
 
   Stretch now_, before_;
   uint32_t alike_ = 0;
@@ -116,15 +117,15 @@ class IterationFinder {
   // The claim.
   uint64_t length_ = 0;  // symbols of the usual iteration; 0 = no claim
   bool has_wait_ = false;  // the host waits in it
-  bool has_host_ = false;  // it waits, or copies to the device
-  // One reaches over the beginning of an iteration, one lies behind it: what a program does now and
-  // then, at the end of an iteration or early in it, hides one of them only.
+  bool has_host_ = false;  // the host waits, or copies to the device
+  // One spans the beginning of an iteration, the other lies after it: what a program does now and
+  // then, at the end of an iteration or early in it, hides only one of them.
   Anchor anchors_[2];
-  bool after_wait_ = false;  // it begins where the host goes on after one
-  // The symbols up to the host's wait at the end, if it ends with one; 0 = it does not.
+  bool after_wait_ = false;  // it begins where the host continues after a wait
+  // Hash of the symbols up to the host's wait at the end; 0 = it does not end with a wait.
   uint64_t end_gram_ = 0;
   Begin begin_;
-  uint64_t looked_since_ = 0;  // symbols pushed when the last gap was; while begin_ is not known
+  uint64_t looked_since_ = 0;  // symbols pushed at the last gap; used while begin_ is not known
   uint64_t ends_ = 0;
   uint64_t last_end_ = 0;
   Usual usual_;

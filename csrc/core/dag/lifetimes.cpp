@@ -6,10 +6,10 @@
 namespace tandem::dag {
 namespace {
 
-constexpr size_t kShort = 10;      // part of the iteration that a lifetime must last
+constexpr size_t kShort = 10;      // a lifetime must last 1/kShort of the iteration
 constexpr size_t kNested = 6;      // lifetimes that make a nest
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of one allocation: more is a lie
-constexpr double kMostShare = 0.5;  // part of the bytes of all that live so long
+constexpr double kMostShare = 0.5;  // least share of their bytes that spans the turn
 
 struct Life {
   size_t begin, end;  // launches
@@ -33,7 +33,7 @@ std::vector<Change> changes_in(const std::vector<Item>& items, size_t limit) {
   return out;
 }
 
-// Sorted rather than looked up: addresses are the job's claim, and could be chosen to collide.
+// Sorts instead of hashing: addresses are the job's claim, and could be chosen to collide.
 std::vector<Life> lives_in(const std::vector<Item>& items, size_t limit) {
   std::vector<Change> changes = changes_in(items, limit);
   std::stable_sort(changes.begin(), changes.end(), [](const Change& left, const Change& right) {
@@ -49,7 +49,7 @@ std::vector<Life> lives_in(const std::vector<Item>& items, size_t limit) {
   return out;
 }
 
-// The middle of where most bytes are alive.
+// Returns the middle of the part in which most bytes are alive.
 size_t peak_of(const std::vector<Life>& lives, size_t limit) {
   std::vector<int64_t> change(limit + 2);
   for (const Life& life : lives) {
@@ -73,7 +73,7 @@ size_t latest_end(const std::vector<Life>& lives) {
   return end;
 }
 
-// Neither may all be allocated nor all be freed at once: so are those of a pass that only infers.
+// Rejects memory that is all allocated or all freed at once, as in a pass that only infers.
 bool is_spread(const std::vector<Life>& by_begin, size_t turn) {
   size_t first_end = SIZE_MAX;
   for (const Life& life : by_begin) first_end = std::min(first_end, life.end);
@@ -82,7 +82,7 @@ bool is_spread(const std::vector<Life>& by_begin, size_t turn) {
          (last_end - first_end) * 2 >= last_end - turn;
 }
 
-// Of neighbours in order of their begin, most later ones end first.
+// True if, in order of their beginnings, most lifetimes end before their predecessor does.
 bool is_nest(std::vector<Life> lives, size_t turn) {
   if (lives.size() < kNested) return false;
   std::sort(lives.begin(), lives.end(), [](const Life& left, const Life& right) {

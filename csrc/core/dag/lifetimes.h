@@ -1,4 +1,4 @@
-// The turn from forward to backward, from when memory is allocated and freed.
+// The turn from forward to backward, judged by when memory is allocated and freed.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,15 @@
 
 namespace tandem::dag {
 
-// Lifetimes one in the other, in launches from the beginning; turn == 0: there are none.
+// Nested lifetimes, in launches from the beginning; turn == 0: there are none.
 struct Nest {
-  size_t turn = 0;  // the launch that most of the memory lives over
+  size_t turn = 0;  // the launch that most of the memory lives across
   size_t end = 0;   // the launch by which it is freed
 };
 
-// Of what is both allocated and freed before launch `limit`. Memory of weights and gradients, which
-// lives longer, says nothing here, and neither does what lives for a few launches only.
+// Considers memory that is both allocated and freed before launch `limit`. Memory of weights and
+// gradients lives longer and says nothing here; neither does memory that lives for a few launches
+// only.
 Nest nest_of(const std::vector<Item>& items, size_t limit);
 
 }  // namespace tandem::dag

@@ -6,7 +6,7 @@
 namespace tandem::dag {
 namespace {
 
-constexpr uint32_t kDeepest = 64;         // of what is nested; a name may be anything
+constexpr uint32_t kDeepest = 64;         // nesting; the name may be anything
 constexpr size_t kMostKept = 1024;        // substitutions and template arguments
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -19,7 +19,8 @@ struct Type {
   bool is_pack = false;
 };
 
-// One pass over a name. A production consumes what it is about; once `ok_` is false nothing counts.
+// One pass over a name. Each production consumes what it describes; once `ok_` is false nothing
+// counts.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -29,7 +30,7 @@ class Parser {
     const bool has_return = name(true);
     if (has_return) type();
     while (ok_ && !at_end()) {
-      if (peek() == '.') break;  // a compiler's clone
+      if (peek() == '.') break;  // a clone made by a compiler
       const Type found = type();
       if (found.is_pack) {
         *is_open = true;
@@ -105,7 +106,7 @@ class Parser {
     return text_.substr(at_ - length, length);
   }
 
-  // <name>; true if a return type follows it: the name of an instance of a template.
+  // <name>; returns true if a return type follows: the name is of a template instance.
   bool name(bool is_function) {
     const Depth depth(this);
     if (!ok_) return false;
@@ -113,7 +114,7 @@ class Parser {
     if (take("Z")) return local(is_function);
     const bool in_std = take("St");
     if (peek() == 'S' && !in_std) {
-      // A template's name that was met before.
+      // The name of a template that occurred before.
       substitution();
       if (peek() != 'I') fail();
     } else {
@@ -128,13 +129,14 @@ class Parser {
     Type type;
   };
 
-  // <nested-name> behind its N. Every prefix can be substituted; of a function not the whole.
+  // <nested-name> after its N. Every prefix is a candidate for substitution; the whole is not, if
+  // it is a function.
   Nested nested(bool is_function) {
     while (take("r") || take("V") || take("K")) {
     }
     if (!take("R")) take("O");
     Nested found;
-    bool is_kept = true;  // what was read so far
+    bool is_kept = true;  // the prefix read so far
     bool is_structor = false;
     bool any = false;
     while (ok_ && !take("E")) {
@@ -168,7 +170,7 @@ class Parser {
     return found;
   }
 
-  // <local-name> behind its Z: something inside a function.
+  // <local-name> after its Z: something inside a function.
   bool local(bool is_function) {
     const std::vector<Type> outer = arguments_;
     const bool has_return = name(true);
@@ -204,7 +206,7 @@ class Parser {
     index(10);
   }
 
-  // <template-args> behind their I. Those of the function itself are what T_ stands for.
+  // <template-args> after their I. T_ refers to those of the function itself.
   void arguments(bool is_function) {
     const Depth depth(this);
     std::vector<Type> found;
@@ -227,7 +229,7 @@ class Parser {
       pack.is_pack = true;
       return pack;
     }
-    return type();  // an expression is no type: X fails there
+    return type();  // not for expressions: type() fails at their X
   }
   void literal() {
     if (take("_Z")) {
@@ -249,7 +251,7 @@ class Parser {
     return arguments_[place];
   }
 
-  // What S.. stands for; St is left to the caller.
+  // What S.. stands for; the caller handles St.
   Type substitution() {
     expect("S");
     const char c = peek();
@@ -303,7 +305,8 @@ class Parser {
     while (take("r") || take("V")) {
     }
     if (take("K")) is_const = true;
-    if (peek() == 'F') return function();  // of a member function: one with its qualifiers
+    if (peek() == 'F') return function();  // of a member function: one type together with its
+                                           // qualifiers
     Type found = type();
     found.is_const |= is_const;
     is_void_ = false;
@@ -333,7 +336,7 @@ class Parser {
     is_void_ = false;
     return kept_as({});
   }
-  // D.. : vectors, packs, and builtin types that came later.
+  // D.. : vectors, packs, and builtin types added later.
   Type extended() {
     ++at_;
     const char c = peek();
@@ -357,7 +360,7 @@ class Parser {
       pack.is_pack = true;
       return kept_as(pack);
     }
-    return fail(), Type{};  // decltype and the like hold expressions
+    return fail(), Type{};  // decltype and the like contain expressions
   }
   Type parameter_type() {
     const Type found = parameter();
@@ -372,7 +375,7 @@ class Parser {
     arguments(false);
     return kept_as({});
   }
-  // A class or an enumeration. Which it is the name does not say.
+  // A class or an enumeration; the name does not say which.
   Type named() {
     if (take("N")) return nested(false).type;
     if (take("Z")) {
@@ -399,7 +402,7 @@ class Parser {
     if (kBuiltin.find(c) == std::string_view::npos) return fail(), Type{};
     ++at_;
     Type found;
-    found.is_plain = c != 'v' && c != 'z';  // what void points to may be anything
+    found.is_plain = c != 'v' && c != 'z';  // void may point to anything
     is_void_ = c == 'v';
     return found;
   }
@@ -409,8 +412,8 @@ class Parser {
   bool ok_ = true;
   bool is_void_ = false;  // the last type was void itself
   uint32_t depth_ = 0;
-  std::vector<Type> kept_;       // what S_, S0_.. stand for
-  std::vector<Type> arguments_;  // what T_, T0_.. stand for
+  std::vector<Type> kept_;       // what S_, S0_.. refer to
+  std::vector<Type> arguments_;  // what T_, T0_.. refer to
 };
 
 }  // namespace

@@ -8,13 +8,13 @@ namespace {
 using shm::RecordKind;
 using Step = MemoryCurve::Step;
 
-constexpr uint64_t kLongestNs = 3'600'000'000'000;  // a claim; its sum must not overflow
+constexpr uint64_t kLongestNs = 3'600'000'000'000;  // a claim; the sum must not overflow
 
 bool tells_memory(RecordKind kind) {
   return kind == RecordKind::kAlloc || kind == RecordKind::kFree || kind == RecordKind::kSync;
 }
 
-// What was held before the first record that tells: it says what was held after it.
+// What was held before the first record that tells, which says what was held after it.
 uint64_t held_before(const shm::Record& record) {
   const uint64_t held = shm::held_at(record);
   switch (static_cast<RecordKind>(record.kind)) {
@@ -24,12 +24,13 @@ uint64_t held_before(const shm::Record& record) {
   }
 }
 
-// Follows what is held from record to record.
+// Follows what is held, record by record.
 class Follower {
  public:
   bool knows() const { return knows_; }
 
-  // A launch follows and takes so long: what was held since the last one is what is held meanwhile.
+  // Adds a launch of this duration. During it the process holds the most held since the previous
+  // launch.
   void advance(uint64_t duration_ns) {
     if (duration_ns == 0) return;
     if (steps_.empty() || steps_.back().held_bytes != most_) steps_.push_back({length_, most_});
@@ -41,12 +42,13 @@ class Follower {
   void take(const shm::Record& record) {
     if (!knows_) begin(held_before(record));
     held_ = shm::held_at(record);
-    // The first that follows a launch leaves what was held before it to that launch.
+    // The first record after a launch starts a new maximum: what was held before belongs to that
+    // launch.
     most_ = is_fresh_ ? held_ : std::max(most_, held_);
     is_fresh_ = false;
   }
 
-  // What is held at the end is a step of its own, even if it is as long as the end is.
+  // What is held at the end becomes a step of its own, even though it has no length.
   std::vector<Step> finish(size_t most);
   uint64_t length() const { return length_; }
 
@@ -62,10 +64,10 @@ class Follower {
   uint64_t length_ = 0, held_ = 0;
   uint64_t most_ = 0;      // since the last launch
   bool knows_ = false;
-  bool is_fresh_ = false;  // nothing was told since the last launch
+  bool is_fresh_ = false;  // no record since the last launch
 };
 
-// The most in each of `parts` equal parts.
+// Reduces the steps to the maximum in each of `parts` equal parts.
 std::vector<Step> coarser(const std::vector<Step>& steps, uint64_t length, size_t parts) {
   std::vector<Step> out;
   size_t at = 0;

@@ -1,7 +1,7 @@
-// What an iteration holds of the device as its work gets done: its memory curve.
+// The memory curve of an iteration: the device memory it holds as its work progresses.
 //
-// Progress is the GPU time, as predicted, of the launches submitted before. An allocation takes memory
-// when the host calls, a free gives it back when the driver says so: the figures are those of the
+// Progress is the predicted GPU time of the launches submitted so far. An allocation takes memory
+// when the host calls, a free returns it when the driver says so. The figures are those of the
 // process's own accounts, which its records of allocations, frees and waits carry.
 #pragma once
 
@@ -15,17 +15,18 @@ namespace tandem::dag {
 
 struct MemoryCurve {
   struct Step {
-    uint64_t progress_ns;  // where it begins; the first is 0
+    uint64_t progress_ns;  // where the step begins; the first is 0
     uint64_t held_bytes;
   };
   std::vector<Step> steps;  // ascending; empty: no record says what was held
   uint64_t length_ns = 0;   // progress at the end
   uint64_t launches = 0;
-  uint64_t untimed = 0;  // of these: no prediction, so they make no progress here
+  uint64_t untimed = 0;  // launches without a prediction, which make no progress here
 };
 
-// Of the records of one iteration, in order. At most `most` steps (>= 2): where there are more, the
-// most that was held in each of as many equal parts of the progress, and what is held at the end.
+// Takes the records of one iteration, in order. Returns at most `most` steps (>= 2). If there are
+// more, reports the maximum held in each of `most` - 1 equal parts of the progress, and what is
+// held at the end.
 MemoryCurve memory_curve(const std::vector<shm::Record>& records, size_t most);
 
 }  // namespace tandem::dag

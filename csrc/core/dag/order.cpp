@@ -52,7 +52,7 @@ void Order::end(uint32_t chain) {
   ended_.push_back(chain);
 }
 
-// Old positions in clocks do no harm: those of new nodes are larger.
+// Old positions in clocks do no harm, since those of new nodes are larger.
 bool Order::can_reuse(uint32_t chain) const {
   const NodeId last = chains_[chain].last;
   return last == kNoNode || !graph_.has(last);
@@ -102,7 +102,7 @@ void Order::because_of_event(uint64_t event, Operation& op) {
   const auto found = recorded_.find(event);
   if (found != recorded_.end()) {
     because(found->second, op.kind == Kind::kEventWait ? EdgeKind::kEvent : EdgeKind::kHost);
-  } else if (lost_) {  // else it was never recorded, and a wait for it is none
+  } else if (lost_) {  // else it was never recorded, and the wait is no wait
     op.flags |= kUnknownOrder;
   }
 }
@@ -135,7 +135,7 @@ NodeId Order::add_to_stream(Operation op) {
   if (!overlaps) because(before, EdgeKind::kStream);
   because_of_legacy(op.stream);
   if (op.kind == Kind::kEventWait) because_of_event(op.object, op);
-  if (op.kind == Kind::kMemOp) op.flags |= kUnknownOrder;  // for a value that anybody may write
+  if (op.kind == Kind::kMemOp) op.flags |= kUnknownOrder;  // anybody may write the value
   const NodeId id = overlaps ? append_overlapping(op, op.stream) : append(op, op.stream);
   note_kernel(chains_[op.stream], before, id);
   if (op.kind == Kind::kEventRecord) recorded_[op.object] = id;
@@ -152,7 +152,7 @@ bool Order::can_overlap(const Operation& op) const {
          chains_[op.stream].kernel != kNoNode;
 }
 
-// A record may be no reason for a launch to wait, so the kernel before it still counts.
+// An event record may not make a launch wait, so the kernel before the record still counts.
 void Order::note_kernel(Chain& chain, NodeId before, NodeId id) {
   const Operation& op = graph_.node(id).op;
   if (op.kind == Kind::kEventRecord) return;
@@ -172,7 +172,7 @@ NodeId Order::add_to_host(Operation op) {
   return append(op, op.thread);
 }
 
-// The newest reasons first: whatever they imply is known by then, and needs no edge.
+// Newest reasons first: what they imply is then known and needs no edge.
 void Order::sort_reasons() {
   if (reasons_.size() < 2) return;
   std::sort(reasons_.begin(), reasons_.end(),
@@ -185,7 +185,7 @@ NodeId Order::append(const Operation& op, uint32_t chain) {
   if (op.flags & kUnknownOrder) graph_.doubt();
   const NodeId id = graph_.append(op, chain, own.clock);
   Clocks::Row clock = own.clock;
-  bool in_chain = false;  // a reason of the node's own chain is there, and so all older ones
+  bool in_chain = false;  // an edge from the node's own chain is there, which covers all older ones
   for (const auto& [from, kind] : reasons_) {
     const Graph::Node& source = graph_.node(from);
     const bool same_chain = source.chain == chain;
@@ -202,8 +202,8 @@ NodeId Order::append(const Operation& op, uint32_t chain) {
   return id;
 }
 
-// What had ended when the kernel before began has ended when this begins. Its clock says of its own
-// chain too how far that had come, for here it is not the node before.
+// What had ended when the preceding kernel began has ended when this one begins. Its clock also
+// says how far its own chain had come, since that is not up to the preceding node here.
 NodeId Order::append_overlapping(const Operation& op, uint32_t chain) {
   sort_reasons();
   Chain& own = chains_[chain];

@@ -1,17 +1,17 @@
-// The rules by which operations of a job wait for each other (CUDA Driver API: Stream Management,
+// The rules by which a job's operations wait for each other (CUDA Driver API: Stream Management,
 // Event Management, "Stream synchronization behavior"; CUDA C++ Programming Guide, "Asynchronous
 // Concurrent Execution").
 //
 //   stream   the operations of a stream run one after the other; but a programmatic launch may
-//            begin while the kernel before it runs (Guide, "Programmatic Dependent Launch"), and
-//            after it all wait for both
-//   event    a wait comes after what its event was last recorded behind, at the time of the call
+//            begin while the preceding kernel runs (Guide, "Programmatic Dependent Launch"), and
+//            everything after it waits for both
+//   event    a wait comes after everything before the event's latest record when it is called
 //   legacy   an operation of the legacy default stream comes after everything in the blocking
-//            streams of its context, and what these get later comes after it
+//            streams of its context, and before everything that these get later
 //   host     what a thread submits comes after whatever the thread has waited for
 //
-// Where it is not sure that operations are ordered nothing is claimed, and the node says so
-// (kUnknownOrder). Of one thread.
+// Where an order is not certain, none is claimed and the node says so (kUnknownOrder). Used by one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -29,33 +29,35 @@ class Order {
  public:
   explicit Order(Graph& graph) : graph_(graph) {}
 
-  // Streams and threads together that there may be at once: a clock has an entry for each.
+  // Streams and threads that may exist at once, together: a clock has an entry for each.
   static constexpr uint32_t kMostChains = 4096;
-  static constexpr uint32_t kMostContexts = 65536;  // ever
+  static constexpr uint32_t kMostContexts = 65536;  // in total
 
-  // Numbers to be used in operations; kNone if there are too many, or the context is none. The same event of two processes
-  // has to have the same number. A context has one legacy stream: the second is the first.
+  // Numbers for use in operations; kNone if there are too many, or the context does not exist. An
+  // event shared by two processes must have the same number in both. A context has one legacy
+  // stream: adding a second returns the first.
   uint32_t add_context();
   uint32_t add_stream(uint32_t context, StreamKind kind);
-  uint32_t add_thread(uint32_t context);  // whose context-wide waits are those of `context`
+  uint32_t add_thread(uint32_t context);  // its context-wide waits are for `context`
   void use_context(uint32_t thread, uint32_t context);
 
-  // The stream or thread gets nothing more. What is in it goes on; when the graph has forgotten
-  // that, the number is given anew. The legacy stream does not end.
+  // The stream or thread gets no further operations. Those in it continue; once the graph has
+  // forgotten them, the number is reused. The legacy stream does not end.
   void end(uint32_t chain);
   bool is_legacy(uint32_t stream) const { return chains_[stream].kind == StreamKind::kLegacy; }
-  // What the event stands for is forgotten: the next one may have its number.
+  // Forgets what the event stands for: another event may get its number.
   void end_event(uint64_t event) { recorded_.erase(event); }
 
-  // The next operation, in the order of the calls. kSyncEvent, kEventWait and kEventRecord name the
-  // event in `object`; kSyncStream its stream in `stream`. kNoNode if the window is full, or its
-  // thread or stream is none: then the operation is one that is missing, as by lose().
+  // Adds the next operation, in the order of the calls. kSyncEvent, kEventWait and kEventRecord
+  // name the event in `object`; kSyncStream names its stream in `stream`. Returns kNoNode if the
+  // window is full, or the thread or stream does not exist: then the operation counts as missing,
+  // as after lose().
   NodeId add(const Operation& op);
 
-  // Operations are missing here: what events stand for is not known any more.
+  // Operations are missing here: what events stand for is no longer known.
   void lose();
 
-  // Compacts the graph, and forgets events recorded by nodes that it has forgotten.
+  // Compacts the graph, and forgets events recorded by nodes that the graph has forgotten.
   void compact();
 
   size_t bytes() const;
@@ -65,16 +67,16 @@ class Order {
     uint32_t context;
     StreamKind kind;
     bool is_thread;
-    bool is_active = false;      // a blocking stream with something since the last legacy operation
+    bool is_active = false;      // a blocking stream used since the last legacy operation
     bool has_ended = false;
-    NodeId last = kNoNode;       // of a thread: the last thing that it has waited for
-    NodeId kernel = kNoNode;     // its last launch, if only records of events came after that
-    NodeId before_kernel = kNoNode;  // what had surely ended when that began
+    NodeId last = kNoNode;       // of a thread: the last thing that it waited for
+    NodeId kernel = kNoNode;     // its last launch, if followed only by event records
+    NodeId before_kernel = kNoNode;  // what had surely ended when that launch began
     Clocks::Row clock = Clocks::kNothing;
   };
   struct Context {
-    uint32_t legacy = kNone;         // its legacy stream
-    std::vector<uint32_t> streams;   // all
+    uint32_t legacy = kNone;         // the context's legacy stream
+    std::vector<uint32_t> streams;   // all of them
     std::vector<uint32_t> active;    // those with is_active
   };
   struct Reason {
@@ -103,10 +105,10 @@ class Order {
 
   Graph& graph_;
   std::vector<Chain> chains_;
-  std::deque<uint32_t> ended_;  // chains, in the order in which they ended
+  std::deque<uint32_t> ended_;  // in the order in which they ended
   std::vector<Context> contexts_;
   std::unordered_map<uint64_t, NodeId> recorded_;  // by event
-  bool lost_ = false;  // events may have been recorded without our seeing it
+  bool lost_ = false;  // events may have been recorded unseen
   std::vector<Reason> reasons_;  // of the operation being added
 };
 

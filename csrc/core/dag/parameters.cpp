@@ -6,8 +6,9 @@
 namespace tandem::dag {
 namespace {
 
-// Below are small numbers, and two packed into a word have at least the upper one in the upper half;
-// above, user space ends on every platform that CUDA runs on (57 bits of address).
+// Smaller values are numbers: two numbers packed into one word have at least the upper one in the
+// upper half. Larger ones lie beyond user space on every platform that CUDA runs on (57 address
+// bits).
 constexpr uint64_t kLowestAddress = uint64_t{1} << 32;
 constexpr uint64_t kHighestAddress = uint64_t{1} << 57;
 
@@ -19,7 +20,7 @@ class Walk {
  public:
   Walk(const std::vector<Allocation>& known, Touched* out) : known_(known), out_(out) {}
 
-  // `type` is null where nothing is known of the parameter.
+  // `type` is null if nothing is known about the parameter.
   void take(uint32_t index, uint32_t bytes, const uint64_t* words, const ParameterType* type) {
     const bool is_pointer = type && type->is_pointer && bytes == 8;
     for (uint32_t at = 0; at < bytes / 8; ++at) {
@@ -68,7 +69,7 @@ std::optional<std::vector<ParameterType>> signature_of(std::string_view name, si
   std::vector<ParameterType> signature;
   bool is_open = false;
   if (!parameters_in(name, &signature, &is_open)) return std::nullopt;
-  // A pack ends the list; what came before it still is what it is.
+  // A pack ends the list; the parameters before it are still known.
   if (is_open && signature.size() < count) signature.resize(count);
   return signature;
 }

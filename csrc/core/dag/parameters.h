@@ -1,19 +1,19 @@
-// Which buffers a launch touches, from its sampled parameters.
+// Which buffers a launch touches, according to its sampled parameters.
 //
-// Every 8-byte word of a parameter, at an offset that is a multiple of 8, that falls into a known
-// allocation is taken for a pointer. It is for reading only if the kernel's mangled name, or a declared
-// signature, says that the parameter is a pointer to const; of a structure's pointers nothing is known,
-// so they may be written. What that leaves open is said:
+// Every aligned 8-byte word of a parameter that falls into a known allocation counts as a pointer.
+// It is read-only if the kernel's mangled name, or a declared signature, says that the parameter is
+// a pointer to const; nothing is known of pointers inside structures, so they may be written
+// through. The coverage says what remains open:
 //
-//   kAll      every word that could be an address was found, and what the pointers lead to holds no
-//             further ones: these are all the buffers that the launch can touch
-//   kDirect   the same of the words; but a parameter points to something that may hold pointers itself,
-//             a structure holds one, or the name does not say what is pointed to
-//   kUnknown  something that looks like an address is of no known allocation, not all words or
-//             parameters were recorded, or they do not fit the name: there may be any number more
+//   kAll      every word that could be an address was found, and what the pointers lead to contains
+//             no further ones: these are all the buffers that the launch can touch
+//   kDirect   the words were found as above, but a parameter points to something that may contain
+//             pointers, a structure contains one, or the name does not say what is pointed to
+//   kUnknown  something that looks like an address is in no known allocation, some words or
+//             parameters were not recorded, or they do not fit the name: any number may be missing
 //
-// Global variables of a module are seen by none of this. They cannot be told from parameters, so a claim
-// of independence may rest on kAll only of programs that are known to use none.
+// None of this sees global variables of a module. Parameters do not reveal them, so a claim of
+// independence may rest on kAll only for programs that are known to use none.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ namespace tandem::dag {
 struct Buffer {
   uint64_t address;     // the word itself
   uint64_t bytes;       // from there to the end of its allocation
-  uint64_t allocation;  // base of that: a kernel may go back from where it points, too
+  uint64_t allocation;  // its base: a kernel may also go back from where it points
   uint32_t parameter;   // index
   bool is_const;
 };
@@ -43,8 +43,8 @@ struct Touched {
   Coverage coverage = Coverage::kUnknown;
 };
 
-// A launch as it was sampled. `layout` is offset << 32 | bytes of each parameter, `words` the values,
-// each parameter from a new word on.
+// A sampled launch. `layout` is offset << 32 | bytes for each parameter; `words` are the values,
+// each parameter starting at a new word.
 struct LaunchParameters {
   const uint64_t* layout = nullptr;
   size_t count = 0;
@@ -53,19 +53,19 @@ struct LaunchParameters {
   bool is_cut = false;
 };
 
-// `known` is sorted by base, and its members do not overlap. `signature`: what the parameters are, one
-// for each; null = not known.
+// `known` must be sorted by base, without overlaps. `signature` has one type for each parameter;
+// null = not known.
 Touched touched_by(const LaunchParameters& launch, const std::vector<ParameterType>* signature,
                    const std::vector<Allocation>& known);
 
-// The signature that a function's name has, for so many parameters; nothing if it does not say.
+// The signature that a function's name tells for `count` parameters; nothing if it does not tell.
 std::optional<std::vector<ParameterType>> signature_of(std::string_view name, size_t count);
 
-// The same with that of the function's name.
+// Like the above, with the signature from the function's name.
 Touched touched_by(const LaunchParameters& launch, std::string_view name,
                    const std::vector<Allocation>& known);
 
-// What that comes to in a graph: every allocation once and whole, by address; it is for reading only if no
+// The accesses for a graph: each allocation once and whole, by address. It is read-only unless a
 // pointer into it says otherwise.
 std::vector<Access> accesses_of(const Touched& touched);
 

@@ -9,10 +9,10 @@ namespace {
 using shm::Record;
 using shm::RecordKind;
 
-constexpr size_t kMostItems = 65536;  // of one iteration, and of what lies around it
+constexpr size_t kMostItems = 65536;  // of one iteration and what lies around it
 constexpr uint32_t kAgree = 3;        // iterations in a row until they are believed ...
-constexpr int kApart = 50;            // ... and what may lie between them, thousandths
-constexpr uint32_t kFail = 2;         // in a row until nothing is believed any more
+constexpr int kApart = 50;            // ... and how far they may differ, in thousandths
+constexpr uint32_t kFail = 2;         // failures in a row until nothing is believed any more
 constexpr uint32_t kSettles = 2;      // rounds after which no other thread's records are missing
 constexpr uint8_t kStepMark = 1, kPhaseBeginMark = 2, kPhaseEndMark = 3;  // shim/tandem_mark.h
 
@@ -35,7 +35,7 @@ bool kind_of(const Record& record, Item::Kind* kind) {
   }
 }
 
-// A launch whose time is not known counts as the mean of the others.
+// A launch of unknown duration counts as the mean of the others.
 PhaseShares weighed(const std::vector<Item>& items, const std::vector<Phase>& phases) {
   double known_ns = 0, known = 0;
   for (const Item& item : items) {
@@ -121,7 +121,7 @@ void PhaseFinder::pass_beginning() {
   }
 }
 
-// Behind the last wait or launch of the thread that came before those launches.
+// Returns the place after the thread's last wait or launch before those launches.
 size_t PhaseFinder::beginning(uint16_t thread, uint64_t launches_since) const {
   size_t first = items_.size();
   for (size_t i = items_.size(); i-- > 0;) {
@@ -150,7 +150,7 @@ void PhaseFinder::settle() {
   skip_ = agreeing_ >= kAgree || failing_ >= kAgree ? sample_every_ - 1 : 0;
 }
 
-// What lies between the first two beginnings.
+// Returns the items between the first two beginnings.
 std::vector<Item> PhaseFinder::iteration() {
   std::stable_sort(items_.begin(), items_.end(), [](const Item& left, const Item& right) {
     return left.ticks < right.ticks;

@@ -1,12 +1,12 @@
-// Forward, backward and update of a process's iterations while its records come in.
+// Forward, backward and update parts of a process's iterations, found as its records come in.
 //
 // Iterations end where the program marks a step, or else where an IterationFinder says so. One in
-// `sample_every` is kept and split: by the program's own marks of phases, else by what split() sees.
-// What split() sees is told when three in a row agree, and withdrawn when two in a row do not.
+// `sample_every` is kept and split: by the program's own phase marks, else by split(). What split()
+// finds is reported when three in a row agree, and withdrawn when it fails twice in a row.
 //
-// Threads may take turns, as where one launches the backward pass: their records are put in order by
-// ticks before an iteration is split. Of one thread; bounded memory; a few instructions a record
-// while none is kept.
+// Several threads may take part, for example if one of them launches the backward pass: their
+// records are sorted by ticks before an iteration is split. Used by one thread. Bounded memory; a
+// few instructions per record while none is kept.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace tandem::dag {
 
-// Parts of the GPU time of an iteration's launches as predicted, in thousandths; all 0 = not known.
+// Shares of the predicted GPU time of an iteration's launches, in thousandths; all 0 = not known.
 struct PhaseShares {
   uint16_t forward = 0;
   uint16_t backward = 0;
@@ -26,23 +26,24 @@ struct PhaseShares {
   bool marked = false;  // by the program itself
 };
 
-// A record as split() looks at it; false: it does not. Leaves `thread` and `begins` as they are.
+// Converts a record for split(); returns false if split() ignores it. Leaves `thread` and `begins`
+// unchanged.
 bool item_of(const shm::Record& record, Item* item);
 
 class PhaseFinder {
  public:
   explicit PhaseFinder(uint32_t sample_every = 32) : sample_every_(sample_every) {}
 
-  // One record of a thread, in that thread's order.
+  // Takes one record of a thread, in that thread's order.
   void take(uint16_t thread, const shm::Record& record) {
     if (state_ != State::kOff || record.kind == static_cast<uint8_t>(shm::RecordKind::kMark))
       take_wanted(thread, record);
   }
-  // An iteration of this thread ended, before its last `launches_since` launches and at `ticks`.
+  // An iteration of this thread ended at `ticks`, before its last `launches_since` launches.
   void end(uint16_t thread, uint64_t launches_since, uint64_t ticks);
   // Records are missing.
   void gap();
-  // All that was submitted before the last call has been taken, whatever the thread.
+  // Everything submitted before the last call has been taken, from all threads.
   void settle();
 
   const PhaseShares& shares() const { return shares_; }
@@ -63,7 +64,7 @@ class PhaseFinder {
   uint32_t sample_every_;
   State state_ = State::kOff;
   bool by_steps_ = false;     // the program marks its iterations
-  uint32_t skip_ = 0;         // iterations that are not kept
+  uint32_t skip_ = 0;         // iterations yet to skip
   uint32_t settled_ = 0;      // calls since the iteration was complete
   std::vector<Item> items_;
 

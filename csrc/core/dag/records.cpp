@@ -20,8 +20,9 @@ bool is_of_event(const shm::Record& record) {
   return is(record, RecordKind::kEventRecord) || is(record, RecordKind::kEventWait);
 }
 
-// It comes after what is in all streams of its context, or before what comes, and orders none of them
-// with another. No rule says that, so no more is claimed than that it may.
+// An event of a whole context comes after what is in all its streams, or before what follows, and
+// orders none of the streams with another. No rule expresses that, so it is only marked as possible
+// order.
 bool is_of_context(const shm::Record& record) {
   return is_of_event(record) && has_flag(record, shm::kRecordScattered);
 }
@@ -46,7 +47,7 @@ Kind work_of(RecordKind kind) {
   }
 }
 
-// What it does to memory is not in the record.
+// True if the record does not tell what the operation does to memory.
 bool is_unresolved(const shm::Record& record) {
   switch (static_cast<RecordKind>(record.kind)) {
     case RecordKind::kLaunch:
@@ -86,7 +87,7 @@ void in_order(std::vector<shm::Record>* records, size_t ordered) {
   const auto first = records->begin() + static_cast<ptrdiff_t>(ordered);
   if (first == records->end()) return;
   std::stable_sort(first, records->end(), before);
-  // Most of what is in order stays where it is.
+  // Most of what is sorted already stays in place.
   const auto reached = std::upper_bound(records->begin(), first, *first, before);
   std::inplace_merge(reached, first, records->end(), before);
 }

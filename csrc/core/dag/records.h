@@ -1,9 +1,9 @@
-// Makes a graph of what the telemetry of a process says.
+// Builds a graph from the telemetry of a process.
 //
-// Records have to come in the order in which their calls began to have effect: by in_order(), which
-// puts a wait of the host where it began. What a record does not say is not guessed: a launch is
-// unresolved until its parameters are known, and work of a context without a number is of one of its
-// own. Of one thread; a map entry for every stream, thread and context that was seen.
+// Records must come in the order in which their calls began to take effect; in_order() sorts them
+// so and puts a host's wait where it began. What a record does not say is not guessed: a launch is
+// unresolved until its parameters are known, and work of an unnumbered context belongs to a context
+// of its own. Used by one thread. Keeps a map entry for every stream, thread and context seen.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,30 @@
 
 namespace tandem::dag {
 
-// When a call began to have effect: that of a wait is what was there when it began. In ns, as `ticks`.
+// When a call began to take effect: a wait concerns what was there when it began. In ns, as
+// `ticks`.
 uint64_t effect_at(const shm::Record& record);
 
-// It is a launch whose duration was predicted from times on other SMs: not known, whatever it says.
+// True for a launch whose duration was predicted from times on other SMs: it counts as not known.
 bool is_stale(const shm::Record& record);
 
-// Sorts the records of one process, of which those of each thread are in its order already, and the
-// first `ordered` ones sorted: that takes time in proportion to the others and what they come before.
-// `ticks` have to be ns.
+// Sorts the records of one process by effect_at. Records of each thread must be in its order
+// already, and the first `ordered` must be sorted. The cost is proportional to the rest and to what
+// the rest precedes. `ticks` must be in ns.
 void in_order(std::vector<shm::Record>* records, size_t ordered = 0);
 
 class Records {
  public:
   explicit Records(Order& order) : order_(order) {}
 
-  // The node of the record; kNoNode for what is none: marks, segments, waits at our own gate, what
-  // is no record. `is_resolved`: what a launch touches is known, and all, and will be added.
+  // Adds the node of the record. Returns kNoNode for records that make none: marks, segments, waits
+  // at the shim's own gate, invalid records. `is_resolved`: everything a launch touches is known,
+  // and will be added.
   NodeId take(const shm::Record& record, bool is_resolved = false);
 
   struct Stream {
-    uint64_t handle;   // 0: what events of the whole context are put into
-    uint32_t context;  // as the record numbers it
+    uint64_t handle;   // 0: the stream for events of the whole context
+    uint32_t context;  // as numbered in the record
     uint32_t thread;   // of a per-thread default stream; else 0
     StreamKind kind = StreamKind::kBlocking;
     bool operator==(const Stream& other) const {
@@ -67,7 +69,8 @@ class Records {
   std::unordered_map<uint32_t, uint32_t> tids_;
   std::unordered_map<Stream, uint32_t, Hash> numbers_;
   std::unordered_map<uint32_t, Stream> streams_;
-  Stream last_ = {0, 0, 0, StreamKind::kBlocking};  // most records are of the stream of the one before
+  // Cached, since most records use the same stream as their predecessor.
+  Stream last_ = {0, 0, 0, StreamKind::kBlocking};
   uint32_t last_number_ = kNone;
 };
 

@@ -26,7 +26,8 @@ uint64_t Repetitions::sum_of(uint64_t back) const {
 }
 
 void Repetitions::push(uint32_t symbol_now) {
-  // Rolls: the oldest of the gram leaves with its power of the base (Karp and Rabin, 1987).
+  // Rolling hash: the gram's oldest symbol leaves with its power of the base (Karp and Rabin,
+  // 1987).
   sum_ = sum_ * kBase + symbol_now;
   if (pushed_ >= kGram) sum_ -= symbol(kGram - 1) * power(kBase, kGram);
   history_[pushed_ & mask_] = symbol_now;
@@ -44,10 +45,10 @@ void Repetitions::push(uint32_t symbol_now) {
   if (fresh_ >= kGram + kLate) look_up(sum);
 }
 
-// The sum of the gram that ended kLate symbols ago.
+// Looks up the sum of the gram that ended kLate symbols ago.
 void Repetitions::look_up(uint64_t sum) {
   uint32_t& seen = last_seen(sum);
-  // Another gram may have the same place: following it costs a slot until the next symbol differs.
+  // Another gram may share the place: following it costs a slot until the next symbol differs.
   const auto then = static_cast<uint32_t>(pushed_ - kLate);
   const uint64_t distance = then - seen;
   const uint64_t reach = distance + kGram + kLate;
@@ -62,8 +63,8 @@ void Repetitions::remember(uint32_t symbol_now) {
   ++unseen_;
 }
 
-// Goes back in the history and through it again. Symbols of that time are there as far as what came
-// since has left them.
+// Goes back in the history and replays it. The older symbols are there unless later ones have
+// overwritten them.
 void Repetitions::catch_up() {
   const bool is_cut = unseen_ > capacity() / 2;
   ahead_ = is_cut ? capacity() / 2 : unseen_;
@@ -82,7 +83,7 @@ void Repetitions::follow(uint64_t distance) {
   for (size_t i = 0; i < lag_count_; ++i) {
     if (lags_[i].distance == distance) return;
   }
-  // A little further back, for the first ones may not have been noticed.
+  // Start a little further back, since the first matches may have been missed.
   const uint64_t known = std::min(fresh_, capacity() - ahead_) - distance;
   const uint64_t furthest = std::min<uint64_t>(known, 4 * kGram);
   uint64_t matched = 0;
@@ -92,7 +93,7 @@ void Repetitions::follow(uint64_t distance) {
     lags_[lag_count_++] = {distance, matched};
     return;
   }
-  // The one that has explained least makes room.
+  // The lag that has explained least makes room.
   Lag& least = *std::min_element(lags_, lags_ + kMost, [](const Lag& left, const Lag& right) {
     return left.matched < right.matched;
   });
@@ -108,7 +109,7 @@ void Repetitions::grow() {
   mask_ = history_.size() - 1;
   last_seen_.assign(2 * history_.size(), 0);
   --shift_;
-  for (uint64_t back = kept; back-- > kGram + kLate;)  // the others are looked up yet
+  for (uint64_t back = kept; back-- > kGram + kLate;)  // the others are still to be looked up
     last_seen(sum_of(back - kGram)) = static_cast<uint32_t>(pushed_ - (back - kGram));
 }
 

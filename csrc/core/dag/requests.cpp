@@ -15,7 +15,7 @@ constexpr uint8_t kEndMark = 6;
 
 RecordKind kind_of(const shm::Record& record) { return static_cast<RecordKind>(record.kind); }
 
-// The job may have written anything there.
+// The job may have written any value there.
 uint64_t objective_of(const shm::Record& begin) {
   return begin.value <= RequestFinder::kMostObjectiveNs ? begin.value : 0;
 }
@@ -37,7 +37,7 @@ void RequestFinder::take(const shm::Record& record) {
     case RecordKind::kMark:
       mark(record);
       return;
-    case RecordKind::kWait:  // written when it is over
+    case RecordKind::kWait:  // written when the wait is over
       hold(record.ticks - std::min(record.duration_ns, record.ticks), record.ticks);
       return;
     case RecordKind::kSync:
@@ -63,12 +63,12 @@ void RequestFinder::lose() {
 
 std::vector<EndedRequest> RequestFinder::take_ended() { return std::exchange(ended_, {}); }
 
-// kNotKnown of the work counts as never.
+// kNotKnown counts as never.
 uint64_t RequestFinder::active_until_ns() const {
   return std::max(work_.busy_until_ns(), waited_until_ns_);
 }
 
-// Waits come by their ends: what one has in common with those before, at its end, counts once.
+// Waits come sorted by their ends: a part at the end that overlaps earlier waits counts once.
 void RequestFinder::hold(uint64_t begin_ns, uint64_t end_ns) {
   ask(begin_ns);
   held_ns_ += end_ns - std::min(end_ns, std::max(begin_ns, waited_until_ns_));
@@ -115,7 +115,7 @@ void RequestFinder::end_marked(const shm::Record& record) {
   open_.erase(begun);
 }
 
-// Durations of two kinds are never mixed.
+// Never mix durations of two kinds.
 void RequestFinder::prefer(RequestKind kind) {
   if (kind <= kind_) return;
   kind_ = kind;
@@ -127,7 +127,7 @@ void RequestFinder::add(RequestKind kind, uint64_t end_ns, const Open& begun) {
   if (kind != kind_ || end_ns <= begun.begin_ns) return;
   const uint64_t duration_ns = end_ns - begun.begin_ns;
   if (ended_.size() == kMostKept) ended_.erase(ended_.begin());
-  // Another thread's wait may have begun before it.
+  // Another thread's wait may have begun before the request.
   ended_.push_back({duration_ns, std::min(held_ns_ - begun.held_ns, duration_ns), begun.objective_ns});
   if (limit_ns_ != 0 && duration_ns > limit_ns_) ++overruns_;
 }

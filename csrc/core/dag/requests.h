@@ -1,15 +1,15 @@
-// The requests that a process answers, and how long each took, told from its telemetry records.
+// The requests that a process answers and how long each took, from its telemetry records.
 //
-//   marked   from REQUEST_BEGIN to the REQUEST_END of the same number (tandem.slo); the first may say
-//            what the request is to take at most
-//   stepped  of a process that marks steps instead: from the first thing it asked of the GPU after a
-//            mark until the next mark
-//   bursts   of all others: from the first thing it asked of an idle GPU until all that was asked has
-//            ended; idle is who asked for nothing for `idle_ns`
+//   marked   from REQUEST_BEGIN to the REQUEST_END of the same number (tandem.slo); the former may
+//            say how long the request is to take at most
+//   stepped  for a process that marks steps instead: from the first thing it asked of the GPU after
+//            a mark until the next mark
+//   bursts   for all others: from the first thing asked of an idle GPU until everything asked has
+//            ended; the process is idle if it asked for nothing for `idle_ns`
 //
-// What is asked for begins when a thread begins to wait for its turn, or else with the submission. A
-// burst ends when the host has waited for its work, or else by prediction. Better ways win from their
-// first mark on. Bounded memory; constant work a record.
+// Asking begins when a thread starts to wait for its turn, or else with the submission. A burst
+// ends when the host has waited for its work, or else when the work is predicted to end. A better
+// kind replaces the others from its first mark on. Bounded memory, constant work per record.
 #pragma once
 
 #include <cstddef>
@@ -26,35 +26,35 @@ enum class RequestKind : uint32_t { kBurst = 0, kStep = 1, kMarked = 2 };
 
 struct EndedRequest {
   uint64_t duration_ns = 0;
-  uint64_t held_ns = 0;       // of it, while a thread of the process was held before a call
-  uint64_t objective_ns = 0;  // what its mark says that it is to take at most; 0 = nothing
+  uint64_t held_ns = 0;       // part of it in which a thread of the process was held before a call
+  uint64_t objective_ns = 0;  // how long it is to take at most, by its mark; 0 = not said
 };
 
 class RequestFinder {
  public:
-  static constexpr size_t kMostKept = 1024;  // that nobody has taken yet; the oldest go first
-  static constexpr size_t kMostOpen = 64;    // marked requests at once
-  // As much as --slo may say (spec_ranges.py): a mark with more than 100 years says nothing.
+  static constexpr size_t kMostKept = 1024;  // not yet taken by anybody; the oldest go first
+  static constexpr size_t kMostOpen = 64;    // marked requests in progress
+  // As much as --slo accepts (spec_ranges.py): a mark beyond 100 years says nothing.
   static constexpr uint64_t kMostObjectiveNs = uint64_t{100 * 365} * 86'400 * 1'000'000'000;
 
   explicit RequestFinder(uint64_t idle_ns) : idle_ns_(idle_ns) {}
 
   static bool concerns(const shm::Record& record);
   static bool is_request_mark(const shm::Record& record);
-  // One record, with nanoseconds for ticks. Records of several threads come by time.
+  // Takes one record, with ticks in nanoseconds. Records of several threads must come by time.
   void take(const shm::Record& record);
-  // It has nothing on the GPU at `now_ns`, and no thread of it waits.
+  // The process has nothing on the GPU at `now_ns`, and none of its threads waits.
   void rest(uint64_t now_ns);
-  // One that takes longer is an overrun; 0 = none is.
+  // A request that takes longer is an overrun; 0 = none is.
   void limit(uint64_t limit_ns) { limit_ns_ = limit_ns; }
-  // Records are missing before the next one: what goes on now is not measured, nor what is left of
-  // it, which is until the next rest or mark.
+  // Records are missing before the next one: the current request is not measured, nor is what
+  // remains of it, which lasts until the next rest or mark.
   void lose();
 
   RequestKind kind() const { return kind_; }
-  // Those that ended since the last call, in that order.
+  // Returns the requests that ended since the last call, in that order.
   std::vector<EndedRequest> take_ended();
-  // The most marked requests under way at once since the last call.
+  // The most marked requests in progress at once since the last call.
   size_t take_most_open() { return std::exchange(most_open_, open_.size()); }
   uint64_t overruns() const { return overruns_; }  // since it began to look
 
@@ -62,7 +62,7 @@ class RequestFinder {
   struct Open {
     uint64_t number = 0;
     uint64_t begin_ns = 0;
-    uint64_t held_ns = 0;  // of all before it
+    uint64_t held_ns = 0;  // time held before it began
     uint64_t objective_ns = 0;
   };
 
@@ -80,9 +80,9 @@ class RequestFinder {
   uint64_t overruns_ = 0;
   RequestKind kind_ = RequestKind::kBurst;
   GapFinder work_;
-  bool asking_ = false;        // a burst or step is under way:
+  bool asking_ = false;        // a burst or step is in progress:
   Open asked_;
-  bool cut_ = false;           // one whose beginning is not known may be under way
+  bool cut_ = false;           // one whose beginning is not known may be in progress
   uint64_t waited_until_ns_ = 0;
   uint64_t held_ns_ = 0;       // so far, by one thread or several at once
   std::vector<Open> open_;     // oldest first

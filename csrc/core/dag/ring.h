@@ -1,6 +1,6 @@
-// A queue whose elements keep their number for good, counted as they come, however many have gone
-// at the front. Elements lie in blocks and never move; memory is that of the elements there are, and
-// of two blocks.
+// A queue whose elements keep their number for good, in the order of arrival, however many have
+// left at the front. Elements lie in blocks and never move. Memory is proportional to the elements
+// present, plus two blocks.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class Ring {
   uint64_t end() const { return end_; }
   size_t size() const { return static_cast<size_t>(end_ - begin_); }
 
-  // Of an element there is; the low 32 bits of its number will do.
+  // `number` is that of a present element; its low 32 bits suffice.
   const T& operator[](uint64_t number) const { return block_of(number)[number % kBlock]; }
   T& operator[](uint64_t number) { return block_of(number)[number % kBlock]; }
   T& back() { return (*this)[end_ - 1]; }
@@ -30,7 +30,7 @@ class Ring {
     (*this)[end_++] = element;
   }
 
-  // The elements before `number` go; no further than to the end.
+  // Drops the elements before `number`, which is at most end().
   void drop_until(uint64_t number) {
     for (uint64_t block = begin_ / kBlock; block < number / kBlock; ++block)
       spare_ = std::move(blocks_[block & mask()]);
@@ -65,7 +65,7 @@ class Ring {
   }
 
   std::vector<Block> blocks_;  // by number of the block, modulo a power of two
-  Block spare_;                // the one that was given back last
+  Block spare_;                // the one dropped last
   uint64_t begin_;
   uint64_t end_;
 };

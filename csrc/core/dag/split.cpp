@@ -8,13 +8,13 @@
 namespace tandem::dag {
 namespace {
 
-constexpr size_t kFewest = 16;       // launches of an iteration that is split
-constexpr size_t kUpdateKinds = 8;   // functions of an update
-constexpr size_t kUpdateLeast = 6;   // launches of one ...
-constexpr size_t kUpdateEach = 2;    // ... and of each function of it, in the mean
-constexpr size_t kPassLeast = 16;    // launches of a pass
-constexpr size_t kEffort = 32;       // times the launches are looked at to find passes
-constexpr size_t kBatchWithin = 4;   // launches before which an iteration's batch comes
+constexpr size_t kFewest = 16;       // launches in the smallest iteration that is split
+constexpr size_t kUpdateKinds = 8;   // most functions of an update
+constexpr size_t kUpdateLeast = 6;   // fewest launches of an update ...
+constexpr size_t kUpdateEach = 2;    // ... and of each of its functions, on average
+constexpr size_t kPassLeast = 16;    // fewest launches of a pass
+constexpr size_t kEffort = 32;       // how often each launch may be looked at to find passes
+constexpr size_t kBatchWithin = 4;   // most launches that precede an iteration's batch
 
 constexpr uint64_t fnv1a(const char* text) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -22,7 +22,7 @@ constexpr uint64_t fnv1a(const char* text) {
   return hash;
 }
 
-// Functions by a number of their own, from 0 on.
+// Numbers the functions, from 0 on.
 std::vector<uint32_t> numbered(const std::vector<Item>& items, size_t* kinds) {
   std::vector<uint64_t> objects;
   for (const Item& item : items) {
@@ -39,7 +39,7 @@ std::vector<uint32_t> numbered(const std::vector<Item>& items, size_t* kinds) {
   return out;
 }
 
-// Launches before the last wait of the host that has launches behind it.
+// Returns how many launches precede the last wait of the host that has launches after it.
 size_t last_wait(const std::vector<Item>& items) {
   size_t launches = 0, wait = 0, before = 0;
   for (const Item& item : items) {
@@ -51,7 +51,8 @@ size_t last_wait(const std::vector<Item>& items) {
   return before;
 }
 
-// Or where the program says that it begins. Elsewhere a forward pass may stand behind the update.
+// True if the iteration begins with its batch, or where the program says that it begins. Elsewhere
+// a forward pass may come after the update.
 bool begins_with_batch(const std::vector<Item>& items) {
   if (items.front().kind == Item::Kind::kStep) return true;
   size_t launches = 0;
@@ -62,8 +63,8 @@ bool begins_with_batch(const std::vector<Item>& items) {
   return false;
 }
 
-// Does all there is of a function come in one piece, in front of `end`? Updates of many parameters at
-// a time do each of their operations so.
+// True if all launches of a function are consecutive, just before `end`. Updates of many parameters
+// at a time do each of their operations that way.
 bool is_one_run(const std::vector<uint32_t>& functions, size_t end, size_t total) {
   if (total < 2 || total > end) return false;
   const uint32_t function = functions[end - 1];
@@ -72,7 +73,7 @@ bool is_one_run(const std::vector<uint32_t>& functions, size_t end, size_t total
                      [&](uint32_t other) { return other == function; });
 }
 
-// The launch with which the update begins; as many as there are: none is seen.
+// Returns the launch with which the update begins, or the number of launches if there is none.
 size_t update_begin(const std::vector<uint32_t>& functions, size_t kinds, size_t earliest) {
   std::vector<size_t> total(kinds);
   for (const uint32_t function : functions) ++total[function];
@@ -96,7 +97,8 @@ size_t update_begin(const std::vector<uint32_t>& functions, size_t kinds, size_t
   return found;
 }
 
-// Are [0, length) and all that follow it up to `end` much the same? Costs some of `effort`.
+// True if [0, length) and all passes after it up to `end` are much the same. Uses up some of
+// `effort`.
 bool are_passes(const std::vector<uint32_t>& functions, size_t length, size_t end, size_t* effort) {
   for (size_t pass = length; pass + length <= end; pass += length) {
     if (*effort < length) return false;
@@ -108,7 +110,7 @@ bool are_passes(const std::vector<uint32_t>& functions, size_t length, size_t en
   return true;
 }
 
-// The length of the passes that [0, end) consists of; end itself: it is one.
+// Returns the length of the passes that [0, end) consists of; `end` itself if it is one pass.
 size_t pass_length(const std::vector<uint32_t>& functions, size_t end) {
   size_t effort = kEffort * end;
   for (size_t length = kPassLeast; length * 2 <= end; ++length) {
@@ -125,7 +127,7 @@ std::vector<Phase> split(const std::vector<Item>& items) {
   const std::vector<uint32_t> functions = numbered(items, &kinds);
   const size_t count = functions.size();
   if (count < kFewest) return {};
-  // What is more than half is a loop of another kind, such as one that writes tokens.
+  // If it is more than half, this is a loop of another kind, such as one that generates tokens.
   size_t update = update_begin(functions, kinds, last_wait(items));
   if (update < count / 2) return {};
   const bool has_update = update != count;

@@ -6,21 +6,21 @@
 namespace tandem::dag {
 namespace {
 
-constexpr size_t kEdge = 8;         // part of the launches that either side has at least
-constexpr double kInformed = 0.1;   // information about the side, of all that there is to know
-constexpr size_t kPaired = 3;       // one in so many functions has one on the other side
-constexpr double kOwn = 0.12;       // part of a backward pass that functions of its own are
+constexpr size_t kEdge = 8;         // each side has at least 1/kEdge of the launches
+constexpr double kInformed = 0.1;   // least information about the side, as part of all there is
+constexpr size_t kPaired = 3;       // one in this many functions must have a counterpart
+constexpr double kOwn = 0.12;       // least part of a backward pass in functions of its own
 
 double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
 
-// n times the entropy of a choice between two that are n1 and n2 of n = n1 + n2.
+// n times the entropy of a choice between two outcomes that occur n1 and n2 times, n = n1 + n2.
 double entropy(size_t n1, size_t n2) {
   const auto a = static_cast<double>(n1), b = static_cast<double>(n2);
   return x_log_x(a + b) - x_log_x(a) - x_log_x(b);
 }
 
-// What is computed so many times forward is derived as often. Two models one after the other, such
-// as an encoder and a decoder, have their own numbers of layers.
+// What is computed a number of times forward is differentiated as often. Two models in sequence,
+// such as an encoder and a decoder, have different numbers of layers.
 bool has_counterparts(const std::vector<uint32_t>& functions, size_t turn, size_t end,
                       size_t kinds) {
   std::vector<size_t> before(kinds), behind(kinds), derived;
@@ -33,7 +33,7 @@ bool has_counterparts(const std::vector<uint32_t>& functions, size_t turn, size_
   for (const size_t times : before) {
     if (times < 2) continue;
     ++repeated;
-    // A little more or less: where layers are computed again, the turn is a layer late.
+    // Allows a small difference: where layers are recomputed, the turn comes one layer late.
     const size_t apart = 1 + times / kEdge;
     const auto least = std::lower_bound(derived.begin(), derived.end(), times - std::min(times, apart));
     paired += least != derived.end() && *least <= times + apart ? 1 : 0;
@@ -46,7 +46,7 @@ bool has_counterparts(const std::vector<uint32_t>& functions, size_t turn, size_
 size_t turn_of(const std::vector<uint32_t>& functions, size_t end, size_t kinds) {
   std::vector<size_t> before(kinds), behind(kinds);
   for (size_t i = 0; i < end; ++i) ++behind[functions[i]];
-  double unknown = 0, best = 0;  // entropy of the side that is left when the function is known
+  double unknown = 0, best = 0;  // entropy of the side that remains when the function is known
   size_t turn = 0;
   for (size_t i = 0; i + 1 < end; ++i) {
     const uint32_t f = functions[i];

@@ -1,4 +1,4 @@
-// How long the usual iteration is: a mean in which newer ones count for more.
+// The length of the usual iteration: a mean that gives newer ones more weight.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ class Usual {
   uint64_t ticks() const { return ticks_; }  // 0 = not known
   void forget() { ticks_ = 0; }
 
-  // The iteration under way has a launch for which times on other SMs were all that was known: neither
-  // it nor the next one is averaged with what was before.
+  // The current iteration has a launch for which only times on other SMs were known: neither it nor
+  // the next one is averaged with earlier ones.
   void renew() { renewed_ = 2; }
 
-  // An iteration is over, and is one of the usual.
+  // Adds a completed iteration of the usual kind.
   void take(uint64_t ticks) {
     ticks_ = ticks_ && renewed_ == 0 ? (3 * ticks_ + ticks) / 4 : ticks;
     if (renewed_) --renewed_;
@@ -22,7 +22,7 @@ class Usual {
 
  private:
   uint64_t ticks_ = 0;
-  unsigned renewed_ = 0;  // of the iterations to come, so many
+  unsigned renewed_ = 0;  // iterations yet to be taken without averaging
 };
 
 }  // namespace tandem::dag
