@@ -1,4 +1,4 @@
-// What the parts of the module offer to each other.
+// What the parts of the module share.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -19,7 +19,7 @@ void add_poller(pybind11::module_& module);
 void add_trace(pybind11::module_& module);
 void add_coverage(pybind11::module_& module);
 void add_iterations(pybind11::module_& module);
-void add_signatures(pybind11::module_& module);  // before those that take one
+void add_signatures(pybind11::module_& module);  // before the parts that take a Signature
 void add_samples(pybind11::module_& module);
 void add_buffers(pybind11::module_& module);
 void add_dag(pybind11::module_& module);
@@ -29,7 +29,7 @@ void add_dag_analysis(pybind11::module_& module);
 void add_bounds(pybind11::module_& module);
 void add_memory_curve(pybind11::module_& module);
 
-// A Channel that can be closed: every use after that is a ValueError.
+// A Channel that can be closed; any use after that raises ValueError.
 class Process {
  public:
   Process(uint64_t process_id, uint64_t job_id);
@@ -43,10 +43,11 @@ class Process {
   std::unique_ptr<daemon::Channel> channel_;
 };
 
-// Telemetry records as Python has them: packed. ValueError where the length fits none.
+// Telemetry records from the packed bytes that Python has. Raises ValueError unless the length
+// fits.
 std::vector<shm::Record> records_in(std::string_view bytes);
 
-// OSError with the errno, "call: its text".
+// Raises OSError with the errno and "call: its text".
 [[noreturn]] void raise_os_error(const daemon::Failure& failure);
 
 }  // namespace tandem::bindings

@@ -9,7 +9,7 @@ namespace {
 namespace py = pybind11;
 namespace analysis = dag::analysis;
 
-// By class; then how many operations there are on the GPU, and of how many the duration is unknown.
+// Returns the shares by class, the number of operations on the GPU, and how many have no duration.
 py::tuple bounds_of(const daemon::Window& window, const daemon::Sample& sample, uint32_t sm_count,
                     uint64_t bandwidth_bytes_per_s) {
   analysis::Device device;

@@ -22,7 +22,7 @@ py::object holding(const Allocations& allocations, uint64_t address) {
   return found ? py::object(py::make_tuple(found->base, found->bytes)) : py::none();
 }
 
-// What is known of a kernel before any launch of it.
+// What is known about a kernel before any launch of it.
 class Kernel {
  public:
   Kernel(std::string_view name, const Layout& parameters, const Signature* declared)
@@ -43,7 +43,7 @@ class Kernel {
   std::vector<uint64_t> layout_;
 };
 
-// Accesses, and whether they are all.
+// Returns the accesses, and whether these are all.
 py::tuple touched_by(const Allocations& allocations, const Kernel& kernel,
                      const std::vector<uint64_t>& words, bool is_cut) {
   const dag::Touched touched = kernel.touched(words, is_cut, allocations);

@@ -66,7 +66,7 @@ void add_operation(py::module_& module) {
       .def_readonly("blocks", &Operation::blocks);
 }
 
-// Whether nodes `first` to before `last` are all there, or there are none of them.
+// Checks that the nodes from `first` to before `last` all exist; the range may be empty.
 void check_nodes(const Dag& dag, NodeId first, NodeId last) {
   if (first >= last) return;
   dag.node(first), dag.node(last - 1);
@@ -74,7 +74,7 @@ void check_nodes(const Dag& dag, NodeId first, NodeId last) {
 
 py::list edges_between(const Dag& dag, NodeId first, NodeId last, bool of_data, NodeId since) {
   check_nodes(dag, first, last);
-  std::map<dag::EdgeKind, py::object> kinds;  // one object each: making them takes longest
+  std::map<dag::EdgeKind, py::object> kinds;  // one object each, since creating them takes longest
   py::list out;
   for (NodeId id = first; id < last; ++id) {
     std::vector<Dag::Edge> edges = dag.edges(id, of_data);
@@ -89,7 +89,7 @@ py::list edges_between(const Dag& dag, NodeId first, NodeId last, bool of_data, 
   return out;
 }
 
-// Of the edges from one of these nodes to another.
+// Counts the edges between these nodes, by kind.
 std::map<dag::EdgeKind, uint64_t> count_edges(const Dag& dag, NodeId first, NodeId last) {
   check_nodes(dag, first, last);
   std::map<dag::EdgeKind, uint64_t> counts;

@@ -1,4 +1,4 @@
-// The graph as Python holds it, for those who bind more of it.
+// The graph as Python sees it, for the files that bind more of it.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -15,7 +15,7 @@ namespace tandem::bindings {
 
 namespace py = pybind11;
 
-// A graph with its rules, safe against wrong numbers.
+// A graph with its rules, which rejects invalid numbers.
 class Dag {
  public:
   // first address, bytes, is_const
@@ -100,7 +100,7 @@ class Dag {
 
   using Edge = std::pair<dag::NodeId, dag::EdgeKind>;
 
-  // That lead to a node. `of_data`: those, else those of order.
+  // Edges that lead to a node: data edges if `of_data`, else order edges.
   std::vector<Edge> edges(dag::NodeId id, bool of_data) const {
     node(id);
     std::vector<Edge> out;
@@ -138,7 +138,7 @@ class Dag {
     }
     return checked;
   }
-  // Null would say that nothing is known.
+  // Null would mean that nothing is known.
   static const dag::Access* none_if_empty(const std::vector<dag::Access>& accesses) {
     static constexpr dag::Access kNo{};
     return accesses.empty() ? &kNo : accesses.data();

@@ -71,7 +71,7 @@ std::vector<uint64_t> column(const Analysis& all, uint64_t Times::*field) {
   return out;
 }
 
-// Of a path that may not be there.
+// A field of a path, or None if there is no path.
 template <class T>
 py::object or_none(const std::optional<LongestPath>& path, T LongestPath::*field) {
   return path ? py::cast((*path).*field) : py::none();

@@ -1,4 +1,4 @@
-// From the operations of a window, as tandem.dag.model has them, to a graph: a million at once.
+// Adds the operations of a window, as tandem.dag.model has them, to a graph: a million at once.
 #include <pybind11/stl.h>
 
 #include <unordered_set>
@@ -12,12 +12,13 @@ namespace {
 using dag::Kind;
 using py::arg;
 
-constexpr unsigned kAddressBits = 57;  // of virtual memory (Intel 64 and IA-32 manual, volume 3,
-                                       // 5-level paging)
+// Bits of a virtual address (Intel 64 and IA-32 manual, volume 3, 5-level paging).
+constexpr unsigned kAddressBits = 57;
 
-constexpr uint64_t kProcesses = uint64_t{1} << (64 - kAddressBits);  // that fit into a number
+// As many processes as the remaining bits can number.
+constexpr uint64_t kProcesses = uint64_t{1} << (64 - kAddressBits);
 
-// Processes have the same addresses for different memory.
+// Different processes use the same addresses for different memory.
 uint64_t address_in(uint64_t address, uint64_t process) {
   return address + (process << kAddressBits);
 }
@@ -27,7 +28,7 @@ bool has_address(uint64_t address, uint64_t bytes, uint64_t process) {
   return address < end && bytes <= end - address && process < kProcesses;
 }
 
-// Moves them to the addresses of the process. False: there is one that has none.
+// Moves the accesses to the process's addresses. Returns false if one does not fit there.
 bool move_to(uint64_t process, Dag::Accesses* accesses) {
   for (auto& [address, bytes, is_const] : *accesses) {
     if (!has_address(address, bytes, process)) return false;
@@ -40,7 +41,7 @@ bool is_of_memory(Kind kind) {
   return kind == Kind::kAlloc || kind == Kind::kFree || kind == Kind::kMemset;
 }
 
-// Places of the fields of tandem.dag.model.Operation.
+// Indices of the fields of tandem.dag.model.Operation.
 enum Field : size_t {
   kKind, kName, kThread, kContext, kSubmitted, kStream, kDuration, kObject, kBytes, kBlocks, kFlags,
   kAccesses, kFields,
@@ -51,7 +52,7 @@ T field(const py::tuple& operation, Field which) {
   return py::handle(PyTuple_GET_ITEM(operation.ptr(), which)).cast<T>();
 }
 
-// Gives operations the numbers of streams and threads that the graph has for them.
+// Adds operations under the graph's own numbers of streams and threads.
 class Adder {
  public:
   Adder(Dag& dag, const std::vector<uint32_t>& streams, const std::vector<uint64_t>& processes)
@@ -88,7 +89,7 @@ class Adder {
     uint32_t context = 0;
   };
 
-  // The kinds are integers, and a cast of the enumeration takes as long as all other fields.
+  // The kinds are integers, since casting to the enumeration takes as long as all other fields.
   static Kind kind(const py::tuple& operation) {
     const auto number = field<uint32_t>(operation, kKind);
     if (number >= dag::kKindCount) throw py::value_error("an operation has an unknown kind");

@@ -18,7 +18,7 @@ struct NextUse {
   bool is_bound;
 };
 
-// Gap, Wait and the like; to be called before anything that returns them is bound.
+// Binds Gap, Wait and the like; call before binding anything that returns them.
 void add_findings(pybind11::module_& module);
 
 }  // namespace tandem::bindings

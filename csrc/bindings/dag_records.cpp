@@ -12,7 +12,7 @@ namespace {
 namespace py = pybind11;
 using dag::analysis::minus;
 
-// What telemetry records mean: operations, and what the numbers in them stand for.
+// The meaning of telemetry records: operations, and what the numbers in them stand for.
 class RecordedOperations {
  public:
   explicit RecordedOperations(const py::bytes& bytes) {
@@ -38,7 +38,7 @@ class RecordedOperations {
     return dag::analysis::analyse({graph_, graph_.begin(), graph_.end()}, options);
   }
 
-  // No number of SMs may be 0.
+  // Raises ValueError if a number of SMs is 0, or gamma is not in 0 to 1.
   dag::analysis::Scaling scaling(uint64_t begin_ns, uint64_t end_ns, uint32_t sms,
                                  const std::vector<uint32_t>& sm_counts, double gamma,
                                  uint64_t pause_ns) const {
@@ -73,7 +73,7 @@ class RecordedOperations {
   }
 
  private:
-  // A thread was kept from submitting by the gate, the window or a busy higher class.
+  // True if the gate, the window or a busy higher class kept a thread from submitting.
   static bool is_hold(const shm::Record& record) {
     if (record.kind != static_cast<uint8_t>(shm::RecordKind::kWait)) return false;
     switch (static_cast<shm::WaitReason>(record.value)) {

@@ -13,7 +13,7 @@ namespace py = pybind11;
 using dag::IterationFinder;
 using py::arg;
 
-// Where iterations ended while these records came in: the ticks of what came next.
+// Returns where iterations ended in these records: the ticks of whatever came next.
 py::list take(IterationFinder& finder, const py::bytes& bytes) {
   py::list ends;
   for (const shm::Record& record : records_in(bytes)) {
@@ -24,7 +24,8 @@ py::list take(IterationFinder& finder, const py::bytes& bytes) {
   return ends;
 }
 
-// A letter for each launch of one iteration: forward, backward, update. Empty: not known.
+// Returns a letter for each launch of one iteration: F, B or U for forward, backward, update; - for
+// a launch outside of them. Empty: not known.
 std::string split_phases(const py::bytes& bytes) {
   std::vector<dag::Item> items;
   for (const shm::Record& record : records_in(bytes)) {

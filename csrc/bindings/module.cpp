@@ -1,4 +1,4 @@
-// The Python module tandem._native: converts types and errors, and nothing else. Its interface is
+// The Python module tandem._native: converts types and errors, nothing else. Its interface is
 // client/tandem/_native.pyi.
 #include "bindings.h"
 

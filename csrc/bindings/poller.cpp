@@ -78,7 +78,7 @@ daemon::Wake wait_once(Poller& poller, uint64_t deadline_ns) {
   return poller.wait_until(deadline_ns);
 }
 
-// Python's own handlers run between interrupted waits, so Ctrl-C ends one.
+// Runs Python's own signal handlers between interrupted waits, so Ctrl-C ends a wait.
 bool wait(Poller& poller, uint64_t timeout_ns) {
   const uint64_t now_ns = daemon::monotonic_ns();
   const uint64_t longest_ns = std::numeric_limits<int64_t>::max() - now_ns;
@@ -146,7 +146,7 @@ py::bytes records_of(const daemon::Window& window) {
           window.records.size() * sizeof(shm::Record)};
 }
 
-// By sample number: accesses, and whether they are all.
+// Maps the sample number of each launch to its accesses, and whether these are all.
 py::dict launches_of(const daemon::Window& window, const daemon::Sample& sample,
                      const std::map<std::string, Signature>& declared) {
   daemon::Signatures signatures;
@@ -260,7 +260,7 @@ py::tuple staying_streams(const Snapshot& snapshot) {
   return py::make_tuple(by[0], by[1], by[2], by[3], by[4], by[5]);
 }
 
-// Forward, backward and update of an iteration, thousandths; all 0: not known.
+// Forward, backward and update shares of an iteration in thousandths; all 0: not known.
 py::tuple phases(const Snapshot& snapshot) {
   const dag::PhaseShares& shares = snapshot.phases;
   return py::make_tuple(shares.forward, shares.backward, shares.update);

@@ -29,7 +29,7 @@ Signature parse(std::string_view text) {
                         "' is not understood; write a C parameter list such as 'const float*, int'");
 }
 
-// What the driver says of the kernel's parameters wins over what somebody says.
+// What the driver says about the kernel's parameters takes precedence over the declaration.
 void check(const Signature& signature, const std::string& kernel, const Layout& layout) {
   const auto& declared = signature.parameters;
   if (declared.size() != layout.size()) {

@@ -1,4 +1,4 @@
-// What a kernel's parameters are declared to be, as Python has it.
+// Declared parameters of a kernel, as Python sees them.
 #pragma once
 
 #include <vector>

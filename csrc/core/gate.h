@@ -11,10 +11,11 @@
 //    next segment only when at most one segment's time of the previous one is left. Submitted
 //    earlier it could not start anyway, and with kernels longer than a segment it would put a whole
 //    further kernel in the way.
-// 5. A signal handled on a waiting thread lets it past a closed gate and past urgent peers,
-//    for kPassSubmissions submissions within kPassNs: handlers such as Python's run only once the
-//    thread has returned from its call. Since programs also use timers, no further pass follows
-//    for kPassEveryNs. A pass never opens the window, and is void while memory is on the host.
+// 5. A signal handled on a waiting thread lets it past a closed gate and past urgent peers, for
+//    kPassSubmissions submissions within kPassNs: handlers such as Python's run only once the
+//    thread has returned from its call. Since programs also use timers, the next pass is granted
+//    no sooner than kPassEveryNs after. No pass opens the window, and none holds while memory is
+//    on the host.
 #pragma once
 
 #include <atomic>

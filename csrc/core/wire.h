@@ -19,9 +19,9 @@
 //    | <------------ REGISTERED / REFUSED |
 //
 // Versions: `size` is the size of the sender's struct. A receiver accepts any size of at least the
-// v1 size of the type, reads the fields it knows and ignores the rest; the sender of a newer struct
-// does not zero anything for older receivers. HELLO names the oldest and newest layout that the
-// shim can serve; the daemon picks one or refuses.
+// v1 size of the type, reads the fields it knows and ignores the rest; a sender of a newer struct
+// blanks no fields for older receivers. HELLO names the oldest and newest layout that the shim can
+// serve; the daemon picks one or refuses.
 #pragma once
 
 #include <cstddef>

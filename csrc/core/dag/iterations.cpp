@@ -30,8 +30,7 @@ constexpr uint64_t kCopying = 64;    // symbols of a loop that copies, and never
 constexpr uint64_t kWaits = 16;      // of the host in one iteration; more mean several iterations
 constexpr uint64_t kParts = 64;      // passes that one iteration may consist of
 constexpr uint64_t kHostless = 4096;  // symbols of a loop in which the host takes no part ...
-constexpr uint64_t kHostFar = 8;     // ... and how many times as long the host must have done
-                                     // nothing
+constexpr uint64_t kHostFar = 8;     // ... and how many times as long the host did nothing
 
 uint32_t hash32(uint64_t value) {
   value ^= value >> 32;

@@ -8,7 +8,7 @@
 //            four similar stretches between waits in a row, where shapes and so functions change
 //   followed by a few symbols near its beginning that are unique within it, so that logging,
 //            evaluation and longer iterations in between do not lose it
-//   lost     when these have not come for eight iterations' length
+//   lost     when these have not occurred for the length of eight iterations
 //
 // Claims nothing about what does not repeat. Used by one thread. Bounded memory, constant work per
 // record.

@@ -305,8 +305,7 @@ class Parser {
     while (take("r") || take("V")) {
     }
     if (take("K")) is_const = true;
-    if (peek() == 'F') return function();  // of a member function: one type together with its
-                                           // qualifiers
+    if (peek() == 'F') return function();  // a member function: with its qualifiers one type
     Type found = type();
     found.is_const |= is_const;
     is_void_ = false;

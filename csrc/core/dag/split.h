@@ -2,9 +2,9 @@
 //
 //   update    the tail: a few functions, launched many times, that occur nowhere else, and no wait
 //             of the host among them; an optimizer's loop over its parameters
-//   backward  where memory tells: activations are freed in the opposite order of their allocation, so
-//             their lifetimes are nested and all contain the turn (the maximum of the curve of live
-//             bytes: Wavelet, MLSys 2021, and Zico, ATC 2021, overlap jobs by it)
+//   backward  where memory tells: activations are freed in the opposite order of their allocation,
+//             so their lifetimes are nested and all contain the turn (the maximum of the curve of
+//             live bytes: Wavelet, MLSys 2021, and Zico, ATC 2021, overlap jobs by it)
 //             where an allocator keeps its memory: the turn is where the set of launched functions
 //             changes most, by mutual information of function and side; only before an update
 //   passes    of gradient accumulation are all split alike

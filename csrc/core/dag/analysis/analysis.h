@@ -1,5 +1,5 @@
-// All that there is to say about a window of a graph. Pure: the same window gives the same answer.
-// Time and memory are linear in the window's nodes, edges and accesses, but for sorting.
+// Every analysis of a window of a graph, in one. Pure: the same window gives the same answer. Time
+// and memory are linear in the window's nodes, edges and accesses, except for sorting.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ namespace tandem::dag::analysis {
 
 struct Options {
   NodeId since = 0;             // where reconstruct() begins
-  std::vector<Times> measured;  // of reconstruct()
+  std::vector<Times> measured;  // for reconstruct()
   Device device;
-  std::vector<Times> held;  // of gaps() and critical_path(), as united() makes it
+  std::vector<Times> held;  // for gaps() and critical_path(), as united() returns it
   uint64_t pause_ns = 1000000;
-  uint64_t least_gap_ns = 50000;   // of gap_places()
-  std::vector<NodeId> iterations;  // of gap_places(): begins
-  bool periodic = false;           // of next_uses()
+  uint64_t least_gap_ns = 50000;   // for gap_places()
+  std::vector<NodeId> iterations;  // for gap_places(): the first node of each
+  bool periodic = false;           // for next_uses()
 };
 
 struct Analysis {

@@ -5,7 +5,7 @@ namespace {
 
 using Range = std::pair<uint64_t, uint64_t>;
 
-// Different bytes that the node's accesses name together.
+// Number of distinct bytes that the node's accesses name.
 double bytes_of(const Window& window, NodeId id, std::vector<Range>& ranges) {
   ranges.clear();
   window.graph.each_access(id, [&](const Access& access) {
@@ -13,7 +13,7 @@ double bytes_of(const Window& window, NodeId id, std::vector<Range>& ranges) {
   });
   std::sort(ranges.begin(), ranges.end());
   double sum = 0;
-  uint64_t counted = 0;  // addresses before it
+  uint64_t counted = 0;  // addresses below this are counted
   for (const auto& [begin, end] : ranges) {
     sum += static_cast<double>(minus(end, std::max(begin, counted)));
     counted = std::max(counted, end);

@@ -5,7 +5,7 @@
 namespace tandem::dag::analysis {
 namespace {
 
-// Waits have no length of their own on the path: it is that of what they wait for.
+// Waits have no length of their own on the path: their time belongs to what they wait for.
 uint64_t began(const Window& window, const Schedule& schedule, NodeId id) {
   const Times& times = schedule.at(id);
   return is_wait(window.op(id).kind) ? times.end_ns : times.start_ns;
@@ -18,7 +18,8 @@ NodeId last_to_end(const Window& window, const Schedule& schedule) {
   return found;
 }
 
-// What the node waited for last of what order edges lead from; kNoNode if that is its submission.
+// Returns the predecessor by order edges that the node waited for last; kNoNode if its submission
+// came later.
 NodeId held_by(const Window& window, const Schedule& schedule, NodeId id) {
   NodeId found = kNoNode;
   uint64_t latest_ns = schedule.handed(id);
@@ -32,7 +33,8 @@ NodeId held_by(const Window& window, const Schedule& schedule, NodeId id) {
 
 bool is_mere_order(Kind kind) { return kind == Kind::kEventRecord || kind == Kind::kEventWait; }
 
-// The last to end of what order edges lead from, whenever that was; kNoNode if there is nothing.
+// Returns the predecessor by order edges that ended last, whenever that was; kNoNode if there is
+// none.
 NodeId last_before(const Window& window, const Schedule& schedule, NodeId id) {
   NodeId found = kNoNode;
   window.graph.each_edge(id, [&](NodeId from, EdgeKind) {
@@ -88,8 +90,9 @@ class Walk {
     return kNoNode;
   }
 
-  // GPU work without a duration that the path goes on with: what a wait waited for that ended later
-  // than all that is known, and from there on what came before it since the thread's last wait.
+  // Returns the GPU work without a duration through which the path continues: what a wait must have
+  // waited for that ended later than everything known, and from there on what precedes that work,
+  // back to the thread's last wait.
   NodeId untimed_before(NodeId id) const {
     const bool is_lagging = is_wait(window_.op(id).kind) && lag_ns(id) > 0;
     const bool goes_on = in_untimed_ && is_untimed(id);
@@ -111,7 +114,7 @@ class Walk {
     return from;
   }
 
-  // Of a wait: how much later it ended than all that is known to have been waited for.
+  // For a wait: how much later it ended than everything it is known to have waited for.
   uint64_t lag_ns(NodeId id) const {
     const NodeId from = last_before(window_, schedule_, id);
     const uint64_t known_ns = from == kNoNode ? 0 : schedule_.at(from).end_ns;

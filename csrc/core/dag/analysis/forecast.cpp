@@ -19,7 +19,7 @@ std::vector<Found> by_place(const std::vector<Gap>& gaps, const std::vector<Node
   return out;
 }
 
-// Of `count` sorted ones the least that `percent` of them do not exceed.
+// The least value that `percent` of the `count` sorted ones do not exceed.
 uint64_t quantile(const Found* sorted, size_t count, size_t percent) {
   return sorted[(count * percent + 99) / 100 - 1].second;
 }

@@ -9,7 +9,8 @@ namespace {
 constexpr double kLeastFoundIdle = 0.5;
 constexpr double kLeastIdle = 0.1;
 
-// The nodes of the window that begin gaps' ends, by when they began.
+// The GPU operations of the window that take time, sorted by their start: one of them ends each
+// gap.
 std::vector<NodeId> by_start(const Window& window, const Schedule& schedule) {
   std::vector<NodeId> out;
   for (NodeId id = window.first; id < window.last; ++id)
@@ -20,7 +21,7 @@ std::vector<NodeId> by_start(const Window& window, const Schedule& schedule) {
   return out;
 }
 
-// When the last of what order edges lead from had ended; 0 if there is none.
+// Times of the predecessor by order edges that ended last; 0, 0 if there is none.
 Times last_reason(const Window& window, const Schedule& schedule, NodeId id, Kind* kind) {
   Times latest{0, 0};
   window.graph.each_edge(id, [&](NodeId from, EdgeKind) {
@@ -31,7 +32,7 @@ Times last_reason(const Window& window, const Schedule& schedule, NodeId id, Kin
   return latest;
 }
 
-// Nothing but its submission was missing when it was handed over.
+// True if only its submission was missing when it was submitted.
 bool found_idle(const Window& window, const Schedule& schedule, NodeId id) {
   Kind kind{};
   return last_reason(window, schedule, id, &kind).end_ns <= schedule.handed(id);
@@ -51,7 +52,7 @@ class Causes {
 
  private:
   GapCause cause(const Gap& gap) const {
-    // Handed over in the gap: what is left of it afterwards is the GPU's own latency.
+    // Submitted within the gap: what remains of the gap after that is the GPU's own latency.
     const uint64_t handed_ns = schedule_.handed(gap.next);
     Kind kind{};
     const Times reason = last_reason(window_, schedule_, gap.next, &kind);
@@ -85,7 +86,7 @@ std::vector<Gap> gaps(const Window& window, const Schedule& schedule,
     if (all[i].running() != 0) continue;
     const uint64_t end_ns = all[i + 1].ns;
     while (next < starts.size() && schedule.at(starts[next]).start_ns < end_ns) ++next;
-    // Else what ended it lies before the window.
+    // Otherwise the operation that ended the gap lies before the window.
     if (next < starts.size() && schedule.at(starts[next]).start_ns == end_ns)
       out.push_back(causes.explain(all[i].ns, end_ns, starts[next]));
   }

@@ -1,4 +1,4 @@
-// Times in which the job's launches were held back: intervals in order that do not overlap.
+// Times in which the job's launches were held back: sorted intervals that do not overlap.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tandem::dag::analysis {
 
-// In order, those that overlap as one.
+// Sorts the intervals, and merges those that overlap.
 inline std::vector<Times> united(std::vector<Times> spans) {
   std::sort(spans.begin(), spans.end(), [](const Times& a, const Times& b) {
     return std::make_pair(a.start_ns, a.end_ns) < std::make_pair(b.start_ns, b.end_ns);
@@ -22,7 +22,8 @@ inline std::vector<Times> united(std::vector<Times> spans) {
   return out;
 }
 
-// How much of [start_ns, end_ns) lies in them; in time by their number's logarithm, and those in it.
+// How much of [start_ns, end_ns) lies in `held`; logarithmic in their number, linear in those
+// inside.
 inline uint64_t held_between(const std::vector<Times>& held, uint64_t start_ns, uint64_t end_ns) {
   auto span = std::upper_bound(held.begin(), held.end(), start_ns,
                                [](uint64_t ns, const Times& one) { return ns < one.end_ns; });
@@ -32,7 +33,7 @@ inline uint64_t held_between(const std::vector<Times>& held, uint64_t start_ns, 
   return sum_ns;
 }
 
-// What of them lies in none of `others`; both are as united() makes them.
+// The parts of `spans` that lie in none of `others`; both must be as united() returns them.
 inline std::vector<Times> without(const std::vector<Times>& spans, const std::vector<Times>& others) {
   std::vector<Times> out;
   auto other = others.begin();

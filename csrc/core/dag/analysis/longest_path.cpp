@@ -12,7 +12,7 @@ class Search {
         ends_(window.size()),
         from_(window.size(), kNoNode) {}
 
-  // Along the edges of which each(id, see) calls see(from, kind).
+  // Searches along the edges for which each(id, see) calls see(from, kind).
   template <class Each>
   LongestPath run(Each each) {
     for (NodeId id = window_.first; id < window_.last; ++id) visit(id, each);
@@ -33,7 +33,7 @@ class Search {
     return runs_on_gpu(window_.op(id).kind) ? schedule_.at(id).length() : 0;
   }
 
-  // What overlaps another begins when that does, at the earliest, and ends after it.
+  // An operation that overlaps another begins with it, at the earliest, and ends after it.
   template <class Each>
   void visit(NodeId id, Each each) {
     const size_t own = id - window_.first;

@@ -1,6 +1,6 @@
-// The longest chain of operations by what the GPU takes for them, over a part of the edges: the
-// work/span bound (Brent 1974; Graham 1969). However fast the host is and however wide the GPU, it
-// cannot be done sooner by the durations as they are.
+// The longest chain of operations by GPU time, over a part of the edges: the work/span bound (Brent
+// 1974; Graham 1969). However fast the host and however wide the GPU, the work cannot be done
+// sooner with these durations.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct LongestPath {
 };
 
 // By the order that the program asks for, waits of the host included. A programmatic launch may
-// begin when its predecessor does.
+// begin together with its predecessor.
 LongestPath longest_by_order(const Window& window, const Schedule& schedule);
 
-// By what operations read and write alone: if only the needs of buffers counted, as they are reused.
-// Nothing where some operation of the window may touch more than is known, or one is missing.
+// By what operations read and write alone: as if only the buffers mattered, as they are reused.
+// Returns nothing if some operation of the window may touch more than is known, or one is missing.
 std::optional<LongestPath> longest_by_data(const Window& window, const Schedule& schedule);
 
 }  // namespace tandem::dag::analysis

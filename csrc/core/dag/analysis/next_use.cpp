@@ -10,7 +10,7 @@ template <class See>
 void each_use(const Window& window, See see) {
   for (NodeId id = window.first; id < window.last; ++id) {
     window.graph.each_access(id, [&](const Access& access) {
-      // The last address of all has no end: a range of it alone would be empty.
+      // The last of all addresses has no end: a range of it alone would be empty.
       const uint64_t end = plus(access.address, access.bytes);
       if (access.address < end) see(id, access.address, end);
     });
@@ -54,7 +54,7 @@ class Linker {
   }
 
  private:
-  // unknown_[i]: how many of the first i nodes may touch what is not known.
+  // unknown_[i]: how many of the first i nodes may touch unknown memory.
   void count_unknown() {
     lost_ = window_.size() > 0 && window_.graph.lost_between(window_.first, window_.last - 1);
     unknown_.assign(1, 0);
@@ -65,7 +65,7 @@ class Linker {
   void add(uint32_t node, uint32_t number) {
     Buffer& buffer = out_.buffers[number];
     const uint32_t last = buffer.last_use;
-    if (last != kNoUse && out_.uses[last].node == node) return;  // twice by one node
+    if (last != kNoUse && out_.uses[last].node == node) return;  // used twice by one node
     const uint32_t use = static_cast<uint32_t>(out_.uses.size());
     if (last == kNoUse) buffer.first_use = use;
     else link(out_.uses[last], use, node);

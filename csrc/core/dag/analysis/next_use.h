@@ -1,8 +1,8 @@
-// When each buffer is used next: what decides what to evict and when to fetch it (Belady 1966).
+// When each buffer is used next: that decides what to evict and when to fetch it (Belady 1966).
 //
-// A buffer is what accesses of the window that share bytes cover together. Where an operation in
+// A buffer is the range covered by accesses of the window that share bytes. Where an operation in
 // between may touch more memory than is known, or operations are missing, the distance is an upper
-// bound: the next use may come sooner, and a buffer without one may have one.
+// bound: the next use may come sooner, and a buffer without a next use may have one.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,21 @@ struct NextUses {
     uint32_t last_use;
   };
   struct Use {
-    uint32_t node;    // less the window's first
+    uint32_t node;    // relative to the window's first node
     uint32_t buffer;  // index in buffers
-    uint32_t next;    // index of the buffer's next use, in the next iteration if it comes before;
-                      // kNoUse = none that is known
+    uint32_t next;    // index of the buffer's next use, in the next iteration if it comes earlier;
+                      // kNoUse = none known
     bool is_bound;    // something in between is not known
   };
   std::vector<Buffer> buffers;  // by address
   std::vector<Use> uses;        // by node
 };
 
-// `periodic`: the window is an iteration, after which the same comes again.
+// `periodic`: the window is an iteration that will be repeated.
 NextUses next_uses(const Window& window, bool periodic);
 
-// From the end of a use to the start of the next, 0 if that begins before. `period_ns`: from one
-// iteration's start to the next's; `first` is the window's. Of a use that has a next one.
+// From the end of a use, which must have a next one, to the start of that; 0 if that begins before.
+// `period_ns` is from one iteration's start to the next; `first` is the window's first node.
 struct Distance {
   uint64_t nodes;
   uint64_t ns;

@@ -1,15 +1,15 @@
 // How far kernels and transfers overlap: the metrics of GrCUDA (Parravicini et al., "DAG-based
 // Scheduling with Resource Sharing for Multi-task Applications in a Polyglot GPU Runtime", IPDPS
-// 2021). With k(t) kernels, c(t) transfers and n(t) GPU operations running at t, as integrals:
+// 2021). With k(t) kernels, c(t) transfers and n(t) GPU operations running at time t, as integrals:
 //
 //   CT   kernel time during which a transfer runs / kernel time         k [c > 0]   / k
 //   TC   transfer time during which a kernel runs / transfer time       c [k > 0]   / c
 //   CC   kernel time during which another kernel runs / kernel time     k [k > 1]   / k
-//   TOT  each operation's time during which one that began earlier runs, however many these are,
+//   TOT  each operation's time while one that began earlier runs, however many those are,
 //        / time of all operations                                       max(n-1, 0) / n
 //
 // So two operations that run side by side all the time have TOT 1/2. Memsets are neither kernels
-// nor transfers and count in TOT alone. 0 where there is nothing to divide by.
+// nor transfers and count in TOT alone. 0 if the divisor is 0.
 #pragma once
 
 #include <vector>

@@ -44,7 +44,7 @@ Replay::Replay(const Window& window, std::vector<Task> tasks, std::vector<double
   each_edge([&](size_t from, size_t to) { after_[place[from]++] = to; });
 }
 
-// One replay: a task of the second time has the number of that of the first, plus all.
+// One replay of two rounds: a task of the second round has its number in the first, plus count_.
 class Run {
  public:
   Run(const Replay& of, uint32_t sms, double gamma, const Scales& scales)
@@ -55,7 +55,7 @@ class Run {
         count_(of.tasks_.size()),
         before_(2 * count_) {
     for (size_t task = 0; task < count_; ++task) {
-      before_[task] = of_.before_[task] + 1;  // and for being handed over
+      before_[task] = of_.before_[task] + 1;  // plus one for its submission
       before_[count_ + task] = before_[task] + of_.is_first_[task];
     }
     places_.resize(of_.threads_.size());
@@ -70,11 +70,11 @@ class Run {
 
  private:
   enum class What : uint8_t { kEnd, kHandOver };
-  using Due = std::tuple<double, size_t, What>;  // when, which task
+  using Due = std::tuple<double, size_t, What>;  // time, task
 
   const Task& task(size_t id) const { return of_.tasks_[id % count_]; }
 
-  // The thread hands its next operation over when it has thought.
+  // Schedules the thread's next submission after its think time.
   void go_on(size_t thread, double now_ns) {
     const auto& own = of_.threads_[thread];
     const size_t place = places_[thread]++;
@@ -155,7 +155,7 @@ class Run {
 
   bool is_crowded() const { return running_.size() > kMostAtOnce; }
 
-  // Of too many nobody asks.
+  // With too many kernels the replay is abandoned, so shares do not matter.
   void share() {
     if (!is_crowded()) share_sms(&running_, of_.limits_, of_.recorded_sms_, sms_, gamma_);
   }
@@ -165,8 +165,8 @@ class Run {
   const double gamma_;
   const Scales scales_;
   const size_t count_;
-  std::vector<uint32_t> before_;  // each task waits for so many things still
-  std::vector<size_t> places_;    // how many each thread has handed over
+  std::vector<uint32_t> before_;  // how many things each task still waits for
+  std::vector<size_t> places_;    // how many tasks each thread has submitted
   std::priority_queue<Due, std::vector<Due>, std::greater<Due>> due_;
   std::vector<Running> running_;
   double now_ns_ = 0;

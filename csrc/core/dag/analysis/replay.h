@@ -1,4 +1,4 @@
-// A window done again on another number of SMs, as scaling.h says.
+// Replays a window on another number of SMs, by the rules of scaling.h.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace tandem::dag::analysis {
 
-// What the record says of a node.
+// What the record says about a node.
 struct Task {
   Grid grid;              // of kernels
   bool on_sms = false;    // it takes SMs
   bool is_transfer = false;
   bool holds_host = false;
-  double work_ns = 0;     // alone; of waits 0
+  double work_ns = 0;     // when alone; 0 for waits
   double think_ns = 0;    // of its thread, before it
 };
 
-// How many times what tasks say their work really is.
+// Factors by which the recorded work of tasks differs from their real work.
 struct Scales {
-  double kernels = 1;  // and graphs
+  double kernels = 1;  // kernels and graphs
   double transfers = 1;
 };
 
@@ -29,11 +29,12 @@ class Replay {
   Replay(const Window& window, std::vector<Task> tasks, std::vector<double> rests_ns,
          const SmLimits& limits, uint32_t recorded_sms);
 
-  // The number of the thread in `rests_ns`, which says how long each thinks when it has done its last.
+  // Returns the thread's index in `rests_ns`, which says how long each thread thinks after its last
+  // task.
   static size_t thread_of(const Operation& op) { return op.thread == kNone ? 0 : op.thread + 1; }
 
-  // How much longer twice in a row takes than once; HUGE_VAL: more than kMostAtOnce kernels could run
-  // at a time.
+  // How much longer the window takes twice in a row than once; HUGE_VAL: more than kMostAtOnce
+  // kernels could run at once.
   double length_ns(uint32_t sms, double gamma, const Scales& scales) const;
 
  private:
@@ -42,13 +43,13 @@ class Replay {
   const std::vector<double> rests_ns_;
   const SmLimits limits_;
   const uint32_t recorded_sms_;
-  std::vector<std::vector<size_t>> threads_;   // their tasks
+  std::vector<std::vector<size_t>> threads_;   // tasks of each thread
   std::vector<size_t> thread_;                 // of each task
-  std::vector<size_t> first_after_;            // of a task: where in after_
+  std::vector<size_t> first_after_;            // of each task: index in after_
   std::vector<size_t> after_;                  // tasks that wait for it
-  std::vector<size_t> next_round_;             // that goes on in its stream, the second time; kLast
-  std::vector<uint32_t> before_;               // for how many others a task waits
-  std::vector<bool> is_first_;                 // of its stream
+  std::vector<size_t> next_round_;             // next task of its stream in the second round; kLast
+  std::vector<uint32_t> before_;               // how many others each task waits for
+  std::vector<bool> is_first_;                 // whether it is its stream's first
   static constexpr size_t kLast = SIZE_MAX;
 };
 

@@ -13,11 +13,11 @@
 namespace tandem::dag::analysis {
 namespace {
 
-constexpr double kMostKernels = 16, kMostTransfers = 8;  // of Scales
+constexpr double kMostKernels = 16, kMostTransfers = 8;  // limits of Scales
 constexpr int kBisections = 14;
 
-// What each kernel of the window would have taken alone: its time in the schedule, counted by the SMs
-// that those before it left. Nothing: more than kMostAtOnce were under way.
+// What each kernel of the window would have taken alone: its time in the schedule, weighted by the
+// SMs that earlier kernels left to it. Returns nothing if more than kMostAtOnce ran at once.
 std::optional<std::vector<double>> works_ns(const Window& window, const Schedule& schedule,
                              const Recording& recording, const SmLimits& limits) {
   struct Change {
@@ -56,8 +56,8 @@ std::optional<std::vector<double>> works_ns(const Window& window, const Schedule
   return out;
 }
 
-// Times in which it was held back and nothing of its own was on the GPU. While something is, being held
-// costs nothing: of who runs ahead, its full window says no more than that.
+// Times in which the job was held back and had nothing on the GPU. While it has something there,
+// being held costs nothing: for a host that runs ahead, a full window means no more than that.
 std::vector<Times> lost(const Window& window, const Schedule& schedule,
                         const std::vector<Times>& held) {
   if (held.empty()) return {};
@@ -67,14 +67,14 @@ std::vector<Times> lost(const Window& window, const Schedule& schedule,
   return without(held, united(std::move(busy)));
 }
 
-// Times in which it asked for nothing and nothing that it had asked for was under way.
+// Times in which the job asked for nothing and nothing that it had asked for was in flight.
 std::vector<Times> pauses(const Window& window, const Schedule& schedule, const Recording& recording) {
   if (recording.pause_ns == 0) return {};
   std::vector<Times> asked;
   for (NodeId id = window.first; id < window.last; ++id) {
     const Operation& op = window.op(id);
     const uint64_t handed_ns = schedule.handed(id);
-    // A copy that the host waits for is told when it has ended.
+    // A copy that the host waits for is recorded when it has ended.
     const bool has_ended = is_transfer(op.kind) && holds_host(op);
     asked.push_back({has_ended ? minus(handed_ns, op.duration_ns) : handed_ns,
                      std::max(handed_ns, schedule.at(id).end_ns)});
@@ -86,7 +86,7 @@ std::vector<Times> pauses(const Window& window, const Schedule& schedule, const 
   return found;
 }
 
-// The same where pauses count as time in which it was held back.
+// Returns the recording with pauses counted as time in which the job was held back.
 Recording without_pauses(const Window& window, const Schedule& schedule, Recording recording) {
   const std::vector<Times> found = pauses(window, schedule, recording);
   recording.held.insert(recording.held.end(), found.begin(), found.end());
@@ -94,7 +94,7 @@ Recording without_pauses(const Window& window, const Schedule& schedule, Recordi
   return recording;
 }
 
-// Of its time on the host since `since_ns`, what it was not held back.
+// The thread's time on the host since `since_ns`, without the time in which it was held back.
 double thought_ns(const Recording& recording, uint64_t since_ns, uint64_t until_ns) {
   return static_cast<double>(
       minus(minus(until_ns, since_ns), held_between(recording.held, since_ns, until_ns)));
@@ -103,7 +103,7 @@ double thought_ns(const Recording& recording, uint64_t since_ns, uint64_t until_
 Replay replay_of(const Window& window, const Recording& recording,
                  const std::vector<double>& works, const SmLimits& limits) {
   std::vector<Task> tasks(window.size());
-  std::vector<uint64_t> free_ns;  // since when each thread thinks
+  std::vector<uint64_t> free_ns;  // when each thread started to think
   for (size_t i = 0; i < window.size(); ++i) {
     const Operation& op = window.op(window.first + i);
     const size_t thread = Replay::thread_of(op);
@@ -125,8 +125,8 @@ Replay replay_of(const Window& window, const Recording& recording,
   return {window, std::move(tasks), std::move(rests_ns), limits, recording.sms};
 }
 
-// The factor, up to `most` or down to its inverse, with which `length_ns` gives the length, or the
-// nearest there is. It grows with the factor.
+// Returns the factor, from 1 / `most` to `most`, for which `length_ns` gives the wanted length, or
+// the nearest there is. The length must grow with the factor.
 template <class Length>
 double factor_for(double wanted_ns, double most, Length length_ns) {
   const bool is_longer = length_ns(1) < wanted_ns;

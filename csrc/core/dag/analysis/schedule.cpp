@@ -48,7 +48,7 @@ class Reconstruction {
     window_.graph.each_edge(id, [&](NodeId from, EdgeKind) {
       if (out_.has(from)) ready_ns = std::max(ready_ns, out_.at(from).end_ns);
     });
-    // A wait that was measured to take longer waited for more than is known.
+    // A wait that measurably took longer waited for more than is known.
     if (is_wait(op.kind)) return {handed_ns, std::max(ready_ns, plus(handed_ns, op.duration_ns))};
     return {ready_ns, plus(ready_ns, op.duration_ns)};
   }

@@ -1,15 +1,15 @@
-// When each operation began and ended, reconstructed: telemetry knows when the host handed it over
-// and how long it takes, not when the GPU began. Each begins as early as order allows, which is the
+// Reconstructs when each operation began and ended: telemetry knows when the host submitted it and
+// how long it takes, not when the GPU began. Each begins as early as its order allows, which is the
 // forward pass of the critical path method (Kelley and Walker 1959).
 //
-//   start = the latest of: handed over, end of everything that an order edge leads from
+//   start = the latest of: its submission, the ends of all its predecessors by order edges
 //   end   = start + duration
 //   wait  = of the host: from its call to the end of what it waits for, or to its own measured end
-//           where that is later: what it waited for took longer than is known
+//           if that is later: then what it waited for took longer than is known
 //
-// Not modelled: that operations without an order take room from each other (their durations contain
-// it where they were measured), and that a programmatic launch may begin before its predecessor
-// ends. So with measured durations a start is early at most by what others delayed it.
+// Not modelled: that unordered operations compete for the GPU (their durations include that where
+// they were measured), and that a programmatic launch may begin before its predecessor ends. So
+// with measured durations, a start is too early at most by the delay that others caused.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct Times {
 struct Schedule {
   NodeId first = 0;
   std::vector<Times> times;          // of the nodes from `first` on
-  std::vector<uint64_t> handed_ns;   // when the host handed it over; never earlier than before
-  std::vector<uint32_t> after_wait;  // how many nodes before it its thread last waited; 0 = unseen
+  std::vector<uint64_t> handed_ns;   // when the host submitted it; never decreases within a thread
+  std::vector<uint32_t> after_wait;  // distance back to its thread's last wait; 0 = unseen
 
   bool has(NodeId id) const { return id >= first && id - first < times.size(); }
   const Times& at(NodeId id) const { return times[id - first]; }
@@ -41,8 +41,9 @@ struct Schedule {
   }
 };
 
-// Of the nodes [from, window.last); `from` <= window.first lets earlier work delay the window's.
-// `measured` is empty, or has one entry for each node of the window, that wins where it has an end.
+// Covers the nodes [from, window.last); `from` <= window.first lets earlier work delay the
+// window's. `measured` is empty, or has one entry for each node of the window, which takes
+// precedence if it has an end.
 Schedule reconstruct(const Window& window, NodeId from, const std::vector<Times>& measured);
 
 }  // namespace tandem::dag::analysis

@@ -5,7 +5,7 @@
 namespace tandem::dag::analysis {
 namespace {
 
-// Its length when everything that it waits for has ended.
+// Its length once everything that it waits for has ended.
 uint64_t own_ns(const Window& window, const Schedule& schedule, NodeId id) {
   if (!is_wait(window.op(id).kind)) return schedule.at(id).length();
   uint64_t free_ns = schedule.at(id).start_ns;

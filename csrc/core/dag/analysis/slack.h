@@ -1,8 +1,8 @@
-// How much later an operation could begin without making the window longer: its latest start less
+// How much later an operation could begin without lengthening the window: its latest start minus
 // its start (backward pass of the critical path method, Kelley and Walker 1959; "total float").
 //
-// A delay moves what an order edge leads to, and, when a thread waits for it, all that the thread
-// submits afterwards: the host is taken to need the same time between its waits and its calls.
+// A delay moves every successor by order edges and, if a thread waits for the operation, all that
+// the thread submits afterwards: the host is assumed to need the same time between waits and calls.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace tandem::dag::analysis {
 
-// In ns, of each node of the window; 0 on the critical path. What comes after the window does not
-// count.
+// In ns, for each node of the window; 0 on the critical path. Ignores what comes after the window.
 std::vector<uint64_t> slack(const Window& window, const Schedule& schedule);
 
 }  // namespace tandem::dag::analysis

@@ -1,5 +1,5 @@
-// Who of the kernels that may run at a time has how many SMs: in the order in which they became
-// ready each takes what it demands, or what is left.
+// How many SMs each of the kernels that may run at once gets: in the order in which they became
+// ready, each takes what it demands, or what is left.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace tandem::dag::analysis {
 
-// Kernels that may run at a time, at most. More work queues a GPU does not have
-// (CUDA_DEVICE_MAX_CONNECTIONS, CUDA C++ Programming Guide): what runs beside what is then not what
-// streams say. And whoever begins or ends changes the rate of all.
+// Most kernels that may run at once. A GPU has no more work queues (CUDA_DEVICE_MAX_CONNECTIONS,
+// CUDA C++ Programming Guide), so beyond that streams do not tell what runs beside what. Besides,
+// every beginning or end changes the rates of all.
 constexpr size_t kMostAtOnce = 32;
 
 inline Grid grid_of(const Operation& op) { return {op.blocks, op.block_threads}; }
 
-// A kernel that runs, or would if there were an SM for it.
+// A kernel that runs, or would run if there were an SM for it.
 struct Running {
-  size_t task;     // whatever the caller calls it
+  size_t task;     // the caller's number for it
   Grid grid;
-  double left_ns;  // of its work, as on the number of SMs that durations are of
-  double rate;     // of that work, a ns; 0 = it has no SM
+  double left_ns;  // remaining work, in ns on the recorded number of SMs
+  double rate;     // of that work, per ns; 0 = it has no SM
 };
 
-// Sets the rates of `kernels`, of which those in front became ready first, on `sms` SMs.
+// Sets the rates of `kernels`, which are in the order in which they became ready, on `sms` SMs.
 inline void share_sms(std::vector<Running>* kernels, const SmLimits& limits, uint32_t recorded_sms,
                       uint32_t sms, double gamma) {
   uint32_t left = sms;

@@ -33,7 +33,7 @@ std::vector<Step> steps(const Window& window, const Schedule& schedule, NodeId f
   std::vector<Step> out;
   Step now{0, 0, 0, 0};
   for (const Change& change : changes(window, schedule, from)) {
-    // Within one ns ends may come before their starts: the counts wrap, and come out right.
+    // Within the same ns, ends may come before their starts: the counts wrap, and come out right.
     count_of(now, change.kind) += change.begins ? 1 : UINT32_MAX;
     now.ns = change.ns;
     if (out.empty() || out.back().ns != now.ns) out.push_back(now);

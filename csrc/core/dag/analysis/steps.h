@@ -1,4 +1,4 @@
-// How many GPU operations run from when to when: the sweep that width, overlap and gaps are read from.
+// How many GPU operations run at each time: the sweep from which width, overlap and gaps are read.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct Step {
   uint32_t running() const { return kernels + transfers + memsets; }
 };
 
-// Of the nodes [from, window.last), in order of time, each at another ns; the last has nothing
-// running. Empty if no GPU operation has a length.
+// For the nodes [from, window.last), by time, each at a different ns; in the last step nothing
+// runs. Empty if no GPU operation has a length.
 std::vector<Step> steps(const Window& window, const Schedule& schedule, NodeId from);
 
 }  // namespace tandem::dag::analysis

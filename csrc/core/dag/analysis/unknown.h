@@ -8,7 +8,7 @@
 namespace tandem::dag::analysis {
 
 struct Unknown {
-  uint64_t durations = 0;  // GPU operations that were taken to last 0 ns
+  uint64_t durations = 0;  // GPU operations assumed to last 0 ns
   uint64_t estimated = 0;  // those whose duration is predicted
   uint64_t accesses = 0;   // those that may touch more memory than is known
   uint64_t order = 0;      // operations that may have had to wait for more than is known

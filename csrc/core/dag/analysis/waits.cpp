@@ -3,7 +3,7 @@
 namespace tandem::dag::analysis {
 namespace {
 
-// The last to end of what order edges lead from, if it ended after `after_ns`.
+// Returns the predecessor by order edges that ended last, if it ended after `after_ns`.
 NodeId last_of(const Window& window, const Schedule& schedule, NodeId id, uint64_t after_ns) {
   NodeId found = kNoNode;
   window.graph.each_edge(id, [&](NodeId from, EdgeKind) {
@@ -16,7 +16,7 @@ NodeId last_of(const Window& window, const Schedule& schedule, NodeId id, uint64
 
 bool takes_time(const Schedule& schedule, NodeId id) { return schedule.at(id).length() > 0; }
 
-// Back over records and waits of events, which take no time, to what they stand for.
+// Goes back over event records and waits, which take no time, to the operation they stand for.
 NodeId reason(const Window& window, const Schedule& schedule, NodeId id, uint64_t after_ns) {
   NodeId found = last_of(window, schedule, id, after_ns);
   while (found != kNoNode && !takes_time(schedule, found))

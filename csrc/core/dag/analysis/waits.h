@@ -1,5 +1,5 @@
-// What the host waited for. How long is known: a wait's duration is measured on the host. Where it is
-// missing, until what it waits for ended by the schedule.
+// What the host waited for, and how long: a wait's duration is measured on the host. Where it is
+// missing, the wait lasts until what it waits for ended in the schedule.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace tandem::dag::analysis {
 
 struct Wait {
   NodeId node;
-  NodeId reason;  // the last to end of what was waited for; kNoNode = it had all ended before
+  // What ended last of what was waited for; kNoNode = all of it had ended before.
+  NodeId reason;
   uint64_t waited_ns;
 };
 

@@ -16,7 +16,7 @@ struct Width {
   std::vector<Change> changes;  // neighbours differ in `running`
   uint32_t most = 0;
   double mean = 0;       // from the first start to the last end of a GPU operation
-  uint64_t busy_ns = 0;  // at least one runs
+  uint64_t busy_ns = 0;  // time in which at least one runs
 };
 
 inline Width width(const std::vector<Step>& steps) {

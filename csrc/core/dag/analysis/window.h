@@ -1,4 +1,5 @@
-// A part of a graph to be analysed: the nodes [first, last), and what counts as what in it.
+// A part of a graph to be analysed: the nodes [first, last), and predicates that classify
+// operations.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ constexpr bool is_wait(Kind kind) { return kind >= Kind::kSyncStream && kind <= 
 // The host does nothing else until the operation has ended.
 constexpr bool holds_host(const Operation& op) { return is_wait(op.kind) || op.flags & kHostWaits; }
 
-// Times come out of records, so that nothing may be taken for granted about them.
+// Times come from records, so nothing may be assumed about them: these saturate.
 constexpr uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 constexpr uint64_t minus(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
