@@ -1,7 +1,7 @@
 """Builds the native parts: tandem._native, libtandem.so and the software GPU.
 
-Everything is compiled by csrc/ninja_build.py; this file only says where each output belongs, beside
-the Python sources in an editable install and inside the package in a wheel.
+csrc/ninja_build.py compiles everything; this file only says where each output belongs: beside the
+Python sources in an editable install, inside the package in a wheel.
 """
 
 import os
@@ -32,14 +32,14 @@ class NativeBuild(build_ext):
     """Runs ninja once for all targets, then copies each output to its place."""
 
     def run(self) -> None:
-        """Build every target; a compiler's error ends the install with its own words."""
+        """Build every target; a compiler error ends the install with the compiler's message."""
         portable = ninja_build.PORTABLE_CXX in os.environ
         outputs = ninja_build.build(list(PLACES), "portable" if portable else "release")
         base = Path("client") if self.inplace else Path(self.build_lib)
         for name, place in PLACES.items():
             destination = base / place
             destination.parent.mkdir(parents=True, exist_ok=True)
-            # A running process may have the old file mapped: replace it, never write into it.
+            # A running process may have the old file mapped: replace the file, never overwrite it.
             fresh = destination.with_name(destination.name + ".new")
             shutil.copy2(outputs[name], fresh)
             fresh.replace(destination)
@@ -54,13 +54,13 @@ class NativeBuild(build_ext):
 
 
 class WholeSource(sdist):
-    """Puts all of the checkout into the source archive: what compiles, tests and documents it."""
+    """Puts the whole checkout into the source archive, including tests and documentation."""
 
     FOLDERS = ("bench", "client", "csrc", "daemon", "docs", "packaging", "proto", "shim", "tests")
-    MADE = ("*.so", "*.so.1", "*.pyc", "*/softgpu/bin/*", "*.egg-info/*")  # by a build
+    MADE = ("*.so", "*.so.1", "*.pyc", "*/softgpu/bin/*", "*.egg-info/*")  # created by a build
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Beside what setuptools finds by itself, which is Python alone."""
+        """Add the checkout to what setuptools finds by itself, which is only Python."""
         found = (path for folder in self.FOLDERS for path in sorted(Path(folder).rglob("*")))
         ours = [p for p in found if p.is_file() and not any(p.match(made) for made in self.MADE)]
         super().make_release_tree(base_dir, [*{*files, "Makefile", *map(str, ours)}])

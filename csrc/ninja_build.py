@@ -1,12 +1,12 @@
 """Writes build.ninja for every native target and runs ninja on it.
 
-`setup.py` asks for the release libraries, `make sanitize` for the test programs of the other
-variants. One source list serves all: a variant only changes flags and the output folder.
+`setup.py` builds the release libraries, `make sanitize` the test programs of the other variants.
+One source list serves all: a variant only changes flags and the output folder.
 
     python csrc/ninja_build.py [--variant release|portable|asan|tsan|fuzz] [TARGET...]
 
-Targets are the names in `targets` below, `tests` for all C++ test programs, `generated` for what is
-made before anything is compiled, or nothing for all libraries. Outputs land in
+A TARGET is a name in `targets` below, `tests` for all C++ test programs, or `generated` for what is
+generated before anything is compiled; without any, all libraries are built. Outputs go to
 build/native/<variant>/.
 """
 
@@ -27,19 +27,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
-# In the environment: a warning is an error. CI sets it; who only builds may have a compiler that
-# warns of more than ours do.
+# Environment variable that turns warnings into errors. CI sets it; whoever only builds may have a
+# compiler that warns about more than ours do.
 STRICT = "WERROR"
 COMMON = "-std=c++17 -fPIC -fvisibility=hidden -pthread"
 # In other people's processes: no exceptions, no RTTI, no libstdc++ at run time.
 PRELOADED = "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer"
-# In the environment, the compiler of the portable variant, which is for C libraries older than this
-# machine's: one that brings their names and a C++ library that asks for no others. g++ has both of
-# the machine. The shim has no use for either, and its instructions are counted as g++ makes them:
-# that compiles it in each variant. packaging/wheel.py sets this.
+# Environment variable with the compiler of the portable variant, which targets C libraries older
+# than this machine's. That compiler brings their symbol versions and a C++ library that requires no
+# others, whereas g++ uses the machine's. The shim needs neither, and its instructions are counted
+# as g++ generates them: so g++ compiles it in each variant. packaging/wheel.py sets this.
 PORTABLE_CXX = "TANDEM_PORTABLE_CXX"
-# Without optimising, ASan and UBSan take three quarters of the time to compile and see no less;
-# under TSan that saves next to nothing, and the programs take longer.
+# Without optimisation, ASan and UBSan programs compile in three quarters of the time and detect no
+# less; under TSan that saves next to nothing, and the programs run longer.
 VARIANTS = {
     "release": ("-O2 -g1", ""),
     "portable": ("-O2", "-Wl,--strip-debug"),
@@ -53,11 +53,11 @@ VARIANTS = {
 
 
 # The exported names of the shim, a thousand functions made by macros. Optimising them takes longer
-# than anything else, and of the shim with faults to find nobody asks how fast it is.
+# than anything else, so the shim with planted faults, whose speed does not matter, does without.
 ENTRIES = Path("shim/entry.cpp")
-# Folder -> so many of its sources are compiled in one go, and what they include once for all of
-# them; that is most of what each costs by itself (pybind11: 8 seconds). A folder here has one set
-# of local names.
+# Folder -> how many of its sources are compiled together, so that their includes are compiled once;
+# these are most of the cost of each source (pybind11: 8 seconds). Local names must be unique within
+# such a folder.
 BATCHES = {
     "csrc/bindings": 9,
     "csrc/core/dag": 5,
@@ -77,24 +77,24 @@ BATCHES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One native output: which sources, flags and link options it has."""
+    """One native output: its sources, flags and link options."""
 
     output: str
     sources: tuple[str, ...]  # globs from the repository root
     flags: str = ""
-    # Further globs, with flags of their own; of a file that several match the last one's count.
+    # Further globs, with flags of their own; if several match a file, the last one's flags apply.
     others: tuple[tuple[str, str], ...] = ()
     link: str = ""
-    compiler: str = "$cxx"  # or "$gxx", the same but in the portable variant
+    compiler: str = "$cxx"  # or "$gxx", which differs only in the portable variant
     inputs: tuple[str, ...] = ()  # further files that force a relink
-    runs: tuple[str, ...] = ()  # targets that it starts
+    runs: tuple[str, ...] = ()  # targets that it starts at run time
     shared: bool = True
 
 
 def _python_flags() -> str:
     spec = importlib.util.find_spec("pybind11")
     if spec is None or spec.origin is None:
-        return ""  # only needed by the binding target, which then fails with a plain message
+        return ""  # only the binding target needs it, and then fails with a plain message
     include = Path(spec.origin).parent / "include"
     # -Wno-pedantic: PYBIND11_MODULE is a variadic macro used without its optional arguments.
     return f"-isystem {sysconfig.get_path('include')} -isystem {include} -Wno-pedantic"
@@ -119,15 +119,15 @@ def cuda_include() -> Path:
 
 
 def _folders(place: str) -> str:
-    """Where a part's own headers are; not for <>, where memory.h is the system's."""
+    """Options for a part's own header folders; not for <>, where memory.h is the system's."""
     top = ROOT / place
-    # Only these: what Python leaves beside its files would change every command.
+    # Only folders with headers: those that Python creates would change every command.
     folders = sorted({header.parent for header in [*top.glob("*.h"), *top.glob("*/*.h")]})
     return " ".join(f"-iquote {folder.relative_to(ROOT)}" for folder in folders)
 
 
 def _driver_flags() -> str:
-    """Of the software driver: $lanes makes vector code of the lanes of a warp."""
+    """Flags of the software driver; $lanes turns the lanes of a warp into vector code."""
     cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
     return f"-Icsrc/softgpu {_folders('csrc/softgpu/driver')} -Ibuild/generated {cuda} $lanes"
 
@@ -137,10 +137,10 @@ def _shim_flags() -> str:
     return f"-Icsrc/core {_folders('shim')} -Ibuild/generated {cuda}"
 
 
-# CUDA versions of drivers that are older than the header: tests run the software driver as one.
+# CUDA versions older than the header: tests run the software driver as a driver of each.
 OLD_DRIVERS = ("12.0", "12.2", "12.4", "12.5", "12.8")
 
-# Generator -> what it writes of cuda.h and of the tables, into build/generated.
+# Generator -> files that it writes to build/generated, from cuda.h and the tables.
 GENERATED = {
     "csrc/softgpu/generate_table.py": (
         "cu_versions.inc",
@@ -166,7 +166,7 @@ CORE_FLAGS = "-Icsrc/core"
 
 
 def targets() -> dict[str, Target]:
-    """Every library and program, by the name `setup.py` and the Makefile use."""
+    """Every library and program, by the name that `setup.py` and the Makefile use."""
     cuda = f"-isystem {cuda_include()} -D__CUDA_API_VERSION_INTERNAL"
     core = ("csrc/core/*.cpp",)
     # The daemon's half (threads, heap): never part of the preloaded library.
@@ -184,14 +184,14 @@ def targets() -> dict[str, Target]:
             output="libtandem.so",
             sources=(*core, "shim/**/*.cpp"),
             flags=f"{_shim_flags()} {PRELOADED}",
-            # exports.map has the versions of its names; what is linked without it has none. Nor do
-            # tests ask for glibc's versions: a sanitizer's functions in their place have none.
+            # exports.map gives these names their versions; a program linked without it has none.
+            # Tests do not ask for glibc's versions either: a sanitizer's replacements have none.
             others=tuple(
                 (source, f"{_shim_flags()} {PRELOADED} -DTANDEM_FIRST_VERSIONS")
                 for source in ("shim/dlsym.cpp", "shim/old_glibc.cpp")
             ),
             # -Bsymbolic: the table of our own functions needs no symbol look-ups when the library
-            # is loaded, which every process of a job pays; noseparate-code: fewer maps of it.
+            # is loaded, a cost in every process of a job; noseparate-code: fewer mappings.
             link="-static-libstdc++ -static-libgcc -Wl,-z,defs -Wl,--exclude-libs,ALL "
             "-Wl,-Bsymbolic -Wl,-z,noseparate-code -Wl,--version-script=shim/exports.map -ldl",
             compiler="$gxx",
@@ -232,7 +232,7 @@ def targets() -> dict[str, Target]:
 
 
 def faulty_targets() -> dict[str, Target]:
-    """The shim with faults to find (shim/faults.def): for tests, never shipped."""
+    """The shim with planted faults (shim/faults.def): for tests, never shipped."""
     shim = targets()["shim"]
     faulty = [path for path in sorted(ROOT.glob("shim/**/*.cpp")) if _may_have_faults(path)]
     plants = ((str(p.relative_to(ROOT)), f"{shim.flags} -DTANDEM_FAULTS") for p in faulty)
@@ -242,7 +242,7 @@ def faulty_targets() -> dict[str, Target]:
 
 
 def old_targets() -> dict[str, Target]:
-    """The software driver and its NVML as they are of older CUDA versions: for tests alone."""
+    """The software driver and its NVML as of older CUDA versions: for tests only."""
     return {
         f"{name}-{version}": _of_version(targets()[name], version, exports)
         for version in OLD_DRIVERS
@@ -266,7 +266,7 @@ def _of_version(target: Target, version: str, exports: str) -> Target:
 
 
 def _may_have_faults(source: Path) -> bool:
-    """Whether it includes faults.h, perhaps by way of others; the rest is as in the shim."""
+    """Whether it includes faults.h, directly or not; the other sources are as in the shim."""
     headers = {path.name: path for path in ROOT.glob("shim/**/*.h")}
     seen: set[str] = set()
     new = [source]
@@ -281,18 +281,18 @@ def _may_have_faults(source: Path) -> bool:
 def test_targets() -> dict[str, Target]:
     """One program for each tests/cpp/<area>/test_*.cpp, linked with that area's sources.
 
-    Files named main.cpp hold a program's `main` and stay out of the tests, and so do the exported
-    names of the shim: tests/cpp/shim/entries.cpp has their place.
+    Files named main.cpp hold a program's `main` and stay out of the tests, as do the exported names
+    of the shim, which tests/cpp/shim/entries.cpp replaces.
     """
     driver = _driver_flags()
-    # The flags are those of the libraries: what was compiled for them is what is tested.
+    # The libraries' own flags, so that the tests link the very objects compiled for the libraries.
     areas: dict[str, dict[str, str]] = {
         "core": {
             "csrc/core/*.cpp": CORE_FLAGS,
             "csrc/core/dag/**/*.cpp": CORE_FLAGS,
             "csrc/core/daemon/*.cpp": CORE_FLAGS,
         },
-        # Of the driver the part that only looks at bytes, without a device process.
+        # Of the driver only the part that parses bytes, without a device process.
         "softgpu": {
             "csrc/softgpu/device/*.cpp": DEVICE_FLAGS,
             "csrc/softgpu/driver/image/*.cpp": driver,
@@ -312,7 +312,7 @@ def test_targets() -> dict[str, Target]:
     }
     found = {}
     for area, parts in areas.items():
-        # Vector code and the preloaded library's limits are for what is tested, not for the tests.
+        # Vector code and the preloaded library's restrictions apply to tested code, not to tests.
         own = " ".join(dict.fromkeys(parts.values())).replace("$lanes", "").replace(PRELOADED, "")
         for test in sorted((ROOT / "tests/cpp" / area).glob("test_*.cpp")):
             found[f"{area}-{test.stem}"] = Target(
@@ -328,7 +328,7 @@ def test_targets() -> dict[str, Target]:
 
 
 def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
-    """Its sources, each with its flags."""
+    """The target's sources, each with its flags."""
     globs = [*((g, target.flags) for g in target.sources), *target.others]
     found = {path: flags for g, flags in globs for path in sorted(ROOT.glob(g))}
     left_out = {"main.cpp", ENTRIES.name} if is_test else set()
@@ -336,12 +336,12 @@ def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
 
 
 def _batches(sources: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """What is compiled: the last source of each batch, after the others of it."""
+    """The sources to compile: the last one of each batch, which includes the others first."""
     found: list[tuple[Path, str]] = []
     for (folder, flags), same in groupby(sources, key=lambda one: (one[0].parent, one[1])):
         paths = [path.relative_to(ROOT) for path, _ in same]
         size = BATCHES.get(str(folder.relative_to(ROOT)), 1)
-        starts = [path for path in paths if path.name == "main.cpp"]  # tests go without
+        starts = [path for path in paths if path.name == "main.cpp"]  # tests leave these out
         found += [(ROOT / path, flags) for path in starts]
         paths = [path for path in paths if path not in starts]
         for start in range(0, len(paths), size):
@@ -351,20 +351,20 @@ def _batches(sources: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
 
 
 def _place(places: dict[str, str], flags: str, name: str) -> str:
-    """The folder of what is compiled with these flags, which whoever has the same ones shares."""
+    """The folder for objects compiled with these flags, shared by targets with the same flags."""
     taken = [place for place in places.values() if place.partition("+")[0] == name]
     return places.setdefault(flags, f"{name}+{len(taken)}" if taken else name)
 
 
 def _generating(variant: str) -> list[str]:
-    """Rules for build/generated, which every compilation comes after."""
+    """Rules for build/generated, which precedes every compilation."""
     include = cuda_include()
     read = [*ROOT.glob("csrc/api/*.txt"), *ROOT.glob("shim/*.def"), *ROOT.glob("shim/*.py")]
     inputs = [str(path.relative_to(ROOT)) for path in sorted(read)]
     inputs += [str(include / "cuda.h"), str(include / "cudaTypedefs.h")]
     command = f"{sys.executable} $in --cuda-include {include} --out build/generated"
     lines = ["rule generate", f"  command = {command}", "  description = GENERATE $out"]
-    lines.append("  restat = 1")  # they leave a file alone whose text is the same
+    lines.append("  restat = 1")  # generators leave a file alone if its text is unchanged
     every = []
     for script, names in GENERATED.items():
         outputs = " ".join(f"build/generated/{name}" for name in names)
@@ -374,13 +374,13 @@ def _generating(variant: str) -> list[str]:
 
 
 def _compilers(variant: str) -> list[str]:
-    """What compiles, what it warns of, and what it puts in of its own libraries."""
+    """Ninja variables for the compilers, their warnings and the static runtime libraries."""
     lines = [f"gxx = {os.environ.get('CXX', 'g++')}"]
     if variant != "portable":
         static = "-static-libstdc++ -static-libgcc"
         warnings = f"{WARNINGS} -Werror" if os.environ.get(STRICT) else WARNINGS
         return [*lines, "cxx = $gxx", f"warnings = {warnings}", f"runtime = {static}"]
-    # It has no other libraries than static ones. Sources are without warnings by g++'s judgement.
+    # This compiler has static libraries only. g++ decides whether sources are free of warnings.
     return [*lines, f"cxx = {os.environ[PORTABLE_CXX]}", "warnings = -w", "runtime ="]
 
 
@@ -415,13 +415,13 @@ def write_ninja(variant: str) -> Path:
             obj = str(out / "obj" / place / f"{relative}.o")
             objects.append(obj)
             is_plain = relative == ENTRIES and "-DTANDEM_FAULTS" in flags
-            # Optimising a test takes longer than what it saves while it runs.
+            # Optimising a test takes longer than it saves at run time.
             if is_plain or (variant == "tsan" and relative.is_relative_to("tests")):
                 flags += " -O0"
-            # No program with threads interprets PTX.
+            # No multi-threaded program interprets PTX.
             if variant == "tsan" and relative.is_relative_to("csrc/softgpu/ptx"):
                 flags += " -O0 -fno-sanitize=thread"
-            # What tests share with a library is compiled as for that, which comes before them.
+            # What tests share with a library is compiled by the library's rule, which comes first.
             rules.setdefault(
                 obj,
                 f"build {obj}: cc {relative} || {variant}-generated\n"
@@ -450,7 +450,7 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
     """Build the named targets; return name -> output path.
 
     Raises:
-        subprocess.CalledProcessError: the compiler or linker failed; its words are on stderr.
+        subprocess.CalledProcessError: the compiler or linker failed; its output is on stderr.
     """
     import ninja  # a build requirement of the wheel, so imported late
 
@@ -462,7 +462,7 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = write_ninja(variant)
         command = [str(tool), "-f", str(path), *goals]
-        # Who watches sees how far it is, on one line; a log gets what the compiler says alone.
+        # A terminal shows the progress on one line; a log gets only the compiler's output.
         if not (sys.stdout.isatty() and _has_work(command)):
             command.append("--quiet")
         subprocess.run(command, check=True, cwd=ROOT)
@@ -476,7 +476,7 @@ def _has_work(command: list[str]) -> bool:
 
 
 def main() -> None:
-    """Build what the command line names."""
+    """Build the targets named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--variant", choices=VARIANTS, default="release")
     parser.add_argument("names", nargs="*", metavar="TARGET")
