@@ -12,7 +12,7 @@ using shm::RecordKind;
 
 constexpr uint8_t kStepMark = 1;  // TANDEM_MARK_STEP in shim/tandem_mark.h
 
-// Leaves out the many records that neither iterations nor phases depend on, such as segments.
+// False for records that neither iterations nor phases depend on, such as the many segments.
 bool concerns(const shm::Record& record) {
   switch (static_cast<RecordKind>(record.kind)) {
     case RecordKind::kSegment:

@@ -60,7 +60,7 @@ class Iterating {
   uint64_t ends_seen_ = 0;  // how many of its ends have been counted already
   uint64_t steps_seen_ = 0;
   // Predicted GPU time of what all threads have submitted since the newest end that was found,
-  // except for the few launches by which the end was recognized.
+  // except for the few launches by which the end was recognised.
   uint64_t work_since_ = 0;
   MarkedSteps marked_;
   dag::PhaseFinder phases_;

@@ -13,9 +13,9 @@ namespace tandem::daemon {
 // Used by one thread. Knows nothing of what was allocated before or in a round that lost records.
 class LiveMemory {
  public:
-  // Collects the records of one ring. The rings of a round may come in any order,
+  // Collects the records of one ring. The rings of a round may come in any order.
   void take(const shm::Record* records, size_t count, uint64_t lost);
-  // so settle() applies all records by time, once all rings have been taken.
+  // Applies the collected records by time. Call when all rings of a round have been taken.
   void settle();
 
   const std::vector<dag::Allocation>& known() const { return allocations_.known(); }

@@ -10,8 +10,7 @@ namespace {
 
 constexpr uint32_t kQuietRounds = 16;  // this many in a row before the period grows
 constexpr uint32_t kMaxDoublings = 16;
-// After a round that took c, a doorbell can end the rest no sooner than 4c; without one it lasts
-// 19c.
+// After a round that took c, the thread rests at least 4c if a doorbell rings, 19c otherwise.
 constexpr uint64_t kRestAfterDoorbell = 4;
 constexpr uint64_t kRest = 19;
 

@@ -1,4 +1,4 @@
-// One look at a state page, copied once and sanitized.
+// One look at a state page, copied once and made safe to use.
 //
 // The job may write anything there at any time. Whatever it wrote, a Snapshot keeps these promises:
 // counters never go back, counts and byte figures fit int64, the wait reason is a WaitReason, times

@@ -57,7 +57,7 @@ void Data::add_own(const Operation& op) {
   else graph_.set_flags(kUnresolved);
 }
 
-// All reads before all writes: a node does not read what it writes itself.
+// All reads before all writes, or the node would seem to read what it has written itself.
 void Data::apply(NodeId id, Kind kind) {
   for (const Access& access : accesses_) {
     if (access.is_const) read(id, access.address, end_of(access));

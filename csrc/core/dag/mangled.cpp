@@ -6,7 +6,7 @@
 namespace tandem::dag {
 namespace {
 
-constexpr uint32_t kDeepest = 64;         // nesting; the name may be anything
+constexpr uint32_t kDeepest = 64;         // levels of nesting; a name may be anything
 constexpr size_t kMostKept = 1024;        // substitutions and template arguments
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -229,7 +229,7 @@ class Parser {
       pack.is_pack = true;
       return pack;
     }
-    return type();  // not for expressions: type() fails at their X
+    return type();  // an expression is no type: type() fails at its X
   }
   void literal() {
     if (take("_Z")) {

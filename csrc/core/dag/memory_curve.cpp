@@ -14,7 +14,7 @@ bool tells_memory(RecordKind kind) {
   return kind == RecordKind::kAlloc || kind == RecordKind::kFree || kind == RecordKind::kSync;
 }
 
-// What was held before the first record that tells, which says what was held after it.
+// What was held before the first record with a figure; the figure is what was held after it.
 uint64_t held_before(const shm::Record& record) {
   const uint64_t held = shm::held_at(record);
   switch (static_cast<RecordKind>(record.kind)) {

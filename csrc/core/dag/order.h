@@ -105,7 +105,7 @@ class Order {
 
   Graph& graph_;
   std::vector<Chain> chains_;
-  std::deque<uint32_t> ended_;  // in the order in which they ended
+  std::deque<uint32_t> ended_;  // chains, in the order in which they ended
   std::vector<Context> contexts_;
   std::unordered_map<uint64_t, NodeId> recorded_;  // by event
   bool lost_ = false;  // events may have been recorded unseen

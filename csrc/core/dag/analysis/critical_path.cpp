@@ -90,9 +90,9 @@ class Walk {
     return kNoNode;
   }
 
-  // Returns the GPU work without a duration through which the path continues: what a wait must have
-  // waited for that ended later than everything known, and from there on what precedes that work,
-  // back to the thread's last wait.
+  // Returns the GPU work without a duration through which the path continues, or kNoNode. If a wait
+  // ended later than everything known, that is the work it must have waited for; from there on it
+  // is what precedes that work, back to the thread's last wait.
   NodeId untimed_before(NodeId id) const {
     const bool is_lagging = is_wait(window_.op(id).kind) && lag_ns(id) > 0;
     const bool goes_on = in_untimed_ && is_untimed(id);

@@ -32,7 +32,7 @@ Times last_reason(const Window& window, const Schedule& schedule, NodeId id, Kin
   return latest;
 }
 
-// True if only its submission was missing when it was submitted.
+// True if all its predecessors by order edges had ended when it was submitted.
 bool found_idle(const Window& window, const Schedule& schedule, NodeId id) {
   Kind kind{};
   return last_reason(window, schedule, id, &kind).end_ns <= schedule.handed(id);

@@ -18,7 +18,7 @@ struct Task {
   double think_ns = 0;    // of its thread, before it
 };
 
-// Factors by which the recorded work of tasks differs from their real work.
+// Factors from the recorded work of tasks to their real work.
 struct Scales {
   double kernels = 1;  // kernels and graphs
   double transfers = 1;
