@@ -12,7 +12,7 @@ using shm::WaitReason;
 constexpr uint64_t kSpinNs = 2'000;
 constexpr uint64_t kSliceNs = 20'000'000;        // how often a waiter checks for a lost daemon
 constexpr uint64_t kVirtualStepNs = 50'000;     // between two looks on the virtual clock
-constexpr uint64_t kWakeEarlyNs = 120'000;       // by how much a sleeping thread oversleeps
+constexpr uint64_t kWakeEarlyNs = 120'000;       // as much as a sleeping thread oversleeps
 constexpr uint64_t kWindowSleepNs = 50'000;
 constexpr uint64_t kWindowPatienceNs = 250'000'000;
 // Enough for the launches of one interrupted library call; then no pass for a while, since programs

@@ -23,8 +23,7 @@ class GapHistogram {
   uint64_t linger_ns(uint64_t base_ns, uint64_t limit_ns) const;
 
  private:
-  // Logarithmic, four buckets per octave: bucket b holds gaps from lower_ns(b) up to lower_ns(b +
-  // 1).
+  // Logarithmic, four buckets per octave: bucket b holds gaps from lower_ns(b) to lower_ns(b + 1).
   static constexpr size_t kBuckets = 64;
   static size_t bucket_of(uint64_t gap_ns);
   static uint64_t lower_ns(size_t bucket);

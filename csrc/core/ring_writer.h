@@ -65,7 +65,7 @@ class RingWriter {
   bool shared_ = false;
 };
 
-// After a fork: a thread that no longer exists may have held the shared ring's lock.
+// For the child of a fork: a thread that does not exist there may have held the shared ring's lock.
 void reset_shared_ring_lock();
 
 }  // namespace tandem

@@ -26,7 +26,7 @@ class SampleWriter {
   shm::Record* records_ = nullptr;
 };
 
-// After a fork: a thread that no longer exists may have held the ring.
+// For the child of a fork: a thread that does not exist there may have held the ring.
 void reset_sample_lock();
 
 }  // namespace tandem

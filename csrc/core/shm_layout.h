@@ -207,7 +207,8 @@ struct alignas(64) StateMemory {  // shim: relaxed; display and audit, never tru
   std::atomic<uint32_t> wait_flags;   // kWait*
 };
 inline constexpr uint32_t kWaitForQuota = 1u << 0;  // the limit is in the way, not the device
-inline constexpr uint32_t kWaitsAlone = 1u << 1;    // so do all threads that use the device
+// Every thread of the process that uses the device waits for memory.
+inline constexpr uint32_t kWaitsAlone = 1u << 1;
 
 // How an order to move memory ended. No outcome loses a byte.
 enum class SwapOutcome : uint32_t {

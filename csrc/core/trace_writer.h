@@ -52,8 +52,7 @@ class TraceWriter {
   uint64_t head_ = 0;
   uint64_t tail_ = 0;  // as last read
   uint32_t wait_ms_ = 0;
-  bool is_stalled_ = false;  // the reader made no progress for wait_ms: drop without waiting until
-                             // it does
+  bool is_stalled_ = false;  // no progress of the reader for wait_ms: drop, do not wait
 };
 
 }  // namespace tandem::trace
