@@ -1,10 +1,10 @@
-// Cooperative groups of the software GPU, for a `.cu` file that nvcc compiles with its own header of
-// this name: the block, the cluster and the grid, with what their members and barriers are called
-// there. Tiles and coalesced groups, which are warps' business, do not exist.
+// Cooperative groups of the software GPU, for a `.cu` file that nvcc compiles with its own header
+// of this name. It has the block, the cluster and the grid, with the names that CUDA gives their
+// members and barriers. Tiles and coalesced groups, which depend on warps, do not exist.
 //
-// Include it before the first kernel: __shared__ variables from here on belong to a block that may
-// wait for others. They are zero when a thread of the process first runs a kernel, and not
-// initialised after that, as anywhere.
+// Include it before the first kernel: __shared__ variables defined after it belong to a block that
+// may wait for other blocks. They are zero when a thread of the process first runs a kernel and not
+// initialised after that, as without this header.
 #pragma once
 
 #undef __shared__
@@ -103,7 +103,7 @@ auto group_size(const Group& group) {
 
 }  // namespace cooperative_groups
 
-// The intrinsics beneath.
+// The underlying intrinsics.
 static inline void __cluster_barrier_arrive() { tandem::Grid::current()->arrive_at_cluster(); }
 static inline void __cluster_barrier_arrive_relaxed() { __cluster_barrier_arrive(); }
 static inline void __cluster_barrier_wait() { tandem::Grid::current()->wait_for_cluster(); }

@@ -2,7 +2,7 @@
 
 #include <cuda.h>
 
-#ifndef SOFTGPU_CUDA_VERSION  // of a driver that is older than the header
+#ifndef SOFTGPU_CUDA_VERSION  // set when the driver is to be older than the header
 #define SOFTGPU_CUDA_VERSION CUDA_VERSION
 #endif
 

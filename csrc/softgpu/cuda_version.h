@@ -1,9 +1,9 @@
-// Of which CUDA version the driver is.
+// The CUDA version that the driver reports.
 #pragma once
 
 namespace softgpu {
 
-// As 1000 * major + 10 * minor.
+// Returns 1000 * major + 10 * minor.
 int cuda_version();
 
 }  // namespace softgpu

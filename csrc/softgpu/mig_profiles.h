@@ -1,5 +1,5 @@
 // GPU instance profiles of MIG: the tables of NVIDIA's MIG user guide, with the SM counts that
-// `nvidia-smi mig -lgip` tells and the placements of NVML. Shared by the device process and NVML.
+// `nvidia-smi mig -lgip` prints and NVML's placements. Shared by the device process and NVML.
 #pragma once
 
 #include <array>
@@ -9,17 +9,17 @@
 namespace tandem::softgpu {
 
 inline constexpr uint32_t kMigMemorySlices = 8;
-inline constexpr uint32_t kMaxMigInstances = 7;  // of one device
+inline constexpr uint32_t kMaxMigInstances = 7;  // per device
 
 struct MigProfile {
   const char* name;
   uint32_t id;      // as nvidia-smi lists it
   uint32_t number;  // NVML_GPU_INSTANCE_PROFILE_*
   uint32_t compute_slices, memory_slices, sm_count, copy_engines;
-  uint32_t most;  // instances of it on one device
+  uint32_t most;  // maximum number of instances of this profile on one device
   uint32_t jpeg, decoders, ofa;
   uint32_t start_count;
-  std::array<uint32_t, kMaxMigInstances> starts;  // memory slices where one may begin
+  std::array<uint32_t, kMaxMigInstances> starts;  // memory slices where an instance may begin
 };
 
 struct MigTable {
@@ -50,7 +50,7 @@ inline constexpr MigTable kMigTables[] = {
      }}},
 };
 
-// The table of a device profile, null where the product has no MIG.
+// The table of a device profile; null if that product has no MIG.
 inline const MigTable* mig_table(std::string_view gpu) {
   for (const MigTable& table : kMigTables) {
     if (gpu == table.gpu) return &table;
@@ -65,7 +65,7 @@ inline const MigProfile* find_mig_profile(const MigTable& table, std::string_vie
   return nullptr;
 }
 
-// That part of what the whole device has of memory, bandwidth or cache.
+// The profile's share of the whole device's memory, bandwidth or cache.
 template <typename Amount>
 Amount memory_share(const MigProfile& profile, Amount whole) {
   return whole * static_cast<Amount>(profile.memory_slices) / static_cast<Amount>(kMigMemorySlices);

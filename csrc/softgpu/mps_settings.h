@@ -1,4 +1,4 @@
-// Settings of MPS as users write them, read alike by the control program and by its clients.
+// MPS settings as users write them, parsed the same way by the control program and its clients.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace tandem::softgpu {
 
-// Where the control program's socket is.
+// The directory of the control program's socket.
 inline std::string mps_pipe_directory() {
   const char* named = getenv("CUDA_MPS_PIPE_DIRECTORY");
   return named && *named ? named : "/tmp/nvidia-mps";
 }
 
-// An active thread percentage, in (0, 100]; 0 where the text is none.
+// Parses an active thread percentage in (0, 100]; returns 0 for anything else.
 inline double parse_mps_percentage(const char* text) {
   if (!text || !*text) return 0;
   char* end = nullptr;
@@ -25,7 +25,7 @@ inline double parse_mps_percentage(const char* text) {
   return *end == '\0' && percent > 0 && percent <= 100 ? percent : 0;
 }
 
-// "1G", "512M", "4096K" or bytes; 0 where the text is no amount.
+// Parses "1G", "512M", "4096K" or a number of bytes; returns 0 for anything else.
 inline uint64_t parse_mps_bytes(const std::string& text) {
   if (text.empty() || text[0] < '0' || text[0] > '9') return 0;
   char* end = nullptr;
@@ -42,7 +42,7 @@ inline uint64_t parse_mps_bytes(const std::string& text) {
   return count > (UINT64_MAX >> shift) ? 0 : count << shift;
 }
 
-// Memory limits by device ordinal; kNever: none.
+// Memory limits by device ordinal; kNever: no limit.
 struct MpsMemoryLimits {
   uint64_t bytes[kMaxDevices];
   MpsMemoryLimits() {
@@ -50,7 +50,7 @@ struct MpsMemoryLimits {
   }
 };
 
-// "0=1G,1=512M". False, with `limits` as it was, where any part of it is wrong.
+// Parses "0=1G,1=512M". Returns false, leaving `limits` unchanged, if any part of it is wrong.
 inline bool parse_mps_limits(const std::string& text, MpsMemoryLimits* limits) {
   MpsMemoryLimits read = *limits;
   for (size_t at = 0; at < text.size();) {

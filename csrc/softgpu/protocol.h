@@ -1,10 +1,12 @@
-// Messages between a client process (libcuda.so.1, libnvidia-ml.so.1 of the software GPU) and the
-// device process `tandem-softgpu`. SOCK_SEQPACKET; a packet holds one or more messages, each a Header
-// and its struct. The connection is the lease: when it closes, everything of that client is freed.
+// Messages between a client process (libcuda.so.1 or libnvidia-ml.so.1 of the software GPU) and the
+// device process `tandem-softgpu`, over SOCK_SEQPACKET. A packet holds one or more messages, each a
+// Header followed by the rest of its struct. The connection is the lease: when it closes,
+// everything the client holds is freed.
 //
 // The device process owns the clock, the memory ledger, the order of work and the timeline. Memory
-// contents and kernel bodies stay in the client: the device says START when an operation begins on
-// the modelled GPU, the client executes it and answers BODY, the device says DONE when it has ended.
+// contents and kernel bodies stay in the client: the device sends START when an operation begins on
+// the modelled GPU, the client executes it and answers BODY, and the device sends DONE when the
+// operation has ended.
 //
 //   client                                device process
 //    | HELLO --------------------------->  |
@@ -17,24 +19,30 @@
 //
 // Virtual clock. The device delivers one message batch to one client at a time and waits until that
 // client is idle again, so a run is a discrete-event simulation and repeats exactly. A client is
-// busy from HELLO, and again whenever the device sends it anything. It says IDLE when all of its
-// known threads wait and everything received is processed; `received` counts the packets received so
-// far, and an IDLE whose count is behind is ignored. `deadline_ns` is the earliest time at which one
-// of its threads wants to wake (kNever if none); the device answers TIME at that time. Ties go to the
-// device's own operations first, then to the lowest client id.
-// Bodies of a stream's kernels, copies and memsets are asked for ahead, many in one packet: a START
-// may come before the DONEs of those in front of it in the stream, but never past anything that the
-// rest of the process could have a hand in (dependencies, host functions, stream memory operations).
-// When one fails, the client answers for those after it in the stream without executing them.
-// Who only looks at what others write to memory need not look while nobody writes: IDLE says so by
-// `look_step_ns`, and the device answers TIME, `look` set, once some client has been at work since the
-// last look, that long after it or later. An IDLE with `only_looked` is of a client that was not.
-// While nothing is on a GPU and no client waits for time alone (`for_time`), there are only timers of
-// those who look: time then advances kPace times as fast as real time at most, and no faster than it
-// while only observers are connected.
+// busy from HELLO on, and again whenever the device sends it anything. It sends IDLE when all of
+// its known threads wait and it has processed everything it received. `received` counts the packets
+// received so far; the device ignores an IDLE whose count is behind. `deadline_ns` is the earliest
+// time at which one of the client's threads wants to wake (kNever if none); the device sends TIME
+// at that time. Ties go to the device's own operations first, then to the lowest client id.
+//
+// The device requests the bodies of a stream's kernels, copies and memsets ahead, many in one
+// packet: a START may come before the DONEs of the operations in front of it in the stream, but
+// never past anything that involves the rest of the process (dependencies, host functions, stream
+// memory operations). When a body fails, the client answers for those after it in the stream
+// without executing them.
+//
+// A thread that polls memory which others write need not poll while nobody is at work. IDLE
+// requests this with `look_step_ns`: the device sends TIME with `look` set once some client has
+// been at work since the last look, at least that long after the last look. An IDLE with
+// `only_looked` says that its client was not at work.
+//
+// While nothing is on a GPU and no client waits for time alone (`for_time`), only the timers of
+// polling threads are left: time then advances at most kPace times as fast as real time, and no
+// faster than real time while only observers are connected.
+//
 // Observers (the daemon) take part the same way, but one that is silent for more than
-// kObserverPatienceMs of real time is left behind until it speaks again (a stopped daemon must not
-// stop the world).
+// kObserverPatienceMs of real time is left behind until it speaks again: a stopped daemon must not
+// stop the world.
 #pragma once
 
 #include <cstdint>
@@ -44,17 +52,18 @@ namespace tandem::softgpu {
 inline constexpr uint32_t kProtocol = 4;
 inline constexpr uint32_t kMaxPacketBytes = 60 * 1024;
 inline constexpr uint32_t kMaxDevices = 8;
-inline constexpr uint32_t kMaxGpus = kMaxDevices * 7;  // with all of them cut into instances
+inline constexpr uint32_t kMaxGpus = kMaxDevices * 7;  // with MIG instances on all of them
 inline constexpr uint32_t kMaxDeps = 24;
 inline constexpr uint32_t kMaxAwaited = 4;
-inline constexpr uint32_t kMaxLiveOps = 262'144;  // of one client, which is disconnected for more
+inline constexpr uint32_t kMaxLiveOps = 262'144;  // a client with more is disconnected
 inline constexpr uint32_t kNameBytes = 64;
 inline constexpr uint32_t kMaxSms = 256;
 inline constexpr uint64_t kNever = UINT64_MAX;
 inline constexpr uint32_t kNone32 = UINT32_MAX;
 inline constexpr uint32_t kObserverPatienceMs = 2000;
 inline constexpr uint32_t kPace = 8;
-inline constexpr uint32_t kObserverNapMs = 250;  // the most real time that one waits for virtual time
+// An observer waits for virtual time at most this long in real time.
+inline constexpr uint32_t kObserverNapMs = 250;
 
 enum class Type : uint16_t {
   kHello = 1, kWelcome, kContextCreate, kContextDestroy, kStreamCreate, kStreamDestroy,
@@ -68,7 +77,7 @@ enum class Type : uint16_t {
 
 struct Header {
   uint16_t type;
-  uint16_t size;  // of the message, header included; a multiple of 8
+  uint16_t size;  // of the message, header included; multiple of 8
   uint32_t reserved;
 };
 
@@ -76,8 +85,8 @@ enum class ClockKind : uint32_t { kReal = 0, kVirtual = 1 };
 enum class Mode : uint32_t { kTime = 0, kMps = 1 };
 enum HelloFlags : uint32_t {
   kObserver = 1,   // takes part in the clock, submits nothing (the daemon)
-  kQueryOnly = 2,  // NVML, status: no part in the clock, does not keep the device alive
-  kMpsServer = 4,  // no part in the clock; its connection is the life of an MPS server
+  kQueryOnly = 2,  // NVML, status: no part in the clock; does not keep the device alive
+  kMpsServer = 4,  // no part in the clock; the MPS server lives as long as this connection
 };
 
 struct Hello {
@@ -87,22 +96,23 @@ struct Hello {
   char name[kNameBytes];  // for the timeline and status: argv[0]
 };
 
-// What contexts can be on: a device, from the profile, or with MIG each of its instances, which
-// share nothing. Everywhere else in this protocol a `device` is the number `gpu` of one of them.
+// Something that contexts can be created on: a device of the profile or, with MIG, each of its
+// instances, which share nothing. Everywhere else in this protocol `device` is the `gpu` number
+// here.
 struct DeviceInfo {
   char name[kNameBytes];
   uint8_t uuid[16];
-  uint8_t device_uuid[16];  // of the device that it is, or is part of
+  uint8_t device_uuid[16];  // of the device that this is or is part of
   uint32_t sm_count;
   uint32_t clock_mhz;
   uint32_t compute_major, compute_minor;
   uint32_t max_threads_per_sm, max_blocks_per_sm;
   uint32_t l2_bytes;
   uint32_t gpu;           // its number, also in the timeline
-  uint32_t index;         // of the device that it is, or is part of
+  uint32_t index;         // of the device that this is or is part of
   uint32_t gpu_instance;  // from 1; 0: the whole device, without MIG
-  uint32_t mig_profile_id, mig_start;  // with MIG: which profile, and its first memory slice
-  uint32_t has_mig_on;  // the device that it is, or is part of
+  uint32_t mig_profile_id, mig_start;  // with MIG: the profile, and the first memory slice
+  uint32_t has_mig_on;  // whether the device that this is or is part of has MIG on
   uint32_t is_usable;   // 0: a device with MIG on, or an instance without a compute instance
   uint64_t memory_bytes;
   double flops_per_s;        // whole device, FP32
@@ -113,7 +123,7 @@ struct DeviceInfo {
 struct Welcome {
   Header header;
   uint32_t protocol;
-  uint32_t client_id;  // 0 = refused: wrong protocol
+  uint32_t client_id;  // 0: refused, wrong protocol version
   uint32_t clock;      // ClockKind
   uint32_t mode;       // Mode
   uint64_t now_ns;
@@ -122,27 +132,27 @@ struct Welcome {
   DeviceInfo device[kMaxGpus];
 };
 
-// The first message of a client under MPS: from then on its contexts share the GPU in space with
-// those of the server's other clients. Server 0 stands for a device that is in `mps` mode as a whole.
+// First message of a client under MPS: its contexts then share the GPU in space with those of the
+// server's other clients. Server 0 stands for a device that is in `mps` mode as a whole.
 struct JoinMps {
   Header header;
-  uint32_t server;    // client_id that the server was welcomed with
+  uint32_t server;    // client_id in the server's WELCOME
   uint32_t priority;  // 0 normal, 1 below normal
-  uint64_t memory_limit_bytes[kMaxDevices];  // of this client by DeviceInfo::index; kNever: none
+  uint64_t memory_limit_bytes[kMaxDevices];  // by DeviceInfo::index; kNever: none
 };
 struct JoinReply {
   Header header;
   uint32_t status;  // CUresult
   uint32_t reserved;
 };
-struct MpsTerminate {  // server -> device: end the work of one of its clients
+struct MpsTerminate {  // server -> device: terminate the work of one of the server's clients
   Header header;
   uint32_t pid, reserved;
 };
 
 struct ContextCreate {
   Header header;
-  uint64_t context;  // client's number, unique in the client
+  uint64_t context;  // chosen by the client, unique within it
   uint32_t device;
   uint32_t sm_percent;  // MPS active thread percentage, 100 = all
 };
@@ -152,11 +162,11 @@ struct ContextDestroy {
 };
 struct StreamCreate {
   Header header;
-  uint64_t context, stream;  // stream: client's number, unique in the client
+  uint64_t context, stream;  // stream: chosen by the client, unique within it
   int32_t priority;          // lower number = more urgent, as in CUDA
   uint32_t reserved;
 };
-struct StreamConfine {  // its kernels use these SMs only: a green context's stream
+struct StreamConfine {  // for a stream of a green context: its kernels use only these SMs
   Header header;
   uint64_t stream;
   uint64_t sms[kMaxSms / 64];  // bit i % 64 of word i / 64 is SM i
@@ -174,16 +184,16 @@ struct MemReserve {
 };
 struct MemReply {
   Header header;
-  uint64_t request, allocation;  // allocation: device's number, 0 when refused
+  uint64_t request, allocation;  // allocation: chosen by the device; 0: refused
   uint32_t status;               // CUresult
-  uint32_t unmappable;           // a fault: cuMemMap is to refuse it
+  uint32_t unmappable;           // injected fault: cuMemMap must refuse it
 };
 struct MemRelease {
   Header header;
   uint64_t allocation;
 };
-// Memory of another client that this one has mapped: it stays in the ledger until the last holder
-// releases it. Answered by MemReply, INVALID_VALUE where nobody holds it any more.
+// Retains memory of another client that this one has mapped: it stays in the ledger until the last
+// holder releases it. Answered by MemReply, with INVALID_VALUE if nobody holds it any more.
 struct MemRetain {
   Header header;
   uint64_t request, allocation;
@@ -201,47 +211,49 @@ struct MemInfoReply {
 enum class OpKind : uint32_t {
   kKernel = 0, kCopyHtoD, kCopyDtoH, kCopyDtoD, kMemset, kHostFunc, kEvent, kMemOpWrite, kMemOpWait,
 };
-// Submit::needs_body. A kernel whose cost shows only while it is executed gets its SMs and START
-// at once; how long it lasts is decided when BODY has told the cost.
+// Submit::needs_body. A kernel whose cost is known only by executing it gets its SMs and START at
+// once; its duration is decided when BODY has told the cost.
 enum NeedsBody : uint32_t { kNoBody = 0, kBody = 1, kBodyTellsCost = 2 };
 enum SubmitFlags : uint32_t { kOwnPriority = 1 };
 // An operation runs after the previous one of its stream and after all of `dep`. Dependencies carry
 // what CUDA orders across streams: event waits, legacy default stream barriers. A dependency on an
-// operation that has ended, or that never was, is satisfied.
+// operation that has ended, or that never existed, is satisfied.
 //
-// A dependency with kSharedEventBit is on the operation that recorded that shared event last.
+// A dependency with kSharedEventBit names a shared event: it is on the last operation that recorded
+// it.
 inline constexpr uint64_t kSharedEventBit = uint64_t{1} << 63;
 struct Submit {
   Header header;
-  uint64_t op;  // client's number, strictly increasing
+  uint64_t op;  // chosen by the client, strictly increasing
   uint64_t context, stream;
   uint32_t kind;         // OpKind
-  uint32_t needs_body;   // NeedsBody: client executes something, START is sent and BODY awaited
-  uint64_t grid_blocks;  // kernels. kEvent: with kSharedEventBit the shared event it records
+  uint32_t needs_body;   // NeedsBody: if not 0, the device sends START and awaits BODY
+  uint64_t grid_blocks;  // kernels; kEvent with kSharedEventBit: the shared event it records
   uint32_t block_threads;
   uint32_t dep_count;
   double flops_per_block, bytes_per_block;  // kernels
   uint64_t bytes;                           // copies, memsets
   uint32_t flags;          // SubmitFlags
-  int32_t priority;        // with kOwnPriority: instead of the stream's
-  uint32_t blocks_per_sm;  // that fit by registers and shared memory; 0 = as many as threads allow
-  uint32_t least_sms;      // runs on no fewer at once: cooperative grids, clusters
+  int32_t priority;        // with kOwnPriority: replaces the stream's
+  uint32_t blocks_per_sm;  // limit by registers and shared memory; 0: only threads limit it
+  uint32_t least_sms;      // waits until this many are free at once: cooperative grids, clusters
   char name[kNameBytes];
   uint64_t dep[kMaxDeps];
 };
 struct Start {
   Header header;
   uint64_t op, now_ns;
-  uint64_t sms[kMaxSms / 64];  // as in StreamConfine: that a kernel begins on. None: not known yet
+  // SMs that a kernel begins on, as in StreamConfine; all 0: not known yet
+  uint64_t sms[kMaxSms / 64];
 };
 struct Body {
   Header header;
   uint64_t op;
-  uint32_t status;   // CUresult of the execution; not 0 poisons the context as on a GPU
+  uint32_t status;   // CUresult of the execution; not 0: poisons the context as on a GPU
   uint32_t reserved;
-  uint64_t wait;     // kMemOpWait: 1 = not satisfied yet, ask again (device: START later)
+  uint64_t wait;     // kMemOpWait: 1: not satisfied yet, the device sends START again later
   double flops = 0, bytes = 0;  // kBodyTellsCost: of the whole kernel
-  double asleep_ns = 0;         // the same: it lasts as long at least
+  double asleep_ns = 0;         // kBodyTellsCost: the kernel lasts at least this long
 };
 struct Done {
   Header header;
@@ -250,10 +262,11 @@ struct Done {
   uint32_t reserved;
 };
 
-// Interprocess events. The device process knows which operation recorded one last, so a wait in one
-// client is ordered after work of another without either believing the other. Only those who made
-// (SHARE) or opened one may use it; `cookie`, chosen by its maker, is what an opener has to know.
-struct EventShare {  // op: the newest record so far, 0 = none
+// Interprocess events. The device process knows which operation last recorded an event, so a wait
+// in one client is ordered after work of another without either trusting the other. Only clients
+// that created (SHARE) or opened an event may use it; an opener must know `cookie`, chosen by its
+// creator.
+struct EventShare {  // op: the newest record so far, 0: none
   Header header;
   uint64_t request, op, cookie;
 };
@@ -273,28 +286,29 @@ struct EventWatch {  // patient: answer only once the newest record has ended
 struct EventReply {
   Header header;
   uint64_t request, event;
-  uint32_t status;  // CUresult; of a watch NOT_READY while the newest record has not ended
+  uint32_t status;  // CUresult; for a watch NOT_READY while the newest record has not ended
   uint32_t reserved;
 };
 
 struct Idle {
   Header header;
   uint64_t received, deadline_ns;
-  // May be left out, and is then 0. No thread wants to hear of a DONE before `patience` of them have
-  // come, or one of `awaited` (0: none) is among them; the device may keep others back until then,
-  // or until it has anything else to say. What failed, and kMemOpWrite, is always said at once.
+  // The fields from here on may be left out and are then 0. No thread needs a DONE before
+  // `patience` of them have come, or before one of `awaited` (0: none); the device may hold DONEs
+  // back until then, or until it has anything else to say. It always reports failures and
+  // kMemOpWrite at once.
   uint64_t patience = 0;
   uint64_t awaited[kMaxAwaited] = {};
-  uint64_t look_step_ns = 0;  // 0: nobody looks
+  uint64_t look_step_ns = 0;  // 0: no thread polls
   uint32_t only_looked = 0;
-  uint32_t for_time = 0;  // `deadline_ns` is of a thread that waits for nothing else
+  uint32_t for_time = 0;  // the thread with `deadline_ns` waits for nothing else
 };
 struct Time {
   Header header;
   uint64_t now_ns;
   uint32_t look = 0, reserved = 0;
 };
-// Client -> device: a thread went on that nobody of the device's had woken (a futex, a socket). The
+// Client -> device: a thread was woken by something other than the device (a futex, a socket). The
 // client is busy from here on, as after any message but IDLE, and gets TIME at once.
 struct SyncTime {
   Header header;
@@ -305,12 +319,12 @@ struct Query {  // what: 0 = status as JSON, 1 = NVML figures as JSON, 2 = send 
   uint64_t request;
   uint32_t what, reserved;
 };
-struct QueryReply {  // text follows, `text_bytes` of it, padded to 8
+struct QueryReply {  // `text_bytes` of text follow, padded to a multiple of 8
   Header header;
   uint64_t request;
   uint32_t text_bytes, reserved;
 };
-// Changes how a device is cut. Numbers of GPUs are given out anew, so no client may be at work.
+// Changes how a device is partitioned. All GPUs are renumbered, so no client may be at work.
 enum class MigVerb : uint32_t {
   kSetMode = 0,     // value: 0 off, 1 on
   kCreate,          // value: a profile's id; start: its first memory slice, or kNone32
@@ -330,22 +344,22 @@ struct MigReply {
   Header header;
   uint64_t request;
   uint32_t status;        // MigStatus
-  uint32_t gpu_instance;  // that was created
+  uint32_t gpu_instance;  // the one created
 };
 enum class CheckpointVerb : uint32_t { kGetState = 0, kLock, kCheckpoint, kRestore, kUnlock };
-struct Checkpoint {  // of the process `pid`, by whoever may connect
+struct Checkpoint {  // acts on the process `pid`; any client may send it
   Header header;
   uint64_t request;
   uint32_t pid, verb;
-  uint64_t timeout_ns;  // kLock: of the device's time; 0 = none
+  uint64_t timeout_ns;  // kLock: on the device's clock; 0: none
 };
 struct CheckpointReply {
   Header header;
   uint64_t request;
   uint32_t status, state;  // CUresult, CUprocessState
 };
-// Device -> client: hold back calls that begin from now on (or let go of them). The client answers
-// FROZEN once those under way have returned; what they submitted comes before it.
+// Device -> client: hold back calls that begin from now on (or release them). The client answers
+// FROZEN once the calls already under way have returned; what they submitted comes before it.
 struct Freeze {
   Header header;
   uint32_t on, reserved;
@@ -353,12 +367,12 @@ struct Freeze {
 struct Frozen {
   Header header;
 };
-struct DeviceEvent {  // to query connections that asked; the numbers are NVML's
+struct DeviceEvent {  // to query connections that asked for them; the numbers are NVML's
   Header header;
   uint64_t type, data;
   uint32_t device, reserved;
 };
-struct Fault {  // device -> client: from now on calls in this context return `status`
+struct Fault {  // device -> client: from now on, calls in this context return `status`
   Header header;
   uint64_t context;
   uint32_t status, reserved;

@@ -1,9 +1,9 @@
-// Fibers: threads of a kernel's block that take turns on one thread of the process. A switch saves
-// what a called function has to keep and nothing else; it makes no system call, where swapcontext
+// Fibers: the threads of a kernel's block, which take turns on one thread of the process. A switch
+// saves only what a called function must preserve. It makes no system call, whereas swapcontext
 // makes one for the signal mask at each switch.
 //
-// x86-64 and aarch64 switch by a few instructions; anything else, the sanitizers (which know
-// ucontext and not us) and -DTANDEM_UCONTEXT use ucontext.
+// On x86-64 and aarch64 a switch is a few instructions. Other architectures, the sanitizers (which
+// know ucontext but not this code) and -DTANDEM_UCONTEXT use ucontext.
 #pragma once
 
 #include <stddef.h>
@@ -35,7 +35,7 @@ inline void switch_fiber(FiberContext* from, FiberContext* to) {
 #endif
   swapcontext(&from->context, &to->context);
 }
-// `entry` begins with the next switch to `fiber` and never returns.
+// `entry` starts at the next switch to `fiber` and never returns.
 inline void prepare_fiber(FiberContext* fiber, char* stack, size_t bytes, void (*entry)()) {
 #ifdef __SANITIZE_THREAD__
   if (fiber->shadow) __tsan_destroy_fiber(fiber->shadow);
@@ -54,7 +54,8 @@ struct FiberContext {
   void* stack;  // the saved registers are at its top
 };
 
-// Saves the registers on the present stack, notes its top in *from, and goes on with the other.
+// Saves the registers on the current stack, stores its top in *from and continues on the other
+// stack.
 extern "C" void tandem_switch_stack(void** from, void* to);
 
 #if defined(__x86_64__)
@@ -103,9 +104,9 @@ inline void switch_fiber(FiberContext* from, FiberContext* to) {
   tandem_switch_stack(&from->stack, to->stack);
 }
 
-// `entry` begins with the next switch to `fiber` and never returns.
+// `entry` starts at the next switch to `fiber` and never returns.
 inline void prepare_fiber(FiberContext* fiber, char* stack, size_t bytes, void (*entry)()) {
-  // Room for the return address of `entry`, which is 0, where its caller would have aligned it.
+  // Leave room for the return address of `entry`, which is 0, where a caller would have aligned it.
   const uintptr_t end = (reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t{15};
   uint64_t* top = reinterpret_cast<uint64_t*>(end) - 2 - kSavedWords;
 #if defined(__aarch64__)
@@ -113,7 +114,7 @@ inline void prepare_fiber(FiberContext* fiber, char* stack, size_t bytes, void (
 #endif
   for (size_t i = 0; i < kSavedWords; ++i) top[i] = 0;
 #if defined(__x86_64__)
-  uint32_t control[2] = {0, 0};  // those of the thread that makes the fiber
+  uint32_t control[2] = {0, 0};  // those of the thread that prepares the fiber
   __asm__ volatile("stmxcsr %0\n fnstcw %1" : "=m"(control[0]), "=m"(control[1]));
   top[0] = control[0] | uint64_t{control[1]} << 32;
   top[kEntryWord + 1] = 0;

@@ -1,13 +1,13 @@
-// The threads of a launch as fibers, and the barriers where they meet.
+// Runs the threads of a launch as fibers, with the barriers where they meet.
 //
-// Theory of operation. The threads of a block run one after another on one carrier fiber. Only when
-// a thread waits at a barrier does it keep that fiber, and a new carrier goes on with the threads
-// that have not begun; so a kernel without barriers never switches stacks. Blocks run one after
-// another, too, on one thread of the process. One whose threads wait for other blocks (of its
-// cluster or of the grid) is parked with a copy of its shared memory until these have arrived.
+// Theory of operation. The threads of a block run one after another on one carrier fiber. A thread
+// keeps that fiber only when it waits at a barrier; a new carrier then runs the threads that have
+// not started. So a kernel without barriers never switches stacks. Blocks also run one after
+// another, on one thread of the process. A block whose threads wait for other blocks (of its
+// cluster or of the grid) is parked with a copy of its shared memory until those have arrived.
 //
-// Shared memory of a block that may be parked is the thread-local storage of this library (see
-// cooperative_groups.h): it lies in one piece, which is copied when another block takes over.
+// Static shared memory of a block that may be parked is the thread-local storage of this library
+// (see cooperative_groups.h): it lies in one piece, which is copied when another block takes over.
 #pragma once
 
 #include <link.h>
@@ -24,7 +24,7 @@
 
 namespace tandem {
 
-// Of the driver API.
+// CUresult values of the driver API.
 inline constexpr uint32_t kOutOfMemory = 2, kLaunchTimeout = 702, kLaunchFailed = 719;
 
 struct Piece {
@@ -35,7 +35,7 @@ struct Piece {
   }
 };
 
-// The calling thread's storage of this library.
+// This library's thread-local storage of the calling thread.
 inline Piece thread_storage() {
   static const char here = 0;
   Piece found{nullptr, 0};
@@ -58,7 +58,7 @@ inline Piece thread_storage() {
 struct Fiber {
   FiberContext context;
   char* stack;
-  uint64_t arrival;  // of its thread at the cluster's barrier: that phase and one; 0: none
+  uint64_t arrival;  // its thread's phase at the cluster's barrier, plus one; 0: none
 };
 
 enum class Meeting : uint8_t { kBlock, kCluster, kGrid };
@@ -71,19 +71,19 @@ struct Waiting {
 
 struct Block {
   unsigned number;
-  unsigned begun, live;  // threads that have begun, that have not ended
+  unsigned begun, live;  // threads that have started; that have not ended
   bool parked = false, passed_grid = false;
   char* dynamic;            // its dynamic shared memory
   char* saved = nullptr;    // its static shared memory, while it is parked
   std::vector<Waiting> waiting{};
 };
 
-// One launch. Kept for the next one with its fibers; a body that faults leaves it behind.
+// One launch. Kept with its fibers for the next launch; a body that faults leaves it behind.
 class Grid {
  public:
   using Carrier = void (*)();
 
-  // How it ended: 0 or one of the statuses above.
+  // Returns how the launch ended: 0 or one of the statuses above.
   uint32_t run(const KernelLaunch* launch, Carrier carrier) {
     launch_ = launch;
     carrier_ = carrier;
@@ -95,7 +95,7 @@ class Grid {
     while (status_ == 0 && (next_ < count_ || parked_ > 0)) {
       Block* block = next_block();
       if (!block) {
-        status_ = kLaunchTimeout;  // they wait for somebody who will never come
+        status_ = kLaunchTimeout;  // the parked blocks wait for a thread that will never come
         break;
       }
       go_on(block);
@@ -124,7 +124,7 @@ class Grid {
   // Ends the launch from inside a thread.
   void fail(uint32_t status) {
     status_ = status;
-    finished_ = running_;  // it will not go on: its stack is free
+    finished_ = running_;  // it will not continue: its stack is free
     switch_fiber(&running_->context, &scheduler_);
   }
 
@@ -138,7 +138,7 @@ class Grid {
     return block.x % size.x + size.x * (block.y % size.y + size.y * (block.z % size.z));
   }
 
-  // The same variable of another block of the cluster; null where it is no shared memory.
+  // The same variable in another block of the cluster; null if `at` is not in shared memory.
   void* map_shared(void* at, unsigned rank) {
     Block* other = find_or_add(number_of(rank));
     if (other == block_) return at;
@@ -146,7 +146,7 @@ class Grid {
     const Piece dynamic{block_->dynamic, launch_->shared_bytes};
     return dynamic.has(at) ? other->dynamic + (static_cast<char*>(at) - dynamic.begin) : nullptr;
   }
-  // Whose it is; the calling block's own rank where it is nobody else's.
+  // The rank of the block that owns `at`; the calling block's own rank if no other block does.
   unsigned rank_of_shared(const void* at) {
     const dim3 size = cluster();
     for (unsigned rank = 0; rank < size.x * size.y * size.z; ++rank) {
@@ -164,8 +164,8 @@ class Grid {
     return grid;
   }
 
-  // A carrier: runs threads until none is left to begin, or until one of them waits and goes on.
-  // One for each body: most are shorter than a call.
+  // A carrier: starts threads one after another until none is left; a thread that waits keeps its
+  // carrier. One instance per body, so that the body can be inlined: most are shorter than a call.
   template <void (*kBody)(const KernelLaunch*)>
   static void carry() {
     Grid* grid = current();
@@ -176,25 +176,26 @@ class Grid {
       threadIdx = {n % blockDim.x, n / blockDim.x % blockDim.y, n / (blockDim.x * blockDim.y)};
       self->arrival = 0;
       kBody(grid->launch_);
-      block = grid->block_;  // it may have been parked meanwhile, and moved
+      block = grid->block_;  // the block may have been parked and moved meanwhile
       --block->live;
       if (self->arrival > 0) grid->forget_arrival(*block, *self);
     }
     grid->finished_ = self;
-    switch_fiber(&self->context, &grid->scheduler_);  // for good
+    switch_fiber(&self->context, &grid->scheduler_);  // never returns
   }
 
  private:
   static constexpr size_t kStackBytes = 64 * 1024;
-  static constexpr size_t kMostFibers = 128 * 1024;  // that wait side by side: 1 GiB if they use 8 KiB
-  static constexpr size_t kMostIdle = 4096;          // that are kept
+  // Fibers that wait at the same time: 1 GiB if each uses 8 KiB of its stack.
+  static constexpr size_t kMostFibers = 128 * 1024;
+  static constexpr size_t kMostIdle = 4096;          // fibers kept for reuse
 
   struct Phase {  // of a cluster's barrier
     uint64_t passed = 0;
-    unsigned arrived = 0;  // threads that have not ended
+    unsigned arrived = 0;  // threads that have arrived and not ended since
   };
 
-  // Parked ones whose barrier has opened come first, then what has not begun.
+  // Parked blocks whose barrier has opened come first, then the next one that has not started.
   Block* next_block() {
     if (!ready_.empty()) {
       Block* block = ready_.front();
@@ -233,7 +234,7 @@ class Grid {
     return memory;
   }
 
-  // Until its threads have ended or wait for other blocks.
+  // Runs a block until its threads have ended or wait for other blocks.
   void go_on(Block* block) {
     block_ = block;
     if (block->parked) {
@@ -250,7 +251,7 @@ class Grid {
       if (!together) take_released(block, &released);
       for (const Waiting& thread : released) {
         if (status_ != 0) {
-          block->waiting.push_back(thread);  // to be dropped with it
+          block->waiting.push_back(thread);  // to be dropped with the block
           continue;
         }
         threadIdx = thread.index;
@@ -289,7 +290,7 @@ class Grid {
     block->passed_grid = false;
   }
 
-  // It has ended, or is parked; either may be what others wait for.
+  // The block has ended or is parked; other blocks may be waiting for either.
   void settle(Block* block) {
     const unsigned number = block->number;
     block_ = nullptr;
@@ -306,7 +307,7 @@ class Grid {
   }
 
   void park(Block* block) {
-    if (block == &first_) {  // it stays longer than thought
+    if (block == &first_) {  // it stays, so it needs an object of its own after all
       block = new Block(std::move(first_));
       first_ = Block{};
     }
@@ -335,7 +336,7 @@ class Grid {
   tandem_uint3 index_of(unsigned number) const {
     return {number % gridDim.x, number / gridDim.x % gridDim.y, number / (gridDim.x * gridDim.y)};
   }
-  // Of the running block's cluster.
+  // The number of the block with this rank in the running block's cluster.
   unsigned number_of(unsigned rank) const { return member(blockIdx, rank); }
   unsigned member(tandem_uint3 block, unsigned rank) const {
     const dim3 size = cluster();
@@ -345,7 +346,7 @@ class Grid {
     return x + gridDim.x * (y + gridDim.y * z);
   }
 
-  // By the number of the cluster's first block.
+  // Keyed by the number of the cluster's first block.
   Phase& phase_of(unsigned number) { return phases_[member(index_of(number), 0)]; }
   bool cluster_passed(const Block& block, const Fiber& fiber) {
     return fiber.arrival <= phase_of(block.number).passed;
@@ -410,7 +411,7 @@ class Grid {
     --fibers_;
   }
 
-  // Who has ended does not count at the barrier any more.
+  // A thread that has ended no longer counts at the barrier.
   void forget_arrival(const Block& block, const Fiber& fiber) {
     Phase& phase = phase_of(block.number);
     if (fiber.arrival > phase.passed) --phase.arrived;
@@ -422,7 +423,7 @@ class Grid {
     delete block;
   }
 
-  // Also of a launch that has failed: its threads end where they are, without unwinding.
+  // Also clears a launch that has failed: its threads end where they are, without unwinding.
   void clear() {
     if (block_ == &first_) own_dynamic_.push_back(first_.dynamic);
     for (const Waiting& thread : first_.waiting) give_back(thread.fiber);
@@ -446,12 +447,12 @@ class Grid {
   Carrier carrier_ = nullptr;
   unsigned threads_ = 0, count_ = 0, next_ = 0, parked_ = 0, at_grid_ = 0;
   uint32_t status_ = 0;
-  Block first_{};           // runs where nobody is parked: then none has to be allocated
-  Block* block_ = nullptr;  // running
-  std::unordered_map<unsigned, Block*> kept_{};  // parked ones, and those whose memory was mapped
+  Block first_{};           // runs while no block is parked, so that none has to be allocated
+  Block* block_ = nullptr;  // the running one
+  std::unordered_map<unsigned, Block*> kept_{};  // parked blocks, and those whose memory was mapped
   std::deque<Block*> ready_{};
   std::unordered_map<unsigned, Phase> phases_{};
-  std::vector<char*> own_dynamic_{};  // dynamic shared memory of nobody
+  std::vector<char*> own_dynamic_{};  // dynamic shared memory that no block uses
   Piece storage_{nullptr, 0};
 
   FiberContext scheduler_;

@@ -1,8 +1,8 @@
-// What turns a `.cu` file into a kernel library of the software GPU:
+// Turns a `.cu` file into a kernel library of the software GPU:
 //
 //   g++ -x c++ -std=c++17 -O2 -shared -fPIC -include tandem_kernel.h vadd.cu -o vadd.so
 //
-// (With -fno-semantic-interposition a kernel becomes part of the loop over its threads.)
+// (-fno-semantic-interposition lets the compiler inline a kernel into the loop over its threads.)
 //
 // The same file compiles with nvcc or NVRTC; there it needs only
 //
@@ -10,25 +10,26 @@
 //   #define TANDEM_KERNEL(...)
 //   #endif
 //
-// A kernel is registered, with what it costs *per block*, by one of
+// Register a kernel, with its cost *per block*, by one of
 //
 //   TANDEM_KERNEL(vadd, flops, bytes)
 //   TANDEM_KERNEL(vadd, (const float* a, const float* b, float* c, int n), flops, bytes)
 //
-// after its definition. The expressions may use blockDim and gridDim, and in the second form the
-// parameters by name (their types must be those of the kernel). Modelled time comes from these two
-// numbers and the device's profile alone.
+// after its definition. The expressions may use blockDim and gridDim and, in the second form, the
+// parameters by name (their types must be those of the kernel). Modelled time depends only on these
+// two numbers and the device's profile.
 //
-// Shared memory of a size known only at launch: TANDEM_DYNAMIC_SHARED(float, tile); for nvcc
-// #define TANDEM_DYNAMIC_SHARED(type, name) extern __shared__ type name[].
+// For shared memory whose size is known only at launch, use TANDEM_DYNAMIC_SHARED(float, tile); for
+// nvcc, #define TANDEM_DYNAMIC_SHARED(type, name) extern __shared__ type name[].
 //
-// tandem_smid() is the SM that a block runs on; for nvcc, asm("mov.u32 %0, %%smid;" : "=r"(sm)).
+// tandem_smid() is the SM that the block runs on; for nvcc, asm("mov.u32 %0, %%smid;" : "=r"(sm)).
 //
-// Barriers of clusters and of a cooperative grid: #include <cooperative_groups.h>, here as there.
+// For barriers of clusters and of a cooperative grid, #include <cooperative_groups.h>, as with
+// nvcc.
 //
-// How threads and blocks take turns is in tandem_grid.h. Without barriers between blocks these run
-// one after another, on one thread of the process, which is why plain `static` storage can be
-// __shared__.
+// tandem_grid.h explains how threads and blocks take turns. Without barriers between blocks, the
+// blocks run one after another on one thread of the process, which is why plain `static` storage
+// can be __shared__.
 #pragma once
 
 #include <dlfcn.h>
@@ -77,9 +78,9 @@ struct KernelLaunch {
   const uint32_t* sms;  // the SMs that the launch may use; null: 0 to sm_count - 1
   uint32_t sm_count;
   uint32_t shared_bytes;  // of dynamic_shared
-  uint32_t cooperative;   // all blocks are there side by side
-  uint32_t cluster[3];    // blocks of one; 0: a block is a cluster of its own
-  uint32_t* status;       // how it ended: a CUresult
+  uint32_t cooperative;   // all blocks run side by side
+  uint32_t cluster[3];    // blocks per cluster; 0: each block is a cluster of its own
+  uint32_t* status;       // how the launch ended: a CUresult
 };
 struct alignas(64) KernelEntry {  // 64: the linker lays entries end to end, without gaps
   uint32_t abi, param_count;
@@ -177,7 +178,8 @@ void cost(const KernelLaunch* launch, double* flops, double* bytes) {
 
 }  // namespace tandem
 
-// The SM of this block, PTX's %smid: blocks go round the SMs that the launch may use.
+// The SM of this block, PTX's %smid: blocks are dealt round-robin to the SMs that the launch may
+// use.
 static inline uint32_t tandem_smid() {
   if (tandem::g_sm_count == 0) return 0;
   const uint64_t block = blockIdx.x + gridDim.x * (blockIdx.y + uint64_t{gridDim.y} * blockIdx.z);
@@ -194,7 +196,7 @@ static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 static inline void __threadfence_system() {}
 
-// Sets what a conditional node of a graph looks at.
+// Sets the value that a conditional node of a graph tests.
 typedef unsigned long long cudaGraphConditionalHandle;
 static inline void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) {
   using Set = void (*)(uint64_t, unsigned);

@@ -1,4 +1,4 @@
-// How much of the last second something was busy, and how long in all.
+// Measures how much of the last second something was busy, and how long in total.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace tandem::softgpu {
 
 class BusyWindow {
  public:
-  // From now_ns on it is, or is not, busy. Times never go back.
+  // Busy, or not, from now_ns on. Times never go back.
   void set(bool busy, uint64_t now_ns);
   double ratio(uint64_t now_ns) const;  // of the last second, or of the time since 0 if shorter
   uint64_t total_ns(uint64_t now_ns) const;

@@ -7,10 +7,11 @@
 namespace tandem::softgpu {
 namespace {
 
-constexpr uint32_t kFirstObserver = 1'000'000;  // observers come after all workers in ties
+constexpr uint32_t kFirstObserver = 1'000'000;  // in ties, observers come after all workers
 constexpr uint32_t kFirstQuery = 2'000'000;
-constexpr size_t kMaxReplyBytes = 1 << 20;  // to one packet: a status is a thousand times its query
-constexpr uint64_t kMostKept = 4096;  // DONEs for one client, however patient it is
+// Per packet received: a status is a thousand times as long as its query.
+constexpr size_t kMaxReplyBytes = 1 << 20;
+constexpr uint64_t kMostKept = 4096;  // DONEs kept for one client, however patient it is
 
 template <typename Message>
 bool copy_message(const uint8_t* from, size_t bytes, Message* to) {
@@ -25,7 +26,7 @@ bool copy_idle(const uint8_t* from, size_t bytes, Idle* to) {
   return true;
 }
 
-// Dependencies that are not used need not be sent.
+// Accepts a message without the dependencies it does not use.
 bool copy_submit(const uint8_t* from, size_t bytes, Submit* to) {
   if (bytes < offsetof(Submit, dep) || bytes > sizeof *to) return false;
   std::memcpy(to, from, bytes);
@@ -75,11 +76,11 @@ void Engine::handle(uint32_t connection, const uint8_t* packet, size_t bytes,
                     uint64_t real_now_ns) {
   Client* client = find(connection);
   if (!client || client->condemned) return;
-  if (clock_ == ClockKind::kReal) run(real_now_ns);  // what was due before this packet comes first
+  if (clock_ == ClockKind::kReal) run(real_now_ns);  // first handle what was due before this packet
   client->spoke_real_ns = real_now_ns;
   client->left_behind = false;
   const char* error = bytes == 0 ? "an empty packet" : nullptr;
-  // It goes on by itself (a thread came back from elsewhere): it must not miss what was kept back.
+  // The client goes on by itself (a thread was woken from elsewhere): send it what was kept back.
   if (!client->busy && !client->attention.due) flush(&client->events, client);
   for (size_t at = 0; !error && at < bytes;) {
     Header header;
@@ -252,7 +253,7 @@ const char* Engine::query(Client* client, const Query& message) {
 }
 
 const char* Engine::idle(Client* client, const Idle& message) {
-  flush(&client->replies, client);  // answers to what came before in this packet count
+  flush(&client->replies, client);  // replies to what came before in this packet count as sent
   if (message.received > client->sent_packets) return "an IDLE that counts packets never sent";
   if (message.received < client->sent_packets) return nullptr;
   client->busy = false;
@@ -263,7 +264,7 @@ const char* Engine::idle(Client* client, const Idle& message) {
   Attention& attention = client->attention;
   attention.patience = std::min(message.patience, kMostKept);
   std::copy_n(message.awaited, kMaxAwaited, attention.awaited);
-  attention.due = !client->events.empty();  // of the time before it said what it waits for
+  attention.due = !client->events.empty();  // those from before the client said what it waits for
   return nullptr;
 }
 

@@ -1,9 +1,9 @@
-// The device as a pure state machine: packets in, packets out. No I/O, no threads, no clock; the
-// same calls give the same answers, byte for byte. The edges (server.h) give it packets and the
-// real time, send what `take_output` returns and come back at `next_wake_real_ns`.
+// The device as a pure state machine: packets in, packets out. It has no I/O, no threads and no
+// clock; the same calls give the same answers, byte for byte. The edges (server.h) hand it packets
+// and the real time, send what `take_output` returns and call again at `next_wake_real_ns`.
 //
-// On the real clock the device's time is the real time. On the virtual clock it stands still while
-// any client is busy, and otherwise goes on to whatever happens next; see protocol.h.
+// On the real clock, device time is real time. On the virtual clock, device time stands still while
+// any client is busy, and otherwise advances to the next event; see protocol.h.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,7 @@ struct Output {
     Bytes bytes;
   };
   std::vector<Packet> packets;      // in order
-  std::vector<uint32_t> to_close;   // after their packets were sent; close() follows from the edge
+  std::vector<uint32_t> to_close;   // after their packets were sent; the edge then calls close()
   std::string timeline;             // must be written before the packets are sent
   std::vector<std::string> log;
 };
@@ -36,13 +36,13 @@ class Engine {
  public:
   Engine(const Settings& settings, uint64_t real_now_ns);
 
-  // The new connection's number. `uid`: 0 may do what root may.
+  // Returns the new connection's number. A `uid` of 0 may do what root may.
   uint32_t open(int32_t pid, uint64_t real_now_ns, uint32_t uid = 0);
   void handle(uint32_t connection, const uint8_t* packet, size_t bytes, uint64_t real_now_ns);
   void close(uint32_t connection, uint64_t real_now_ns);
   void advance(uint64_t real_now_ns);
 
-  // It cannot be written any further; the status says so.
+  // The timeline can no longer be written; the status says so.
   void end_timeline();
 
   uint64_t next_wake_real_ns() const { return wake_real_ns_; }
@@ -61,7 +61,7 @@ class Engine {
     }
   };
 
-  // Messages. Each returns what is wrong with it: nullptr, or words for the log.
+  // Messages. Each handler returns what is wrong with its message: text for the log, or nullptr.
   const char* dispatch(Client* client, Type type, const uint8_t* message, size_t bytes);
   const char* hello(Client* client, const Hello& message);
   const char* context_create(Client* client, const ContextCreate& message);
@@ -107,7 +107,7 @@ class Engine {
   void drop_everything_of(Client* client);
   uint64_t next_device_event_ns() const;
 
-  // How devices are cut (engine_mig.cpp).
+  // How devices are partitioned (engine_mig.cpp).
   const char* mig_change(Client* client, const MigChange& message);
   MigStatus change_mig(uint32_t uid, const MigChange& message, uint32_t* created);
   void make_gpus();
@@ -168,9 +168,9 @@ class Engine {
   Faults faults_;
   Timeline timeline_;
   const char* timeline_state_;  // off, complete or incomplete
-  MigLayout mig_;                 // of each device
-  std::vector<bool> has_mig_on_;  // it may have no instance, too
-  std::deque<Gpu> gpus_;  // they stay where they are
+  MigLayout mig_;                 // for each device
+  std::vector<bool> has_mig_on_;  // a device with MIG on may have no instance
+  std::deque<Gpu> gpus_;  // a deque, so that they never move
 
   Pool<Pending> pending_;
   Pool<Dependency> dependencies_;
@@ -180,7 +180,7 @@ class Engine {
   std::map<uint32_t, std::unique_ptr<Client>> clients_;  // by connection
   std::vector<std::pair<uint32_t, Client*>> participants_;  // by id: the order of every tie
   std::set<uint32_t> locking_;                           // connections with a pending lock
-  std::map<uint32_t, Client*> mps_servers_;              // by id, a number of their own
+  std::map<uint32_t, Client*> mps_servers_;              // by id, numbered separately from clients
   uint32_t last_connection_ = 0;
   uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0, last_mps_server_ = 0;
   uint64_t last_allocation_ = 0;
@@ -189,15 +189,15 @@ class Engine {
   uint64_t last_shared_event_ = 0;
   uint64_t ops_done_ = 0;
 
-  std::set<Op*, ById> instant_;  // ready, takes no device time, to be looked at when time stands
+  std::set<Op*, ById> instant_;  // ready and take no device time; looked at when time stands still
   std::set<Op*, ById> waits_;    // kMemOpWait whose condition did not hold yet
 
   uint64_t now_ns_ = 0;  // the device's time
-  uint64_t changes_ = 0;  // how often a client has been at work, of which others may see something
+  uint64_t changes_ = 0;  // how often a client did work that others may see
   uint64_t started_real_ns_;
   uint64_t real_now_ns_;
   uint64_t wake_real_ns_ = kNever;
-  // Virtual time goes so many times as fast as real time at most, from these two on; 0: as it can.
+  // Virtual time runs at most this many times as fast as real time, from these two on; 0: no limit.
   uint64_t tied_pace_ = 0;
   uint64_t tied_real_ns_ = 0, tied_now_ns_ = 0;
 

@@ -1,10 +1,10 @@
-// Checkpoints of one process by another:
+// One process checkpoints another:
 //
 //   RUNNING --lock--> LOCKED --checkpoint--> CHECKPOINTED --restore--> LOCKED --unlock--> RUNNING
 //
-// Locking holds back the process's calls and waits until those under way have returned and all of
-// its work has ended. While checkpointed its device memory belongs to others; contents are in the
-// process itself all the time.
+// A lock holds back the process's calls and waits until those under way have returned and all of
+// its work has ended. While the process is checkpointed, others can use its device memory; the
+// contents stay in the process all the time.
 #include <algorithm>
 
 #include "engine.h"
@@ -18,7 +18,7 @@ const char* Engine::checkpoint(Client* client, const Checkpoint& message) {
     return nullptr;
   }
   if (client->uid != 0 && client->uid != target->uid) {
-    // NVIDIA/cuda-checkpoint#25; the way to the process is through its /proc, says #41.
+    // NVIDIA/cuda-checkpoint#25; according to #41, the way to the process leads through its /proc.
     reply_checkpoint(client, message.request, kNotPermitted, nullptr);
     return nullptr;
   }
@@ -28,7 +28,7 @@ const char* Engine::checkpoint(Client* client, const Checkpoint& message) {
     case CheckpointVerb::kLock:
       if (target->state == ProcessState::kRunning && target->pending_lock.requester == 0) {
         begin_lock(target, client, message);
-        return nullptr;  // answered when it is locked
+        return nullptr;  // answered once it is locked
       }
       status = kIllegalState;
       break;
@@ -53,7 +53,7 @@ void Engine::begin_lock(Client* target, Client* requester, const Checkpoint& mes
   lock = {requester->connection, message.request, kNever, false};
   if (message.timeout_ns > 0) lock.deadline_ns = now_ns_ + message.timeout_ns;
   locking_.insert(target->connection);
-  // At once, not in its turn: the request comes from outside the simulation.
+  // At once, not in the client's turn: the request comes from outside the simulation.
   target->replies.add(Type::kFreeze, Freeze{{}, 1, 0});
   flush(&target->replies, target);
 }
@@ -78,7 +78,7 @@ void Engine::end_lock(Client* target, uint32_t status) {
   }
 }
 
-// Of those that are being locked: who has come to rest, whose time is up.
+// Finds the pending locks whose process has come to rest or whose time is up.
 void Engine::look_at_locks() {
   for (auto it = locking_.begin(); it != locking_.end();) {
     Client* target = find(*it);
@@ -114,7 +114,7 @@ uint32_t Engine::suspend(Client* target) {
   return kSuccess;
 }
 
-// On all devices or on none.
+// Resumes on all devices or on none.
 uint32_t Engine::resume(Client* target) {
   if (target->state != ProcessState::kCheckpointed) return kIllegalState;
   const bool fits = std::all_of(gpus_.begin(), gpus_.end(), [&](const Gpu& gpu) {

@@ -1,4 +1,4 @@
-// How the device's time goes on, and when clients hear of it.
+// Advances the device's time and decides when clients hear of it.
 #include <algorithm>
 #include <iterator>
 
@@ -33,8 +33,9 @@ void Engine::run_real() {
   wake_real_ns_ = next_device_event_ns();
 }
 
-// A discrete-event simulation: what happens now, who must hear of it, then on to the next time. It
-// stops whenever a client has something to do, and is called again once that one has spoken.
+// A discrete-event simulation: do what happens now, tell those who must hear of it, advance to the
+// next event. It stops whenever a client has something to do, and is called again once that client
+// has spoken.
 void Engine::run_virtual() {
   while (!someone_is_busy()) {
     settle();
@@ -71,7 +72,7 @@ bool Engine::deliver_to_next() {
   return false;
 }
 
-// Nothing more will happen by itself: what was kept back would never come.
+// Nothing more will happen by itself, so nothing else would ever release the kept messages.
 bool Engine::deliver_kept() {
   for (const auto& [id, client] : participants_) {
     if (client->events.empty() || client->left_behind || client->condemned) continue;
@@ -116,14 +117,14 @@ uint64_t Engine::next_virtual_ns() const {
   return next_ns;
 }
 
-// A change is seen at once, and many by one look.
+// One change is seen at once; many changes are seen by one look.
 uint64_t Engine::next_look_ns(const Client& client) const {
   if (!client.look_step_ns || client.changes_seen == changes_) return kNever;
   const uint64_t earliest_ns = client.looked_ns + client.look_step_ns;
   return std::max(now_ns_, earliest_ns < client.looked_ns ? kNever : earliest_ns);
 }
 
-// How many times as fast as real time virtual time may go; 0: as fast as it can.
+// How many times as fast as real time virtual time may run; 0: no limit.
 uint64_t Engine::pace() const {
   if (next_device_event_ns() != kNever) return 0;
   uint64_t pace = 1;
@@ -135,8 +136,8 @@ uint64_t Engine::pace() const {
   return pace;
 }
 
-// Where there is nothing to simulate, only timers of those who look from time to time, virtual time
-// would race, and they with it: it then keeps pace with real time.
+// If there is nothing to simulate, only timers of polling threads, virtual time would race and they
+// with it; it is then tied to real time.
 bool Engine::held_back_until(uint64_t next_ns) {
   const uint64_t now_pace = pace();
   if (tied_pace_ != now_pace) {
@@ -147,7 +148,7 @@ bool Engine::held_back_until(uint64_t next_ns) {
   if (!now_pace) return false;
   const uint64_t allowed_ns = tied_now_ns_ + (real_now_ns_ - tied_real_ns_) * now_pace;
   if (next_ns <= allowed_ns) return false;
-  const uint64_t missing_ns = (next_ns - allowed_ns + now_pace - 1) / now_pace;  // of real time
+  const uint64_t missing_ns = (next_ns - allowed_ns + now_pace - 1) / now_pace;  // in real time
   wake_real_ns_ = std::min(wake_real_ns_, real_now_ns_ + missing_ns);
   return true;
 }
@@ -158,7 +159,7 @@ void Engine::flush(Outbox* outbox, Client* client) {
     output_.packets.push_back({client->connection, std::move(packet)});
     ++client->sent_packets;
     client->busy = client->takes_part();
-    client->spoke_real_ns = real_now_ns_;  // patience with an observer begins anew
+    client->spoke_real_ns = real_now_ns_;  // restart the patience with an observer
   }
 }
 

@@ -1,7 +1,7 @@
-// Layouts of MIG that change while the device process runs, as an administrator asks for it.
+// MIG layouts that an administrator changes while the device process runs.
 //
-// Contexts know their GPU by its number, and changes give the numbers out anew: so there must be
-// nobody at work. On a GPU it is enough that nobody is on that device.
+// Contexts know their GPU by its number, and a change renumbers all GPUs, so no client may be at
+// work. On a real GPU only the device that is changed must be idle.
 #include <algorithm>
 
 #include "engine.h"
@@ -31,7 +31,7 @@ const char* Engine::mig_change(Client* client, const MigChange& message) {
 MigStatus Engine::change_mig(uint32_t uid, const MigChange& message, uint32_t* created) {
   const MigTable* table = mig_table(profile_->name);
   if (!table) return MigStatus::kNoMig;
-  if (uid != 0) return MigStatus::kNotPermitted;  // NVIDIA's MIG user guide: administrators alone
+  if (uid != 0) return MigStatus::kNotPermitted;  // NVIDIA's MIG user guide: administrators only
   const bool someone_works =
       std::any_of(clients_.begin(), clients_.end(), [](const auto& entry) {
         const Client& client = *entry.second;

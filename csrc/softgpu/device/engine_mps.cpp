@@ -1,11 +1,11 @@
-// MPS servers and their clients. A server is a connection without work of its own; its clients'
-// contexts share each GPU in space (turns.h) and in fate.
+// MPS servers and their clients. A server is a connection without work of its own. The contexts of
+// its clients share each GPU in space (turns.h) and share its faults.
 #include "engine.h"
 
 namespace tandem::softgpu {
 namespace {
 
-constexpr size_t kMaxMpsClients = 60;  // of one server, what recent architectures have
+constexpr size_t kMaxMpsClients = 60;  // per server, as on recent architectures
 
 }  // namespace
 
@@ -47,8 +47,8 @@ size_t Engine::mps_client_count(uint32_t server) const {
   return count;
 }
 
-// Only this client: what it ran is ended and every call of its contexts fails from now on. It hears
-// of it at once, not in its turn: whatever ends a client comes from outside the simulation.
+// Ends only this client: its work is cancelled and every call in its contexts fails from now on. It
+// is told at once, not in its turn: whatever ends a client comes from outside the simulation.
 void Engine::end_mps_client(Client* client, uint32_t status) {
   client->fate = status;
   for (auto& [number, context] : client->contexts) {
@@ -60,7 +60,7 @@ void Engine::end_mps_client(Client* client, uint32_t status) {
   flush(&client->replies, client);
 }
 
-// The server takes no new clients until those that a fault hit have gone.
+// A server takes no new clients until those that the fault hit have gone.
 void Engine::note_mps_fault(const Client& client, uint32_t status) {
   const auto server = mps_servers_.find(client.mps_server);
   if (server == mps_servers_.end() || server->second->mps_fault) return;

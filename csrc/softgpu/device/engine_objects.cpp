@@ -1,4 +1,4 @@
-// Contexts, streams and memory: what clients create, and what of it is refused.
+// Contexts, streams and memory: what clients create, and what is refused.
 #include <algorithm>
 
 #include "engine.h"
@@ -6,12 +6,13 @@
 namespace tandem::softgpu {
 namespace {
 
-// Far above what a program needs; a client beyond them is broken, and must not exhaust the process.
+// Far above what a program needs. A client that exceeds them is broken and must not exhaust the
+// process.
 constexpr size_t kMaxContexts = 4096;
 constexpr size_t kMaxStreams = 65536;
 constexpr size_t kMaxAllocations = 1 << 18;
 
-// An MPS client may be limited to less than the device has.
+// An MPS client may be limited to less memory than the device has.
 bool beyond_limit(const Client& client, const Gpu& gpu, uint64_t bytes) {
   const uint64_t limit = client.memory_limit_bytes[gpu.device().index];
   const uint64_t used = gpu.ledger().used_bytes(client.connection);
@@ -85,7 +86,7 @@ const char* Engine::mem_reserve(Client* client, const MemReserve& message) {
   MemReply reply{};
   reply.request = message.request;
   const auto kind = static_cast<MemKind>(message.kind);
-  // What a context occupies is the profile's, whatever the client says.
+  // The profile decides what a context occupies, whatever the client says.
   const uint64_t bytes = kind == MemKind::kContext ? profile_->context_bytes : message.bytes;
   if (message.device >= gpus_.size()) {
     reply.status = kInvalidDevice;

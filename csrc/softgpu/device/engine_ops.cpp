@@ -8,13 +8,13 @@
 namespace tandem::softgpu {
 namespace {
 
-constexpr int kAhead = 256;  // STARTs of one stream that go out together
+constexpr int kAhead = 256;  // how many STARTs of one stream go out together
 
 bool takes_device_time(OpKind kind) { return kind < OpKind::kHostFunc; }
 
 }  // namespace
 
-// Hands out the stream's first operation, unless that has happened or something holds it back.
+// Hands out the stream's first operation, unless that was done already or something holds it back.
 void Engine::begin_first(Stream* stream) {
   if (!stream->first || stream->op || stream->waits || held_by_dependency(stream)) return;
   Op* op = make_op(stream->first);
@@ -26,7 +26,8 @@ void Engine::begin_first(Stream* stream) {
   }
 }
 
-// Drops what has ended from the list of the stream's first operation, and waits for what has not.
+// Drops satisfied dependencies of the stream's first operation; waits for one that is not
+// satisfied.
 bool Engine::held_by_dependency(Stream* stream) {
   Pending* first = stream->first;
   while (Dependency* dependency = first->after) {
@@ -79,7 +80,7 @@ Op* Engine::make_op(Pending* submitted) {
   return op;
 }
 
-// It has left its stream and the table.
+// Frees an operation that has left its stream and the table.
 void Engine::forget(Pending* submitted) {
   while (Dependency* dependency = submitted->after) {
     submitted->after = dependency->next;
@@ -89,7 +90,7 @@ void Engine::forget(Pending* submitted) {
   pending_.give_back(submitted);
 }
 
-// Everything that happens at the present time, until nothing more does.
+// Does everything that happens at the present time, until nothing more does.
 void Engine::settle() {
   if (!locking_.empty()) look_at_locks();
   for (bool changed = true; changed;) {
@@ -105,7 +106,7 @@ void Engine::settle() {
 }
 
 bool Engine::collect_ended() {
-  // By number, not by pointer: a failed operation cancels others that may be in this very list.
+  // By number, not by pointer: a failed operation cancels others that may be in this list.
   std::vector<std::pair<Client*, uint64_t>> ended;
   for (Gpu& gpu : gpus_) {
     for (const Op* op : gpu.collect(now_ns_)) ended.emplace_back(op->client, op->id);
@@ -153,8 +154,9 @@ void Engine::ask(Pending* submitted, const SmSet& place) {
   tell(submitted->stream->context->client, Type::kStart, message);
 }
 
-// Bodies of what follows in the stream with nothing in between: one round trip for many. Not of kernels
-// whose context has a part of the SMs: which these are is known once they begin.
+// Requests the bodies of the operations that follow directly in the stream: one round trip for
+// many. Stops at a kernel whose context has only a part of the SMs: its SMs are known only when it
+// begins.
 void Engine::ask_ahead(Pending* first) {
   Pending* next = first->next;
   for (int i = 0; i < kAhead && next; ++i, next = next->next) {
@@ -168,7 +170,7 @@ void Engine::ask_ahead(Pending* first) {
   }
 }
 
-// `op` has ended and nobody but its stream and client knows it any more.
+// `op` has ended; only its stream and its client still refer to it.
 void Engine::finish(Op* op) {
   if (op->fault == FaultKind::kLaunchFailed) op->status = kLaunchFailed;
   if (op->fault == FaultKind::kDeviceLost) op->status = kDeviceUnavailable;
@@ -198,10 +200,10 @@ void Engine::finish(Op* op) {
   if (status != kSuccess) poison(*context, status);
 }
 
-// What the end of an operation does to its device, and who hears of it. A client's word (the status
-// of a body) is enough for an XID, not for the loss of the device.
+// Applies the effect of an operation's end on its device, and announces it. A client's word (the
+// status of a body) is enough for an XID, but not for the loss of the device.
 void Engine::suffer(const Op& op) {
-  const uint32_t gpu = gpus_[op.context->gpu].device().index;  // events are the whole device's
+  const uint32_t gpu = gpus_[op.context->gpu].device().index;  // events belong to the whole device
   Health& health = gpus_[op.context->gpu].health();
   switch (op.fault) {
     case FaultKind::kEccCorrected:
@@ -212,7 +214,7 @@ void Engine::suffer(const Op& op) {
       announce(gpu, kEventEccUncorrectable, 0);
       return announce(gpu, kEventXid, kXidEccUncorrectable);
     case FaultKind::kDeviceLost:
-      for (Gpu& part : gpus_) {  // with all of its instances
+      for (Gpu& part : gpus_) {  // all of its instances
         if (part.device().index == gpu) part.health().lost = true;
       }
       return announce(gpu, kEventXid, kXidOffTheBus);
@@ -231,7 +233,7 @@ void Engine::announce(uint32_t gpu, uint64_t type, uint64_t data) {
   }
 }
 
-// Its first operation has ended.
+// The stream's first operation has ended.
 void Engine::leave_stream(Stream* stream) {
   stream->op = nullptr;
   stream->first = stream->first->next;
@@ -248,7 +250,7 @@ void Engine::send_done(const Pending& submitted, uint64_t start_ns, uint32_t sta
             Done{{}, submitted.id, start_ns, now_ns_, status, 0});
 }
 
-// Something of this client has ended and may have written the word that a wait looks at.
+// Something of this client has ended and may have written the word that a wait watches.
 void Engine::retry_waits_of(const Client* client) {
   for (Op* op : waits_) {
     if (op->client == client) op->retry_ns = now_ns_;
@@ -267,7 +269,7 @@ void Engine::cancel_all(Context* context, uint32_t status) {
   }
   std::sort(victims.begin(), victims.end(),
             [](const Pending* a, const Pending* b) { return a->id < b->id; });
-  std::vector<Stream*> freed;  // streams of other contexts that came after one of them
+  std::vector<Stream*> freed;  // streams of other contexts that waited for one of these
   for (Pending* victim : victims) {
     const Op* op = victim->stream->first == victim ? victim->stream->op : nullptr;
     send_done(*victim, op && op->started ? op->start_ns : now_ns_, status);
@@ -293,15 +295,16 @@ void Engine::cancel_all(Context* context, uint32_t status) {
   for (Stream* stream : freed) begin_first(stream);
 }
 
-// Nobody works on it any more.
+// Takes an operation away from whatever has it.
 void Engine::withdraw(Op* op) {
   gpus_[op->context->gpu].remove(op, now_ns_);
   instant_.erase(op);
   waits_.erase(op);
 }
 
-// A failed operation ends its context for good; under MPS the fault takes down everyone who shares
-// the device, as on a GPU, and so does the loss of the device, with all of its instances, in any mode.
+// A failed operation ends its context for good. As on a GPU, a fault under MPS also ends the
+// contexts of everyone who shares the device; the loss of a device ends those on all of its
+// instances, in any mode.
 void Engine::poison(const Context& failed, uint32_t status) {
   const bool lost = gpus_[failed.gpu].health().lost;
   const uint32_t index = gpus_[failed.gpu].device().index;

@@ -1,7 +1,7 @@
-// What is ordered across clients: interprocess events, and dependencies on their records.
+// Ordering across clients: interprocess events, and dependencies on their records.
 //
-// Operations remember each other by number. One may end, be cancelled with its context or go with
-// its client while those that wait for it live on, and the other way round.
+// Operations refer to each other by number: either may end, be cancelled with its context or go
+// with its client while the other lives on.
 #include <iterator>
 
 #include "engine.h"
@@ -76,7 +76,8 @@ const char* Engine::event_watch(Client* client, const EventWatch& message) {
   return nullptr;
 }
 
-// The operation waits for what its message names, and an event that it records is its from now on.
+// Adds the dependencies that the message names. An event that the operation records is tied to it
+// from now on.
 const char* Engine::depend(Pending* submitted, Client* client, const Submit& message) {
   for (uint32_t i = 0; i < message.dep_count; ++i) {
     OpRef on{client->connection, message.dep[i]};

@@ -1,4 +1,4 @@
-// SUBMIT and BODY: an operation enters its stream, and its client says that it was executed.
+// SUBMIT and BODY: an operation enters its stream; its client reports that its body was executed.
 #include <algorithm>
 #include <cmath>
 
@@ -64,7 +64,7 @@ Pending* Engine::make_pending(Stream* stream, const Submit& message) {
     submitted->fitting_blocks = static_cast<uint16_t>(std::min(message.blocks_per_sm, kMaxSms));
     submitted->least_sms = static_cast<uint16_t>(std::min(message.least_sms, kMaxSms));
     submitted->fault = faults_.next_kernel(name);
-    // A kernel that fails or hangs writes nothing.
+    // A kernel that fails or hangs writes nothing, so its body is not executed.
     const FaultKind fault = submitted->fault;
     const bool completes = fault == FaultKind::kNone || fault == FaultKind::kEccCorrected;
     if (!completes) submitted->needs_body = false;
@@ -85,7 +85,8 @@ const char* Engine::body(Client* client, const Body& message) {
   Op* op = is_first ? submitted->stream->op : nullptr;
   if (op && waits_.count(op)) return "a second BODY for one START";
   if (op && op->kind == OpKind::kMemOpWait && message.wait && message.status == kSuccess) {
-    // Ask again soon, then ever more rarely: an eighth of the time it has waited, 20 us to 1 ms.
+    // Ask again soon, then less and less often: after an eighth of the time it has waited, 20 us to
+    // 1 ms.
     const uint64_t waited_ns = now_ns_ - op->start_ns;
     op->retry_ns = now_ns_ + std::min<uint64_t>(std::max<uint64_t>(waited_ns / 8, 20'000),
                                                 1'000'000);
@@ -108,7 +109,7 @@ const char* Engine::body(Client* client, const Body& message) {
   }
   submitted->body_done = true;
   submitted->status = message.status;
-  if (!op) return nullptr;  // it was asked for ahead
+  if (!op) return nullptr;  // the body was requested ahead
   op->body_done = true;
   op->status = message.status;
   if (op->kind >= OpKind::kHostFunc) instant_.insert(op);

@@ -46,7 +46,7 @@ std::string unknown(std::string_view spec) {
          "each with @N (N from 1) or %P (P above 0, up to 1), and seed=N";
 }
 
-// A well-mixed number of three, the same on every machine (the finaliser of splitmix64).
+// Mixes three numbers well, with the same result on every machine (the finaliser of splitmix64).
 uint64_t mix(uint64_t seed, uint64_t which, uint64_t count) {
   uint64_t z = seed * 0x9e3779b97f4a7c15 + which * 0xbf58476d1ce4e5b9 + count * 0x94d049bb133111eb;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -126,7 +126,7 @@ bool Faults::next_of(FaultKind fault) {
   return now;
 }
 
-// The others have no name.
+// Only kernel faults have a name.
 FaultKind Faults::next_kernel(std::string_view name) {
   FaultKind fault = FaultKind::kNone;
   for (Planned& planned : planned_) {

@@ -1,7 +1,7 @@
 // Faults injected on purpose: TANDEM_SOFTGPU_FAULTS="oom@3,launch:vadd@1,hang:vadd%0.01,seed=7".
-// The table in faults.cpp says which there are. Each happens either
-//   @N  to the Nth of its kind, N counting from 1 over all clients of the device process, or
-//   %P  to each with probability P; which ones is fixed by `seed` (0 where none is given).
+// The table in faults.cpp lists them. Each fault happens either
+//   @N  to the Nth operation of its kind, counted from 1 over all clients of the device process, or
+//   %P  to each with probability P; `seed` (default 0) determines which ones.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ enum class FaultKind : uint8_t {
 
 class Faults {
  public:
-  // Adds the faults of a comma-separated list; the error, empty when there is none.
+  // Adds the faults of a comma-separated list. Returns the error, empty if there is none.
   [[nodiscard]] std::string parse(std::string_view list);
 
   struct Copy {
-    uint64_t factor = 1;  // of its time
+    uint64_t factor = 1;  // its duration is multiplied by this
     bool fails = false;
   };
 
-  // Count one reservation, piece of physical memory, kernel of that name, or copy; what shall become
-  // of it.
+  // Each of these counts one reservation, one piece of physical memory, one kernel of that name, or
+  // one copy, and returns what shall happen to it.
   bool refuse_reservation() { return next_of(FaultKind::kOutOfMemory); }
   bool refuse_map() { return next_of(FaultKind::kMapRefused); }
   FaultKind next_kernel(std::string_view name);
@@ -37,10 +37,10 @@ class Faults {
   struct Planned {
     FaultKind fault = FaultKind::kNone;
     std::string name;             // of the kernel
-    uint64_t factor = 1;          // of the copy's time
+    uint64_t factor = 1;          // of the copy's duration
     uint64_t nth = 0;             // 0: by probability
     double probability = 0;
-    uint64_t seen = 0;            // so far
+    uint64_t seen = 0;            // how many of its kind so far
   };
   std::string add(std::string_view spec);
   std::string read_moment(std::string_view spec, char mark, std::string_view text,

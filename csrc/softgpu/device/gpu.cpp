@@ -78,7 +78,7 @@ bool Gpu::take_if_ended(Op* op, uint64_t now_ns) {
   if (op->end_ns <= now_ns) {
     op->remaining = 0;
     op->since_ns = now_ns;
-    op->end_ns = kNever;  // its work is done; from here on only the body is missing
+    op->end_ns = kNever;  // its work is done; only the body may be missing
   }
   const bool on_engine = op->kind != OpKind::kKernel || op->sms > 0;
   if (!op->started || !on_engine || op->remaining > 0) return false;
@@ -132,7 +132,7 @@ void Gpu::begin(Op* op, uint64_t now_ns, std::vector<Op*>* started) {
 void Gpu::progress(Op* op, uint64_t now_ns) const {
   if (op->end_ns != kNever && op->duration_ns > 0) {
     op->remaining -= static_cast<double>(now_ns - op->since_ns) / op->duration_ns;
-    // Until its end has come some work is left: rounding must not end it early.
+    // Some work remains until the end time is reached: rounding must not end the operation early.
     op->remaining = std::max(op->remaining, 1e-12);
   }
   if (op->cost_pending && op->sms > 0) op->held_ns += now_ns - op->since_ns;
@@ -162,18 +162,19 @@ void Gpu::set_duration(Op* op, double duration_ns, uint64_t now_ns) {
   progress(op, now_ns);
   op->duration_ns = duration_ns;
   if (op->held_ns > 0) {
-    // The time it took to learn the cost was part of running, at what is its share now.
+    // Time spent running while the cost was unknown counts at the present share.
     const double done = duration_ns > 0 ? static_cast<double>(op->held_ns) / duration_ns : 1;
     op->remaining = std::max(op->remaining - done, 0.0);
     op->held_ns = 0;
   }
-  // A whisker less before rounding up: 1 ms computed as 1000000.0000001 ns must not last a ns more.
+  // Subtract a little before rounding up: 1 ms computed as 1000000.0000001 ns must not last a ns
+  // longer.
   op->end_ns = now_ns + static_cast<uint64_t>(std::ceil(op->remaining * duration_ns - 1e-6));
 }
 
 void Gpu::feed_copy_engines(uint64_t now_ns, std::vector<Op*>* started) {
   for (std::vector<Op*>& queue : copy_queues_) {
-    // A more urgent copy may have come in front of the running one; that one goes on.
+    // A more urgent copy may have been queued in front of the running one, which continues.
     const auto running =
         std::find_if(queue.begin(), queue.end(), [](const Op* op) { return op->started; });
     if (running != queue.end() || queue.empty()) continue;
@@ -184,7 +185,7 @@ void Gpu::feed_copy_engines(uint64_t now_ns, std::vector<Op*>* started) {
   }
 }
 
-// Rule 4: everything that runs gets its duration at the present shares of SMs and bandwidth.
+// Rule 4: gives everything that runs its duration at the present shares of SMs and bandwidth.
 void Gpu::share(uint64_t now_ns) {
   std::vector<Op*> ops;
   std::vector<BandwidthClaim> claims;
@@ -225,11 +226,11 @@ void Gpu::note_busy(uint64_t now_ns) {
   note_computing(std::move(computing), now_ns);
 }
 
-// Looks only at who has begun to compute and who no longer does: of many clients few do at a time.
+// Touches only the clients that began or stopped computing: of many clients, few do at a time.
 void Gpu::note_computing(std::vector<uint32_t> computing, uint64_t now_ns) {
   if (computing == computing_) return;
   computing_.swap(computing);
-  for (const uint32_t connection : computing) {  // before
+  for (const uint32_t connection : computing) {  // connections that were computing before
     const bool still = std::find(computing_.begin(), computing_.end(), connection) != computing_.end();
     const auto found = busy_by_.find(connection);
     if (!still && found != busy_by_.end()) found->second.set(false, now_ns);

@@ -2,14 +2,15 @@
 //
 // Rules
 // 1. Only operations whose stream order and dependencies are satisfied get here (`add`).
-// 2. Who has the compute engine: turns.h. A kernel cut off keeps its remaining work.
-// 3. Which SMs a kernel gets of those that may run: placement.h. Without any it waits.
-// 4. Progress is a fluid: each kernel's duration is that of roofline.h at its present share, and is
-//    looked at anew whenever anything starts or ends.
+// 1. Only operations whose stream order and dependencies are satisfied get here (`add`).
+// 2. turns.h decides who has the compute engine. A preempted kernel keeps its remaining work.
+// 3. placement.h decides which SMs each runnable kernel gets. A kernel that gets none waits.
+// 4. Progress is fluid: a kernel's duration is that of roofline.h at its present share, and is
+//    recomputed whenever anything starts or ends.
 // 5. HtoD and DtoH have an engine each, one copy at a time. DtoD and memsets only use bandwidth.
 // 6. An operation ends when its modelled work is done and its body has been executed.
 //
-// Owned by the engine; has no clock: times are arguments and never go back.
+// Owned by the engine. It has no clock: times are arguments and never go back.
 #pragma once
 
 #include <array>
@@ -34,14 +35,15 @@ class Gpu {
   void remove(Op* op, uint64_t now_ns);  // cancelled, or its client is gone
   void forget(const Context& context) { turns_.forget(context); }
 
-  // Its BODY told what the whole of it costs.
+  // Call this when BODY has told what the whole operation costs.
   void learn_cost(Op* op, uint64_t now_ns) const;
 
-  // Takes out what has ended by now_ns, in order of op and client.
+  // Takes out the operations that have ended by now_ns: kernels, then DtoD copies and memsets, then
+  // copies to and from the host.
   std::vector<Op*> collect(uint64_t now_ns);
-  // Decides who runs from now_ns on; returns what began to run for the first time.
+  // Decides what runs from now_ns on; returns the operations that start for the first time.
   std::vector<Op*> schedule(uint64_t now_ns);
-  // When the next thing of its own happens; kNever if nothing does.
+  // When this GPU's next own event is due; kNever if there is none.
   uint64_t next_event_ns() const;
 
   const DeviceInfo& device() const { return device_; }
@@ -49,7 +51,7 @@ class Gpu {
   const Ledger& ledger() const { return ledger_; }
   Health& health() { return health_; }
   const Health& health() const { return health_; }
-  // What one client had of it; null where it never had anything.
+  // How busy one client kept the GPU; null if that client never used it.
   const BusyWindow* compute_busy_of(uint32_t connection) const;
   void forget_client(uint32_t connection);
   const BusyWindow& copy_busy(size_t engine) const { return copy_busy_[engine]; }
@@ -76,9 +78,9 @@ class Gpu {
   BusyWindow compute_busy_, memory_busy_;
   std::array<BusyWindow, 2> copy_busy_;
   std::map<uint32_t, BusyWindow> busy_by_;  // by connection
-  std::vector<uint32_t> computing_;         // connections that are busy
+  std::vector<uint32_t> computing_;         // connections whose kernels run now
 
-  std::vector<Op*> runnable_;                     // of the turn's kernels, while they are scheduled
+  std::vector<Op*> runnable_;                     // kernels of the current turn, during schedule()
   std::vector<Op*> movers_;                       // DtoD and memsets, all running
   std::array<std::vector<Op*>, 2> copy_queues_;   // HtoD, DtoH; the first one runs
 };

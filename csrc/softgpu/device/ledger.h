@@ -1,4 +1,5 @@
-// Who holds how much memory of one device. Contents live in the clients; here are only amounts.
+// Keeps account of who holds how much memory of one device. Contents live in the clients; this has
+// only amounts.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +13,20 @@ class Ledger {
  public:
   explicit Ledger(uint64_t total_bytes) : total_bytes_(total_bytes) {}
 
-  // False when it does not fit. `allocation` is the caller's number, never used before.
+  // Returns false if it does not fit. `allocation` is the caller's number, never used before.
   bool reserve(uint64_t allocation, uint32_t connection, uint64_t bytes);
 
-  // One more holder, of another client's memory or once more of its own. It stays charged to the
-  // first one until that one lets go, then to the next. False when there is no such allocation.
+  // Adds a holder: another client, or the same one once more. The allocation stays charged to its
+  // first holder until that one releases it, then to the next. Returns false if there is no such
+  // allocation.
   bool retain(uint64_t allocation, uint32_t connection);
 
-  // False when that connection holds no such allocation.
+  // Returns false if that connection holds no such allocation.
   bool release(uint64_t allocation, uint32_t connection);
   void release_all(uint32_t connection);
 
-  // Checkpoint: what the connection holds takes no room until it is resumed, which fails when it
-  // no longer fits.
+  // Checkpoint: after suspend, what the connection holds takes no room until it is resumed.
+  // Resuming is impossible while it does not fit.
   void suspend(uint32_t connection);
   bool can_resume(uint32_t connection) const;
   void resume(uint32_t connection);
@@ -36,13 +38,15 @@ class Ledger {
 
  private:
   struct Held {
-    uint32_t connection;  // charged
+    uint32_t connection;  // the one charged
     uint64_t bytes;
-    std::map<uint32_t, uint64_t> holders{};  // of those who retained it; most have none
-    uint64_t own = 1;                        // how often the charged one holds it
+    // Other holders and how often each retained it; mostly none.
+    std::map<uint32_t, uint64_t> holders{};
+    uint64_t own = 1;                        // how often the charged connection holds it
   };
   using Holding = std::map<uint64_t, Held>::iterator;
-  Holding leave(Holding held);  // the charged one lets go; what comes after it in the map
+  // Removes the charged holder; returns the next entry of the map.
+  Holding leave(Holding held);
 
   uint64_t total_bytes_;
   uint64_t used_bytes_ = 0;

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   Settings settings;
   std::string error = read_settings(argc, argv, &settings);
   if (!error.empty()) {
-    // A log needs no usage.
+    // Print the usage on a terminal only, not into a log.
     std::fprintf(stderr, "tandem-softgpu: %s\n%s", error.c_str(), isatty(2) ? usage() : "");
     return 2;
   }
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
 
   Server server(settings, std::move(listener), std::move(timeline));
   server.run();
-  // While the lock is still held: nobody else's socket can lie there yet.
+  // While the lock is still held, no other process's socket can be there.
   remove_socket(settings.dir);
   return 0;
 }

@@ -10,7 +10,7 @@
 namespace tandem::softgpu {
 namespace {
 
-// The parts of `text`, of which there is always one more than separators.
+// Splits `text`; there is always one part more than there are separators.
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {
@@ -40,7 +40,7 @@ uint32_t slices_of(const MigProfile& profile, uint32_t start) {
   return ((1U << profile.memory_slices) - 1) << start;
 }
 
-// Finds a place for all of them from `next` on, beside the slices in `taken`.
+// Finds places for all instances from `next` on, outside the slices in `taken`.
 bool place(std::vector<MigInstance>* instances, size_t next, uint32_t taken) {
   if (next == instances->size()) return true;
   MigInstance& instance = (*instances)[next];
@@ -67,7 +67,7 @@ std::string read_device(std::string_view text, const Profile& device, const MigT
              std::to_string(profile->most) + " fit on a device";
     }
   }
-  // More than seven cannot fit, and would be searched for long.
+  // More than seven cannot fit, and the search for places would take long.
   if (instances->size() <= kMaxMigInstances && place(instances, 0, 0)) return {};
   std::string sizes;
   for (const MigProfile& profile : table.profiles) {

@@ -7,9 +7,9 @@
 namespace tandem::softgpu {
 namespace {
 
-constexpr size_t kLongestWord = 64;  // beyond it nobody mistyped anything
+constexpr size_t kLongestWord = 64;  // longer words are not typing mistakes
 
-// Letters to insert, drop or replace to make one of the other.
+// Edit distance: the number of letters to insert, drop or replace to turn one word into the other.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -29,7 +29,7 @@ size_t distance(std::string_view a, std::string_view b) {
 std::string did_you_mean(std::string_view typed, const std::vector<std::string_view>& words) {
   if (typed.empty() || typed.size() > kLongestWord) return {};
   std::string_view best;
-  size_t best_distance = (typed.size() + 1) / 2 + 1;  // half of it may be wrong
+  size_t best_distance = (typed.size() + 1) / 2 + 1;  // up to half of the letters may be wrong
   for (const std::string_view word : words) {
     const size_t found = distance(typed, word);
     if (found < best_distance) {

@@ -1,4 +1,4 @@
-// For people who mistype: the known word that one most likely meant.
+// Suggests the known word that was most likely meant by a mistyped one.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tandem::softgpu {
 
-// " (did you mean 'tiny'?)", or nothing when no word is near.
+// Returns " (did you mean 'tiny'?)", or an empty string if no word is near.
 std::string did_you_mean(std::string_view typed, const std::vector<std::string_view>& words);
 
 }  // namespace tandem::softgpu

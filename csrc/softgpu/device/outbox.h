@@ -1,4 +1,4 @@
-// Messages of one client on their way out, packed into as few packets as possible.
+// Outgoing messages of one client, packed into as few packets as possible.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 namespace tandem::softgpu {
 namespace {
 
-constexpr size_t kMostUnheld = 4096;  // names of nobody that are kept, for they may come again
+// Names without holders that are kept, because they may come again.
+constexpr size_t kMostUnheld = 4096;
 
 }  // namespace
 
@@ -45,7 +46,7 @@ void Names::forget_unheld() {
   unheld_ = 0;
 }
 
-// Where it is, or the free slot where it would be put.
+// The slot of `id`, or the free slot where it would be put.
 size_t OpTable::slot_of(uint64_t id) const {
   size_t slot = home(id);
   while (slots_[slot] && slots_[slot]->id != id) slot = next(slot);
@@ -72,7 +73,7 @@ void OpTable::grow() {
   }
 }
 
-// Moves up what was displaced by it, so that no mark of the dead is needed.
+// Moves up the entries that the erased one displaced, so that no tombstone is needed.
 void OpTable::erase(uint64_t id) {
   size_t hole = slot_of(id);
   if (!slots_[hole]) return;
@@ -80,7 +81,7 @@ void OpTable::erase(uint64_t id) {
   for (size_t at = next(hole); slots_[at]; at = next(at)) {
     const size_t mask = slots_.size() - 1;
     const size_t distance = (at - home(slots_[at]->id)) & mask;
-    if (distance < ((at - hole) & mask)) continue;  // it would stand before its home
+    if (distance < ((at - hole) & mask)) continue;  // it would be in front of its home slot
     slots_[hole] = slots_[at];
     hole = at;
   }

@@ -1,6 +1,6 @@
-// Operations as they were submitted, from SUBMIT to DONE. A client may have tens of thousands of
-// them, so they are small, come from a pool and are found by number in a table of pointers; only the
-// first one of each stream also has an Op, which is what the Gpu works on.
+// Operations as submitted, from SUBMIT to DONE. A client may have tens of thousands of them, so
+// they are small, come from a pool and are found by number in a table of pointers. Only the first
+// one of each stream also has an Op, which is what the Gpu works on.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace tandem::softgpu {
 
 struct Stream;
 
-// An operation by number: it may end, or its client go, while others remember it.
+// Refers to an operation by number: it may end, or its client go, while the reference lives.
 struct OpRef {
   uint32_t connection = 0;
   uint64_t op = 0;
@@ -32,33 +32,33 @@ struct Dependency {
 struct Pending {
   uint64_t id;
   Stream* stream;
-  Pending* next;       // in its stream
-  Stream* waiters;     // streams whose first operation comes after this one, by Stream::next_waiter
-  Dependency* after;   // on others, in no order; those that have ended are dropped when looked at
-  uint64_t amount;     // blocks of a kernel, else bytes
+  Pending* next;       // in the same stream
+  Stream* waiters;     // streams whose first operation depends on this one; see Stream::next_waiter
+  Dependency* after;   // dependencies, unordered; those that have ended are dropped when looked at
+  uint64_t amount;     // blocks of a kernel, otherwise bytes
   double flops_per_block, bytes_per_block;
   double asleep_ns;
   uint32_t block_threads;
-  uint32_t slowness;  // a copy lasts so many times as long
-  uint32_t name;      // in the Names
+  uint32_t slowness;  // a copy lasts this many times as long
+  uint32_t name;      // number in Names
   uint32_t status;    // CUresult of the body, once done
   uint16_t fitting_blocks, least_sms;  // see KernelShape
-  int8_t priority;                     // the launch's own, or its stream's
+  int8_t priority;                     // the launch's own, or the stream's
   uint8_t kind;       // OpKind
   FaultKind fault;
   bool needs_body;
   bool asked;      // START was sent
   bool body_done;
-  bool cost_pending;  // BODY will tell it
+  bool cost_pending;  // BODY will tell the cost
 };
 
-// What a kernel moves in all.
+// The total bytes that a kernel moves.
 inline uint64_t kernel_bytes(const Pending& submitted) {
   const double bytes = static_cast<double>(submitted.amount) * submitted.bytes_per_block;
   return bytes < 1e18 ? static_cast<uint64_t>(bytes) : uint64_t{1'000'000'000'000'000'000};
 }
 
-// Memory for things that come and go by the thousand; it is kept for the next ones.
+// A pool for objects that come and go by the thousand; it keeps their memory for reuse.
 template <typename Thing>
 class Pool {
  public:
@@ -80,7 +80,8 @@ class Pool {
   std::vector<Thing*> spare_;
 };
 
-// Every name once, however many kernels are called so. Numbers stay valid while they are held.
+// Stores each kernel name once, however many kernels share it. A number stays valid while it is
+// held.
 class Names {
  public:
   uint32_t hold(std::string_view name);
@@ -101,7 +102,7 @@ class Names {
   std::string wanted_;  // reused, so that a look-up allocates nothing
 };
 
-// A client's operations by number: open addressing, linear probing.
+// A client's operations by number; open addressing with linear probing.
 class OpTable {
  public:
   size_t size() const { return size_; }

@@ -48,8 +48,8 @@ std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*
     uint32_t& mine = taken[op.context];
     const uint32_t wanted = std::min(sm_demand(device, op.kernel), cap - std::min(cap, mine));
     SmSet& place = places[i];
-    // A cooperative grid or a cluster runs side by side or not at all; a limit of its context or
-    // of its set of SMs stands above that, else it would never run.
+    // A cooperative grid or a cluster runs side by side or not at all. The limit of its context or
+    // of its set of SMs takes precedence, otherwise it would never run.
     const uint32_t least = std::min({op.kernel.least_sms, cap, count_of(allowed)});
     if (count_of(usable) < least || wanted < std::min(least, sm_demand(device, op.kernel))) continue;
     take(usable & op.sm_set, wanted, &place);

@@ -1,9 +1,9 @@
-// Which SMs the kernels that may run get. Kernels come in the order in which they choose: urgent
-// streams first, then first come. Each takes what it demands or what is left of the SMs its stream
-// may use, within its context's percentage; one that gets none waits.
+// Decides which SMs the runnable kernels get. Kernels choose in the order in which they are passed:
+// by stream priority, then first come, first served. Each takes what it demands, or what is left of
+// the SMs its stream may use, within its context's percentage; a kernel that gets none waits.
 //
-// A kernel stays where it is if it can, and otherwise prefers idle SMs that no other kernel is
-// confined to, so that an unconfined one does not stand in the way of a green context beside it.
+// A kernel stays where it is if it can. Otherwise it prefers idle SMs that no other kernel is
+// confined to, so that an unconfined kernel does not block a green context beside it.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace tandem::softgpu {
 
-// `kernels` are those whose turn it is, `runnable` those of them that may run; a place for each of
-// the latter.
+// `kernels` are those whose turn it is, `runnable` those of them that may run now. Returns a place
+// for each of the latter.
 std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*>& kernels,
                                  const std::vector<Op*>& runnable);
 

@@ -18,7 +18,7 @@ constexpr Profile kProfiles[] = {
      384 * kMiB, 10501, 384, 450, 20, 4, false, 0},
     {"tiny", 8, 1000, 9, 0, 2048, 32, 1024 * 1024, 1 * kGiB, 8e9, 1e9, 0.5e9, 8 * kMiB, 125, 32, 50,
      5, 3, true, 0},
-    // `tiny` with so little memory that a CPU core moves it in milliseconds.
+    // `tiny` with so little memory that a CPU core moves all of it in milliseconds.
     {"mini", 8, 1000, 9, 0, 2048, 32, 1024 * 1024, 65 * kMiB, 8e9, 1e9, 2e9, kMiB / 4, 125, 32, 50,
      5, 3, true, 0},
 };
@@ -50,7 +50,7 @@ std::string profile_names() {
 DeviceInfo device_info(const Profile& profile, uint32_t index) {
   DeviceInfo info{};
   std::snprintf(info.name, sizeof info.name, "Tandem Software GPU (%s)", profile.name);
-  // A fixed pattern: the same device has the same UUID in every run and every process.
+  // A fixed pattern, so that the same device has the same UUID in every run and every process.
   std::memcpy(info.uuid, "TandemSoftGPU", 13);
   info.uuid[13] = static_cast<uint8_t>(profile.name[0]);
   info.uuid[14] = static_cast<uint8_t>(profile.name[1]);

@@ -1,5 +1,6 @@
-// The modelled GPUs: one table row a profile. Figures are the public peak ones of each product;
-// `tiny` and `mini` are made-up devices slow enough for one CPU core to really execute what they model.
+// The modelled GPUs, one table row per profile. Figures are each product's public peak values.
+// `tiny` and `mini` are made-up devices, slow enough for one CPU core to really execute what they
+// model.
 #pragma once
 
 #include <optional>
@@ -22,17 +23,17 @@ struct Profile {
   uint32_t power_limit_w, idle_w;
   uint32_t pcie_generation;
   bool has_ecc;
-  uint32_t mig_slices;  // compute slices, so many instances at most; 0: no MIG
+  uint32_t mig_slices;  // number of compute slices, hence of instances at most; 0: no MIG
 };
 
-// The profile of that name, nullptr when there is none.
+// The profile with that name, nullptr if there is none.
 const Profile* find_profile(std::string_view name);
 
 // All names, for messages: "h200, a100, rtx4090, tiny, mini".
 std::vector<std::string_view> profile_words();
 std::string profile_names();
 
-// What a client is told of device `index`.
+// What a client is told about device `index`.
 DeviceInfo device_info(const Profile& profile, uint32_t index);
 
 }  // namespace tandem::softgpu

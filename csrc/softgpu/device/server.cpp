@@ -16,15 +16,18 @@
 namespace tandem::softgpu {
 namespace {
 
-constexpr uint64_t kSpinNs = 120'000;  // before a due time: a sleep may overshoot by that much
-constexpr uint64_t kStartGraceNs = 10'000'000'000;  // for the first client, still starting up
-// What ends a timeline that could not be written to its end; the client library knows it too.
+// Spin this long before a due time: a sleep may overshoot by that much.
+constexpr uint64_t kSpinNs = 120'000;
+// For the first client, which is still starting up.
+constexpr uint64_t kStartGraceNs = 10'000'000'000;
+// Last line of a timeline that could not be written to its end; the client library knows it too.
 constexpr char kCutShort[] = R"({"incomplete":true})";
 constexpr uint64_t kHurriedStartGraceNs = 1'000'000'000;
 constexpr size_t kMaxUnsentBytes = 8 * 1024 * 1024;
-constexpr int kPacketsPerTurn = 64;  // of one client, before the others are looked at
+constexpr int kPacketsPerTurn = 64;  // per client, before the others are served
 constexpr uint32_t kListenerKey = 0;
-constexpr size_t kSpareDescriptors = 32;  // for files of our own, and to tell one too many so
+// For the process's own files, and for telling a client that it is one too many.
+constexpr size_t kSpareDescriptors = 32;
 
 size_t most_connections() {
   rlimit files{};
@@ -36,7 +39,7 @@ size_t most_connections() {
 volatile std::sig_atomic_t g_stop = 0;
 void ask_to_stop(int) { g_stop = 1; }
 
-// Somebody wants to start a device with other settings here: do not linger for the next client.
+// A process wants to start a device with other settings here: do not linger for the next client.
 volatile std::sig_atomic_t g_hurry = 0;
 void ask_to_hurry(int) { g_hurry = 1; }
 
@@ -48,7 +51,7 @@ void watch_signals() {
   action.sa_handler = ask_to_hurry;
   sigaction(SIGUSR1, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a timeline that may not grow further: write says so
+  signal(SIGXFSZ, SIG_IGN);  // a timeline that may not grow further: write() reports it
 }
 
 void add_to_poll(int poll, int fd, uint32_t key) {
@@ -82,7 +85,7 @@ void Server::run() {
 bool Server::wait_and_serve() {
   const int64_t sleep_ns = time_to_sleep_ns();
   if (sleep_ns > 0) {
-    // poll(2) on the epoll descriptor: epoll_wait only knows milliseconds.
+    // poll(2) on the epoll descriptor, because epoll_wait has only millisecond resolution.
     pollfd ready{poll_.get(), POLLIN, 0};
     const timespec timeout{sleep_ns / 1'000'000'000, sleep_ns % 1'000'000'000};
     ppoll(&ready, 1, &timeout, nullptr);
@@ -124,14 +127,14 @@ void Server::note_leases() {
 
 bool Server::should_end() {
   if (engine_.lease_count() > 0) {
-    g_hurry = 0;  // it was meant for a device without clients
+    g_hurry = 0;  // it is meant for a device without clients
     return false;
   }
   uint64_t grace_ns = ever_leased_ ? linger_ns_ : std::max(linger_ns_, kStartGraceNs);
   if (g_hurry) grace_ns = ever_leased_ ? 0 : std::min(grace_ns, kHurriedStartGraceNs);
   if (real_now_ns() < unleased_since_ns_ + grace_ns) return false;
   const size_t before = connections_.size();
-  accept_all();  // one that came at the last moment stays welcome
+  accept_all();  // a client that came at the last moment is still welcome
   if (connections_.size() == before) return true;
   unleased_since_ns_ = real_now_ns();
   return false;
@@ -176,7 +179,7 @@ void Server::serve(uint32_t number, uint32_t events) {
   if (!read_packets(connection)) broken_.push_back(number);
 }
 
-// False when the peer is gone.
+// Returns false when the peer is gone.
 bool Server::read_packets(Connection* connection) {
   alignas(8) static uint8_t packet[kMaxPacketBytes + 8];
   for (int i = 0; i < kPacketsPerTurn; ++i) {
@@ -189,12 +192,13 @@ bool Server::read_packets(Connection* connection) {
   epoll_event again{};
   again.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   again.data.u32 = connection->number;
-  epoll_ctl(poll_.get(), EPOLL_CTL_MOD, connection->socket.get(), &again);  // report it once more
+  // Report the rest once more.
+  epoll_ctl(poll_.get(), EPOLL_CTL_MOD, connection->socket.get(), &again);
   return true;
 }
 
-// Carries out what the engine asks for, until it asks for nothing more. The timeline goes first:
-// who has heard of the end of an operation may read of it there.
+// Does what the engine asks for, until it asks for nothing more. The timeline is written first: a
+// client that hears of the end of an operation may read about it there.
 void Server::perform() {
   for (;;) {
     Output output = engine_.take_output();
@@ -214,7 +218,7 @@ void Server::perform() {
   }
 }
 
-// Of `text`, whose first `bytes` bytes are whole lines.
+// The length of the last line in the first `bytes` bytes of `text`, which are whole lines.
 static size_t last_line_bytes(const std::string& text, size_t bytes) {
   return bytes < 2 ? bytes : bytes - (text.rfind('\n', bytes - 2) + 1);
 }
@@ -231,15 +235,15 @@ void Server::write_timeline(const std::string& text) {
   last_line_bytes_ = last_line_bytes(text, text.size());
 }
 
-// The disk is full, or the file as big as it may get. `written` is what of the last text
-// still got there.
+// The disk is full, or the file has reached its maximum size. `written` is the part of the last
+// text that still got there.
 void Server::end_timeline(const std::string& written) {
   std::perror("the timeline is incomplete from here on, continuing without it");
   const size_t lines = written.rfind('\n') + 1;  // npos + 1 is 0
   const size_t last = lines > 0 ? last_line_bytes(written, lines) : last_line_bytes_;
   const auto whole = static_cast<off_t>(timeline_bytes_ + lines);
-  (void)!ftruncate(timeline_.get(), whole);  // fails for /dev/full: fine
-  // Says so in the file too: over its last line, where there is room on any disk.
+  (void)!ftruncate(timeline_.get(), whole);  // fails for /dev/full, which is fine
+  // Say so in the file too, by overwriting its last line: there is room for that on any disk.
   if (last >= sizeof kCutShort && lseek(timeline_.get(), whole - static_cast<off_t>(last), SEEK_SET) >= 0) {
     const std::string line = kCutShort + std::string(last - sizeof kCutShort, ' ') + '\n';
     (void)!write(timeline_.get(), line.data(), line.size());
@@ -266,7 +270,7 @@ void Server::send_unsent(Connection* connection) {
     const ssize_t sent = ::send(connection->socket.get(), packet.data(), packet.size(),
                                 MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return;  // full: EPOLLOUT follows. Broken: reading will say so.
+    if (sent < 0) return;  // full: EPOLLOUT follows; broken: reading will report it
     connection->unsent_bytes -= packet.size();
     connection->unsent.pop_front();
   }

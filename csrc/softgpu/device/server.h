@@ -1,5 +1,5 @@
 // The edge of the engine: a listening SOCK_SEQPACKET socket, its connections and the timeline file.
-// One thread; nothing here blocks but the wait for the next packet or the engine's next event.
+// Single-threaded; it blocks only to wait for the next packet or the engine's next event.
 #pragma once
 
 #include <deque>
@@ -16,14 +16,14 @@ class Server {
  public:
   Server(const Settings& settings, UniqueFd listener, UniqueFd timeline);
 
-  // Serves until linger_ms after the last client has gone, or until a signal asks to stop.
+  // Serves until linger_ms after the last client has gone, or until a signal asks it to stop.
   void run();
 
  private:
   struct Connection {
     UniqueFd socket;
     uint32_t number = 0;
-    std::deque<Bytes> unsent;  // the peer does not read; bounded, then it is closed
+    std::deque<Bytes> unsent;  // the peer does not read; bounded: when too many, it is closed
     size_t unsent_bytes = 0;
     bool closing = false;
   };
@@ -45,14 +45,14 @@ class Server {
 
   Engine engine_;
   UniqueFd listener_, timeline_, poll_;
-  uint64_t timeline_bytes_ = 0;  // written, all of whole lines
-  size_t last_line_bytes_ = 0;   // of those
+  uint64_t timeline_bytes_ = 0;  // bytes written, whole lines only
+  size_t last_line_bytes_ = 0;   // length of the last of those lines
   uint64_t linger_ns_;
   bool serves_all_;
   bool ever_leased_ = false;
   uint64_t unleased_since_ns_;
   std::unordered_map<uint32_t, Connection> connections_;
-  std::deque<uint32_t> broken_;  // to be closed once nobody iterates
+  std::deque<uint32_t> broken_;  // to be closed when nothing iterates over connections_
 };
 
 }  // namespace tandem::softgpu

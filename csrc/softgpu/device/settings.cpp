@@ -14,7 +14,7 @@ std::string wrong(std::string_view name, std::string_view value, std::string_vie
   return std::string(name) + " is '" + std::string(value) + "', must be " + std::string(allowed);
 }
 
-// As `wrong`, of words.
+// Like `wrong`, but suggests one of `words`.
 std::string no_word(std::string_view name, std::string_view value, std::string_view allowed,
                     const std::vector<std::string_view>& words) {
   return wrong(name, value, allowed) + did_you_mean(value, words);
@@ -64,7 +64,7 @@ std::string read_profile(std::string_view name, std::string_view value, Settings
 std::string read_devices(std::string_view name, std::string_view value, Settings* s) {
   return number<uint32_t>(name, value, 1, kMaxDevices, &s->device_count);
 }
-// Can be understood only once profile and device count are known.
+// Stored as text: it can be parsed only once profile and device count are known.
 std::string read_mig(std::string_view name, std::string_view value, Settings* s) {
   s->mig_name = name;
   s->mig_text = value;

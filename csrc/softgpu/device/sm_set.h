@@ -29,7 +29,7 @@ inline void write_words(const SmSet& set, uint64_t (*words)[kMaxSms / 64]) {
   for (uint32_t i = 0; i < kMaxSms; ++i) (*words)[i / 64] |= uint64_t{set[i]} << (i % 64);
 }
 
-// "0-7,16": the indices, runs as first and last.
+// Indices as text, with runs as first and last: "0-7,16".
 inline std::string text_of(const SmSet& set) {
   std::string text;
   for (size_t i = 0; i < set.size(); ++i) {

@@ -54,7 +54,8 @@ std::string take_directory(const std::string& dir, UniqueFd* lock) {
   const std::string path = dir + "/softgpu.lock";
   *lock = UniqueFd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!*lock) return failed("cannot open '" + path + "'");
-  // Locked but deaf: the last device process here is just ending, or another is just starting.
+  // Locked, but nobody listens: the last device process here is just ending, or another is
+  // starting.
   for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
     if (flock(lock->get(), LOCK_EX | LOCK_NB) == 0) return {};
     if (errno != EWOULDBLOCK) return failed("cannot lock '" + path + "'");
@@ -64,7 +65,7 @@ std::string take_directory(const std::string& dir, UniqueFd* lock) {
   return "a device process already runs in '" + dir + "'";
 }
 
-// The lock is ours, so a socket that lies there is a dead process's.
+// This process holds the lock, so a socket that is already there belongs to a dead process.
 std::string listen_in(const std::string& dir, bool for_all, UniqueFd* listener) {
   const std::string path = socket_path(dir);
   sockaddr_un address{};
@@ -100,7 +101,7 @@ std::string leave_parent(const std::string& dir) {
   dup2(null.get(), 0);
   dup2(log.get(), 1);
   dup2(log.get(), 2);
-  prctl(PR_SET_TIMERSLACK, 1UL);  // sleeps end when they should, not up to 50 us later
+  prctl(PR_SET_TIMERSLACK, 1UL);  // sleeps end on time, not up to 50 us later
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;

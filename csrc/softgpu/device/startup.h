@@ -1,4 +1,4 @@
-// From an ordinary child of some client to the one device process of a directory.
+// Turns an ordinary child process of some client into the one device process of a directory.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace tandem::softgpu {
 
-// Closes every descriptor above stderr that was inherited, but keep_fd.
+// Closes every inherited descriptor above stderr except keep_fd.
 void close_inherited(int keep_fd);
 
-// Each returns the error, empty when there is none.
+// Each of these returns the error, empty if there is none.
 [[nodiscard]] std::string take_directory(const std::string& dir, UniqueFd* lock);
 [[nodiscard]] std::string listen_in(const std::string& dir, bool for_all,
                                     UniqueFd* listener);
 [[nodiscard]] std::string open_timeline(const std::string& path, UniqueFd* timeline);
 
-// Lets go of the client that started this process: its session and its output, which goes to
-// DIR/softgpu.log from here on.
+// Detaches from the client that started this process: leaves its session, and redirects output to
+// DIR/softgpu.log.
 [[nodiscard]] std::string leave_parent(const std::string& dir);
 
-void say_ready(int fd);  // writes one byte and closes it; nothing for -1
+void say_ready(int fd);  // writes one byte and closes it; does nothing for -1
 void remove_socket(const std::string& dir);
 
 }  // namespace tandem::softgpu

@@ -1,4 +1,4 @@
-// What the device tells of itself, as JSON: for `tandem softgpu status` and for NVML.
+// What the device reports about itself as JSON, for `tandem softgpu status` and for NVML.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdarg>
@@ -9,7 +9,7 @@
 namespace tandem::softgpu {
 namespace {
 
-// Leaves room in a packet for the end of the document.
+// Leaves room in the packet for the end of the document.
 constexpr size_t kMaxListBytes = kMaxPacketBytes - 8 * 1024;
 
 [[gnu::format(printf, 2, 3)]] void append(std::string* out, const char* format, ...) {
@@ -95,7 +95,7 @@ std::string Engine::status_json() const {
   return out;
 }
 
-// What only NVML asks for.
+// Fields that only NVML asks for.
 static void append_health(std::string* out, const Profile& profile, const Gpu& gpu,
                           const Health& health, uint64_t now_ns, uint64_t uptime_ns) {
   append(out,
@@ -138,8 +138,9 @@ static void append_processes(std::string* out,
   *out += "]}";
 }
 
-// A process is listed on a device once, with the memory of all its connections there. With MIG the
-// list has the instances; what only the whole device has is said once, of its first one.
+// Each process is listed on a device once, with the memory of all its connections there. With MIG
+// on, the list has the instances; what belongs to the whole device is reported once, with the first
+// of them.
 std::string Engine::nvml_json() const {
   const uint64_t uptime_ns =
       clock_ == ClockKind::kVirtual ? now_ns_ : real_now_ns_ - started_real_ns_;

@@ -22,7 +22,8 @@ const char* kind_name(OpKind kind) {
   return "unknown";
 }
 
-// Bytes moved by the time `remaining` of the whole was left; differences of it add up exactly.
+// Bytes moved when `remaining` of the whole was left. Differences between such values add up
+// exactly.
 uint64_t bytes_moved(const Op& op, double remaining) {
   if (remaining <= 0) return op.bytes;
   return static_cast<uint64_t>(static_cast<double>(op.bytes) * (1 - remaining));
@@ -37,7 +38,7 @@ std::string json_string(const std::string& text) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
-    } else if (byte < 0x20 || byte >= 0x7f) {  // names are ASCII; anything else is shown as Latin-1
+    } else if (byte < 0x20 || byte >= 0x7f) {  // names are ASCII; other bytes are shown as Latin-1
       char escape[8];
       std::snprintf(escape, sizeof escape, "\\u%04x", byte);
       out += escape;

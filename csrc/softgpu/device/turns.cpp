@@ -55,7 +55,7 @@ void Turns::drop_if_empty(Waiting::iterator party) {
 
 void Turns::forget(const Context& context) {
   if (arbitration_.mode == Mode::kMps || context.client->mps_server != 0) return;
-  // The number may come back with another context, which must then pay for its switch.
+  // The number may be reused by another context, which must then pay for its switch.
   if (active_ == party_of(context)) active_->second = kNever;
 }
 
@@ -69,7 +69,8 @@ void Turns::kernels_ended(const std::vector<Op*>& ended) {
   for (Op* kernel : ended) remove(kernel);
 }
 
-// The first party after the active one, in the order of their numbers, that has a kernel.
+// A context of the first party after the active one, in the order of their numbers, that has a
+// kernel.
 const Context* Turns::next_in_turn() const {
   if (waiting_.empty()) return nullptr;
   auto next = active_ ? waiting_.upper_bound(*active_) : waiting_.begin();

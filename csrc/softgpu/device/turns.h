@@ -1,11 +1,12 @@
-// Who has the compute engine of one GPU, and the kernels that are ready for it. A *party* is what
-// shares it in space: one context, or all contexts of the clients of one MPS server. Parties take
-// turns: a turn ends when it has no kernel, or after slice_ns, but only while another party has one;
-// the next one, in the order of their numbers, gets the engine after switch_ns. In `mps` mode all
-// contexts are one party. So an H200 does it, see docs/driver-facts.md, part `windows`.
+// Decides who has the compute engine of one GPU, and keeps the kernels that are ready for it. A
+// *party* shares the engine in space: it is one context, or all contexts of the clients of one MPS
+// server. Parties take turns. A turn ends when its party has no kernel, or after slice_ns, but the
+// latter only while another party has one. The next party in the order of their numbers then gets
+// the engine after switch_ns. In `mps` mode all contexts are one party. An H200 behaves this way,
+// see docs/driver-facts.md, part `windows`.
 //
-// Only kernels of the party whose turn it is have SMs, so whoever looks at what runs looks at its
-// kernels alone, however many others wait.
+// Only kernels of the party whose turn it is have SMs, so code that deals with running kernels
+// looks at these alone, however many others wait.
 #pragma once
 
 #include <map>
@@ -29,17 +30,18 @@ class Turns {
   explicit Turns(const Arbitration& arbitration);
 
   void add(Op* kernel);
-  bool remove(Op* kernel);  // false when it was not here
+  bool remove(Op* kernel);  // false if it was not here
   void forget(const Context& context);
 
-  // Of the party whose turn it is: ready or running, in RunsBefore order.
+  // Kernels of the party whose turn it is, ready or running, in RunsBefore order.
   const std::vector<Op*>& kernels() const;
-  // Those that have ended leave.
+  // Removes the kernels that have ended.
   void kernels_ended(const std::vector<Op*>& ended);
   bool may_run(uint64_t now_ns) const { return now_ns >= switch_until_ns_; }
 
-  // Whose turn has to begin now; null while nothing changes. `give_to` begins it: everything has
-  // left the SMs by then, and until switch_until_ns nobody computes.
+  // next_due returns a context of the party whose turn must begin now; null if nothing changes.
+  // `give_to` begins the turn: by then everything must have left the SMs, and until switch_until_ns
+  // nobody computes.
   const Context* next_due(uint64_t now_ns);
   void give_to(const Context& next, uint64_t now_ns);
   uint64_t switch_until_ns() const { return switch_until_ns_; }
@@ -55,8 +57,9 @@ class Turns {
   void drop_if_empty(Waiting::iterator party);
 
   Arbitration arbitration_;
-  Waiting waiting_;                        // parties with kernels, the active one among them
-  std::vector<Waiting::node_type> spare_;  // of parties that had some: they come again soon
+  Waiting waiting_;                        // parties with kernels, including the active one
+  // Map nodes kept for reuse: parties soon have kernels again.
+  std::vector<Waiting::node_type> spare_;
   std::optional<Party> active_;
   uint64_t switch_until_ns_ = 0;
   uint64_t slice_start_ns_ = 0;
