@@ -1,4 +1,4 @@
-// For the files that implement driver calls.
+// Included by the files that implement driver calls.
 #pragma once
 
 #include <cuda.h>

@@ -33,7 +33,7 @@ const char* setting(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-// ../bin/tandem-softgpu beside this library, wherever it is installed.
+// ../bin/tandem-softgpu next to this library, wherever it is installed.
 std::string device_program() {
   if (const char* named = setting("TANDEM_SOFTGPU_BIN")) return named;
   Dl_info self{};
@@ -45,9 +45,9 @@ std::string device_program() {
   return folder.substr(0, folder.rfind('/')) + "/bin/tandem-softgpu";
 }
 
-// The device's own folder is its user's alone. A runtime directory that has to be made on the way is
-// made as the daemon makes it: others pass through it to the sockets but cannot list it, and one
-// right in /tmp is nobody else's business.
+// The device's own folder is accessible to its user only. A runtime directory that has to be
+// created on the way gets the mode that the daemon gives it: others can pass through to the sockets
+// but cannot list it. One right in /tmp is closed to others.
 void make_folders(const std::string& path) {
   const size_t name = path.rfind('/');
   const bool in_runtime_directory = path.compare(name, std::string::npos, "/softgpu") == 0;
@@ -61,7 +61,7 @@ void make_folders(const std::string& path) {
   }
 }
 
-// Only async-signal-safe calls: the parent may have other threads that hold locks.
+// Only async-signal-safe calls: other threads of the parent may hold locks.
 [[noreturn]] void become_device(char* const* argv, char* const* env, int ready_fd, int log_fd) {
   setsid();
   if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) != 0) _exit(0);  // init adopts the grandchild
@@ -88,7 +88,7 @@ bool wait_for_ready_byte(int fd) {
   return rc == 1 && read(fd, &byte, 1) == 1;
 }
 
-// What the device program said last; its usage, which follows a wrong setting, is no reason.
+// The device program's last message. The usage text after a wrong setting does not count.
 std::string reason_in(const std::string& log_path) {
   constexpr const char* kPrefix = "tandem-softgpu: ";
   std::string reason = "it said nothing";
@@ -116,7 +116,7 @@ bool start_device(const std::string& directory, std::string* problem) {
   const std::string ready_fd = std::to_string(ready[1]);
   const char* argv[] = {program.c_str(), "--dir", directory.c_str(), "--ready-fd",
                         ready_fd.c_str(), nullptr};
-  // The shim of the job that happens to start the device is not the device's.
+  // The shim of the job that happens to start the device must not be loaded into the device.
   std::vector<char*> env;
   for (char** e = environ; *e; ++e) {
     if (strncmp(*e, "LD_PRELOAD=", 11) != 0) env.push_back(*e);
@@ -216,8 +216,8 @@ int connect_to_device(uint32_t hello_flags, bool may_start, Welcome* welcome) {
   }
   while (flock(lock, LOCK_EX) != 0 && errno == EINTR) {
   }
-  // Again under the lock: someone else may have started it. Twice: a device that was just about to
-  // end may have taken the first connection with it.
+  // Try again under the lock: another process may have started the device. Twice, because a device
+  // that was about to end may have accepted the first connection and taken it along.
   std::string problem;
   for (int attempt = 0; attempt < 2 && fd < 0; ++attempt) {
     fd = try_connect(directory, hello_flags, welcome);

@@ -8,13 +8,13 @@
 
 namespace softgpu {
 
-// TANDEM_SOFTGPU_DIR, else the runtime directory that all parts of Tandem agree on.
+// TANDEM_SOFTGPU_DIR, or else a subdirectory of the runtime directory that all parts of Tandem use.
 std::string device_directory();
 
-// A connected SOCK_SEQPACKET socket, or -1 when nobody listens there.
+// Returns a connected SOCK_SEQPACKET socket, or -1 if nobody listens there.
 int connect_socket(const std::string& path);
 
-// Connect and shake hands. Returns the socket, or -1 with one line on stderr when there is no
+// Connects and shakes hands. Returns the socket, or -1 with one line on stderr if there is no
 // device process and none can be started. Never blocks for longer than about 20 s.
 int connect_to_device(uint32_t hello_flags, bool may_start, tandem::softgpu::Welcome* welcome);
 

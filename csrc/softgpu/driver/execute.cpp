@@ -13,8 +13,8 @@
 namespace softgpu {
 namespace {
 
-// A body that touches a page it has no right to gets an error, as a kernel on a GPU does; the
-// program's own faults go on to whoever handled them before.
+// A body that touches a page it has no right to gets an error, as a kernel on a GPU does. The
+// program's own faults are passed on to the handler that was there before.
 thread_local sigjmp_buf* t_guard = nullptr;
 struct sigaction g_previous_segv, g_previous_bus;
 
@@ -24,7 +24,7 @@ void on_fault(int signal_number, siginfo_t* info, void* context) {
   if (previous.sa_flags & SA_SIGINFO) {
     previous.sa_sigaction(signal_number, info, context);
   } else if (previous.sa_handler == SIG_DFL || previous.sa_handler == SIG_IGN) {
-    // Returning repeats the access; now with the default action.
+    // Returning repeats the access, now with the default action.
     sigaction(signal_number, &previous, nullptr);
   } else {
     previous.sa_handler(signal_number);
@@ -32,7 +32,7 @@ void on_fault(int signal_number, siginfo_t* info, void* context) {
 }
 
 void watch_faults() {
-  // Each time: a program (faulthandler) may have put its own handler over ours.
+  // Checked every time: a program (faulthandler) may have replaced this handler by its own.
   struct sigaction now;
   sigaction(SIGSEGV, nullptr, &now);
   if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_fault) return;
@@ -47,13 +47,14 @@ template <class Body>
 CUresult guarded(Body body) {
   watch_faults();
   sigjmp_buf guard;
-  // Without the mask: handlers of synchronous faults leave it alone (SA_NODEFER).
+  // The signal mask need not be saved: handlers of synchronous faults leave it unchanged
+  // (SA_NODEFER).
   if (sigsetjmp(guard, 0) != 0) {
     t_guard = nullptr;
     return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   t_guard = &guard;
-  // The compiler cannot know that a body which only copies may be left through the handler.
+  // The compiler cannot know that the handler may leave a body, even one that only copies.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   body();
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -83,7 +84,7 @@ thread_local uint64_t t_start_ns;
 static CUresult run_ptx(const Work& work) {
   PtxRun run(work, t_sms, t_start_ns);
   CUresult result = CUDA_SUCCESS;
-  // Both ways out of the guard are possible: an error of the kernel, or a fault.
+  // The guard may be left in two ways: with the kernel's own error, or through a fault.
   const CUresult fault = guarded([&] { result = run.run(); });
   if (fault) result = fault;
   run.finish(result);
@@ -162,7 +163,7 @@ CUresult run_write_value(const Work& work) {
 CUresult run_wait_value(const Work& work) {
   bool satisfied = true;
   const CUresult result = guarded([&] {
-    // Acquire: pairs with the release of whoever writes the word.
+    // Acquire: pairs with the release of the thread that writes the word.
     const uint64_t now =
         work.bytes == 4 ? __atomic_load_n(static_cast<uint32_t*>(work.destination), __ATOMIC_ACQUIRE)
                       : __atomic_load_n(static_cast<uint64_t*>(work.destination), __ATOMIC_ACQUIRE);

@@ -1,4 +1,4 @@
-// softgpu_hooks.h: how the daemon and the shim take part in the device's clock.
+// Implements softgpu_hooks.h: how the daemon and the shim take part in the device's clock.
 #include "softgpu_hooks.h"
 
 #include "api.h"
@@ -9,7 +9,7 @@ using namespace softgpu;
 
 namespace {
 
-// True when the device runs on the virtual clock; connects if this process has not yet.
+// Returns true if the device runs on the virtual clock; connects if this process has not yet.
 bool on_virtual_clock() {
   Runtime& rt = runtime();
   return rt.start(0) == CUDA_SUCCESS && rt.is_virtual();
@@ -18,7 +18,7 @@ bool on_virtual_clock() {
 }  // namespace
 
 SOFTGPU_HOOK uint64_t softgpu_now_ns() {
-  // Not a driver call: who only reads the clock does not take part in it.
+  // Not a driver call: a thread that only reads the clock does not take part in it.
   Runtime& rt = runtime();
   const Lock lock(rt.mutex);
   return rt.now_ns();
@@ -53,7 +53,7 @@ SOFTGPU_HOOK void softgpu_wait_begin() {
 }
 
 SOFTGPU_HOOK void softgpu_wait_end() {
-  // Being a driver call is what makes the thread take part again.
+  // Being a driver call makes the thread take part again.
   const Call call(Call::kClock);
 }
 

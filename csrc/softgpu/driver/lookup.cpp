@@ -1,4 +1,4 @@
-// How clients find functions: cuGetProcAddress. (dlsym finds the exported names by itself.)
+// cuGetProcAddress: how programs find functions. (dlsym finds the exported names by itself.)
 #include <algorithm>
 #include <cstring>
 
@@ -25,8 +25,9 @@ bool has_per_thread(const NameRow* row, const NameRow* end, const char* base) {
   });
 }
 
-// The newest flavour not newer than `version`; of the wanted kind of default stream where the name
-// has one: there was none before CUDA 7.0, and the plain one does not stand in for it.
+// The newest flavour not newer than `version`. If the name has a flavour for the wanted default
+// stream, only that one counts: it did not exist before CUDA 7.0, and the plain one does not
+// replace it.
 Found look_up(const char* base, int version, bool per_thread) {
   const NameRow* const last = softgpu::name_rows_end();
   const NameRow* const first = std::lower_bound(softgpu::name_rows_begin(), last, base, before);
@@ -53,7 +54,8 @@ SOFTGPU_API cuGetProcAddress_v2(const char* symbol, void** pfn, int version, cuu
       look_up(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
   if (status) *status = found.status;
   *pfn = found.function;
-  return CUDA_SUCCESS;  // whether there is one or not, and whether anybody reads the status
+  // Whether the function exists or not, and whether or not the caller reads the status.
+  return CUDA_SUCCESS;
 }
 
 SOFTGPU_API cuGetProcAddress(const char* symbol, void** pfn, int version, cuuint64_t flags) {

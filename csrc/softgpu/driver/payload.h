@@ -1,4 +1,4 @@
-// Bytes that a Work carries.
+// The bytes that a Work carries.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@
 
 namespace softgpu {
 
-// A few bytes lie inside; many are shared by all copies, so copying is cheap either way. They are
-// filled once, right after `reserve`, and do not change any more.
+// A few bytes are stored inside the object; more are shared by all copies, so copying is cheap
+// either way. The bytes are written once, right after `reserve`, and do not change afterwards.
 class Payload {
  public:
-  Payload() {}  // the bytes inside stay as they are: they are written before they are read
+  // Leaves the bytes inside uninitialised: they are written before they are read.
+  Payload() {}
   Payload(const Payload& other) { *this = other; }
   Payload& operator=(const Payload& other) {
     if (this == &other) return *this;
@@ -22,7 +23,7 @@ class Payload {
     return *this;
   }
 
-  // Where to write `bytes` bytes; null when there is no memory for them.
+  // Returns where to write `bytes` bytes; null if memory for them cannot be allocated.
   char* reserve(size_t bytes) {
     bytes_ = bytes;
     many_.reset();
@@ -30,7 +31,7 @@ class Payload {
     many_.reset(static_cast<char*>(malloc(bytes)), free);
     return many_.get();
   }
-  // For copies of the owner the address stays the same only above kInsideBytes.
+  // A copy of this object has the same address for them only above kInsideBytes.
   const char* data() const { return many_ ? many_.get() : few_; }
   size_t size() const { return bytes_; }
 

@@ -1,4 +1,4 @@
-// Start and stop of a profiler. None is attached, so nothing changes.
+// Starts and stops a profiler. None is attached, so this changes nothing.
 #include "api.h"
 
 using namespace softgpu;

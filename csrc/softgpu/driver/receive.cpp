@@ -1,5 +1,5 @@
-// What arrives from the device process: STARTs are executed, DONEs complete operations, replies and
-// times wake whoever waits for them.
+// Handles what arrives from the device process: STARTs are executed, DONEs complete operations, and
+// replies and times wake the threads that wait for them.
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -24,7 +24,7 @@ namespace {
 using proto::Header;
 using proto::Type;
 
-constexpr long kBatchNs = 20'000;           // real clock: how long a launch may wait for company
+constexpr long kBatchNs = 20'000;           // real clock: how long a launch may wait for others
 
 template <class Message>
 Message read(const char* from) {
@@ -35,14 +35,14 @@ Message read(const char* from) {
   return message;
 }
 
-// How many SMs it began on; 0: not known.
+// How many SMs the operation began on; 0: not known.
 uint32_t count_begun_on(const Op& op) {
   uint32_t count = 0;
   for (const uint64_t word : op.sms) count += static_cast<uint32_t>(__builtin_popcountll(word));
   return count;
 }
 
-// Of an operation of a context that has a part of the SMs: those that it began on.
+// The SMs that the operation began on, if its context has only a share of the SMs; otherwise empty.
 std::vector<uint32_t> part_of_sms(const Op& op) {
   std::vector<uint32_t> sms;
   if (op.stream->context->sm_percent == 100) return sms;
@@ -55,7 +55,8 @@ std::vector<uint32_t> part_of_sms(const Op& op) {
 }  // namespace
 
 void Runtime::receive_loop(int fd) {
-  prctl(PR_SET_NAME, "softgpu-restore");  // what cuCheckpointProcessGetRestoreThreadId looks for
+  // The name that cuCheckpointProcessGetRestoreThreadId looks for.
+  prctl(PR_SET_NAME, "softgpu-restore");
   std::vector<char> packet(proto::kMaxPacketBytes);
   pollfd fds[2] = {{fd, POLLIN, 0}, {wake_fd_, POLLIN, 0}};
   bool batch_open = false;
@@ -184,7 +185,7 @@ void Runtime::on_done(const proto::Done& done) {
     ops_.pop_front();
     ++first_op_;
   }
-  // A cancelled operation may still be with the executor, which then gives it back.
+  // The executor may still have a cancelled operation; it then releases it.
   if (op->unsatisfied || op->work.body == nullptr) return release(op);
   const auto queued = std::find(executable_.begin(), executable_.end(), op);
   if (queued != executable_.end()) {
@@ -196,14 +197,14 @@ void Runtime::on_done(const proto::Done& done) {
 }
 
 void Runtime::release(Op* op) {
-  op->work = Work();  // what it holds must not live as long as the spare operation
+  op->work = Work();  // what the work holds must not live as long as the spare operation
   spare_ops_.push_back(op);
 }
 
-// Bodies run on one thread, the kernels' static __shared__ relies on it: on the real clock the
-// executor; on the virtual one, where the device waits for this process anyway, the thread that
-// received START, without a hand-over. Host functions have a thread of their own on both: they may
-// block, and other streams go on.
+// All bodies run on one thread; the kernels' static __shared__ relies on it. On the real clock that
+// is the executor. On the virtual clock, where the device waits for this process anyway, it is the
+// thread that received START, without a hand-over. Host functions have a thread of their own on
+// both clocks: they may block, and other streams must go on.
 Op* Runtime::take_executable(Bodies which) {
   const auto mine = [&](const Op* op) {
     return (op->work.kind == OpKind::kHostFunc) == (which == Bodies::kHostFunctions);
@@ -245,12 +246,12 @@ void Runtime::execute(Lock& lock, Op* op) {
   } else {
     t_sms = {nullptr, device.device[stream->context->device].sm_count, count};
   }
-  // Its clients see SMs 0, 1 and so on, whichever they have: as on an H200 with driver 580.
+  // Clients of MPS see SMs 0, 1 and so on, whichever they have: as on an H200 with driver 580.
   if (is_under_mps()) t_sms.index = nullptr;
   CUresult status = op->stream->failure;
   t_start_ns = op->start_ns;
   t_cost = {};
-  // Host functions may block, and touch no device memory.
+  // Host functions may block, and they touch no device memory.
   Lock at_work(bodies, std::defer_lock);
   if (op->work.kind != OpKind::kHostFunc) at_work.lock();
   if (op->work.kind == OpKind::kKernel) hide_from(*this, *stream->context);
@@ -271,7 +272,8 @@ void Runtime::execute(Lock& lock, Op* op) {
   settle_after(-1);
 }
 
-// The device process is gone, or ended us. Nobody may wait for it any longer.
+// The device process is gone, or it disconnected this process. No thread may wait for it any
+// longer.
 void Runtime::lose() {
   if (life != Life::kReady) return;
   life = Life::kLost;

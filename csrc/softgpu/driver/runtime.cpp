@@ -34,7 +34,7 @@ constexpr uint64_t kPollQuantumNs = 1'000;
 
 constexpr std::chrono::milliseconds kNap{proto::kObserverNapMs};
 
-Runtime* g_runtime = nullptr;  // replaced only in a forked child, by its single thread
+Runtime* g_runtime = nullptr;  // replaced only in a forked child, by its only thread
 
 uint64_t monotonic_ns() {
   timespec now;
@@ -42,7 +42,7 @@ uint64_t monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Helper threads take no signal of the program; faults of a kernel body must still arrive.
+// Helper threads take no signals of the program, but faults of a kernel body must still arrive.
 template <class Body>
 void spawn(Body body) {
   sigset_t blocked, before;
@@ -53,7 +53,7 @@ void spawn(Body body) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// What the device has to know of the work.
+// What the device has to know about the work.
 void describe(const Work& work, proto::Submit* message) {
   message->kind = static_cast<uint32_t>(work.kind);
   message->needs_body = work.body != nullptr;
@@ -98,10 +98,10 @@ Runtime& runtime() {
 
 void Runtime::forget_after_fork() {
   const bool was_started = life != Life::kFresh;
-  if (fd_ >= 0) close(fd_);  // else a killed parent would seem to live on in its child
+  if (fd_ >= 0) close(fd_);  // otherwise a killed parent would seem to live on in its child
   if (wake_fd_ >= 0) close(wake_fd_);
   if (mps.control_fd >= 0) close(mps.control_fd);
-  g_runtime = new Runtime;  // the old one's mutex and threads are not ours
+  g_runtime = new Runtime;  // the old one's mutex and threads are not usable here
   if (was_started) g_runtime->life = Life::kForked;
   this_thread() = ThreadState();
 }
@@ -122,7 +122,7 @@ CUresult Runtime::start(uint32_t flags) {
     if (const CUresult bad = join_mps(fd_, mps)) return leave_after(bad);
     ++received_;
   } else {
-    mps = MpsMembership();  // the limits are those of MPS only
+    mps = MpsMembership();  // the limits apply only under MPS
   }
   life = Life::kReady;
   observes_ = flags & proto::kObserver;
@@ -143,7 +143,7 @@ CUresult Runtime::start(uint32_t flags) {
   return CUDA_SUCCESS;
 }
 
-// A start that failed leaves nothing behind, so that it can be tried again.
+// A failed start leaves nothing behind, so that it can be tried again.
 CUresult Runtime::leave_after(CUresult error) {
   close(fd_);
   fd_ = -1;
@@ -199,7 +199,7 @@ bool Runtime::live(uint64_t op) const {
   return op >= first_op_ && op - first_op_ < ops_.size() && ops_[op - first_op_] != nullptr;
 }
 
-// The implicit barriers of the legacy default stream, both ways.
+// Adds the implicit barriers of the legacy default stream, in both directions.
 void Runtime::order_after_barriers(const Stream* stream, std::vector<uint64_t>* deps) const {
   const Context* context = stream->context;
   if (!stream->legacy) {
@@ -291,7 +291,8 @@ void Runtime::write_submit(Stream* stream, const Work& given, const std::vector<
   append(&message, bytes);
 }
 
-// Once it had to wait, until a quarter is free: else each operation that ends would wake it up.
+// Having had to wait, it waits until a quarter is free; otherwise every operation that ends would
+// wake it.
 void Runtime::wait_for_room(Lock& lock, Context* context) {
   if (has_room(context)) return;
   const uint64_t enough = std::max<uint64_t>(1, queue_limit_ - queue_limit_ / 4);
@@ -305,7 +306,7 @@ void Runtime::wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops) {
   const auto done = [&] { return std::none_of(ops.begin(), ops.end(), alive); };
   wait(lock, done, proto::kNever, {&ops, 0});
   if (!ptx::anything_printed()) return;
-  lock.unlock();  // the reader of our stdout may be slow
+  lock.unlock();  // the reader of stdout may be slow
   ptx::flush_printed();
   lock.lock();
 }
@@ -326,8 +327,8 @@ std::vector<uint64_t> Runtime::frontier_of(const Stream* stream) const {
 void Runtime::let_time_pass(Lock& lock, uint64_t op) {
   flush();
   if (!is_virtual()) return;
-  // Ever longer steps, or a loop over a long operation would take a million polls. A step ends with
-  // the operation, so the answer does not come late.
+  // Steps grow, otherwise a loop over a long operation would take a million polls. A step also ends
+  // with the operation, so the answer does not come late.
   ThreadState& thread = this_thread();
   if (thread.polled_op != op) thread.polled_since_ns = last_time_ns_;
   thread.polled_op = op;
@@ -342,8 +343,8 @@ void Runtime::thread_begins(Lock& lock) {
   this_thread().known = true;
   this_thread().outside = false;
   if (!is_virtual() || life != Life::kReady) return;
-  // The device may believe that this process is idle: any message makes it busy again, and the
-  // answer to this one is the present time.
+  // The device may believe that this process is idle. Any message makes it busy again, and the
+  // answer to this one is the current time.
   const proto::Header sync{static_cast<uint16_t>(Type::kSyncTime), sizeof sync, 0};
   append(&sync, sizeof sync);
   const uint64_t heard = times_heard_;
@@ -371,7 +372,7 @@ void Runtime::say_idle_if_settled() {
     else for_time |= waiter->deadline_ns != proto::kNever;
   }
   if (!idle_due_ && deadline_ns == idle_deadline_ns_) return;
-  // Memory that goes with the end of an operation must not go late: others may want it.
+  // Memory that is freed when an operation ends must not be freed late: others may want it.
   const bool frees_on_done = !late_frees.empty() || !pools.empty();
   proto::Idle idle{{}, received_, deadline_ns, frees_on_done ? 0 : proto::kNever, {}};
   for (const Waiter* waiter : waiters_) add_interest(waiter->interest, &idle);
@@ -385,7 +386,8 @@ void Runtime::say_idle_if_settled() {
   idle_deadline_ns_ = deadline_ns;
 }
 
-// One that is not done yet is enough of several: nothing is ready before it is done too.
+// Of several operations, one that is not done yet is enough: nothing is ready before it is done
+// too.
 void Runtime::add_interest(const Interest& interest, proto::Idle* idle) const {
   if (!interest.ops) {
     idle->patience = std::min(idle->patience, interest.count);
@@ -402,7 +404,7 @@ void Runtime::add_interest(const Interest& interest, proto::Idle* idle) const {
   }
 }
 
-// False: it was a nap, and nothing has happened in virtual time.
+// Returns false if this was a nap and nothing has happened in virtual time.
 bool Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint64_t deadline_ns,
                           Interest interest, Look look) {
   if (life != Life::kReady || ready(argument)) return true;
@@ -435,7 +437,7 @@ bool Runtime::wait_erased(Lock& lock, bool (*ready)(void*), void* argument, uint
   if (naps && look.step_ns) nap_is_over_ = false;
   if (self.woken) return true;
   const bool only_looked = only_looked_;
-  thread_begins(lock);  // from a nap, of which the device knows nothing
+  thread_begins(lock);  // from a nap, which the device knows nothing about
   only_looked_ = only_looked;
   return false;
 }
@@ -453,7 +455,7 @@ bool Runtime::wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns
 }
 
 void Runtime::wake_satisfied() {
-  const uint64_t now = is_virtual() ? last_time_ns_ : 0;  // real deadlines are the waiters' own
+  const uint64_t now = is_virtual() ? last_time_ns_ : 0;  // waiters check real deadlines themselves
   for (Waiter* waiter : waiters_) {
     if (waiter->woken) continue;
     const bool looks = look_is_due_ && waiter->look.step_ns;
@@ -474,8 +476,8 @@ namespace {
 
 thread_local ThreadState* t_state = nullptr;
 
-// Of a thread that ends, and at the exit of the process of the main one: before its exit handlers, which
-// may make calls.
+// Runs when a thread ends; for the main thread at exit, before the exit handlers, which may make
+// calls.
 struct ThreadEnd {
   ~ThreadEnd() {
     ThreadState& thread = *t_state;
@@ -487,7 +489,7 @@ struct ThreadEnd {
   }
 };
 
-// Not at exit: a key's destructor runs where a thread ends, and no other.
+// Does not run at exit: a key's destructor runs only when a thread ends.
 void drop_state(void* state) {
   delete static_cast<ThreadState*>(state);
   t_state = nullptr;
@@ -551,7 +553,7 @@ Call::~Call() {
   rt.say_frozen_if_quiet();
 }
 
-// What the calls submitted is in the outbox before the answer.
+// Whatever the calls submitted is already in the outbox, before the answer.
 void Runtime::say_frozen_if_quiet() {
   if (!locked || frozen_said_ || calls_under_way > 0) return;
   frozen_said_ = true;

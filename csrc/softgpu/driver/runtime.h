@@ -1,13 +1,15 @@
 // The process-wide state of the software driver: the connection to the device process, the
-// submitted operations, and who waits for what.
+// submitted operations, and which thread waits for what.
 //
-// One mutex protects all of it. Three kinds of threads take it: the program's own, inside driver
-// calls; the connection thread, for every packet received; and the executors, one for device
-// work and one for host functions, which run bodies without it and take it to hand in their results.
+// One mutex protects all of it. Three kinds of threads take it: the program's own threads, inside
+// driver calls; the connection thread, for every packet received; and the executors, one for device
+// work and one for host functions. Executors run bodies without it and take it to hand in the
+// results.
 //
-// Virtual time. `running_` counts known threads that are not waiting in here, plus packets and
-// bodies being worked on. Whoever brings it to zero tells the device IDLE. Whoever satisfies a wait
-// counts the woken thread as running before it lets go of the mutex, so IDLE is never said in
+// Virtual time. `running_` counts the known threads that are not waiting in here, plus the packets
+// and bodies being worked on. Whoever brings it to zero sends the device IDLE. Whoever satisfies a
+// wait counts the woken thread as running before releasing the mutex, so IDLE is never sent in
+// between and a run repeats exactly.
 // between and a run repeats exactly.
 #pragma once
 
@@ -34,18 +36,18 @@ enum class Life { kFresh, kReady, kLost, kForked };
 struct GraphAllocation;
 struct GraphExec;
 
-// Which DONEs a waiting thread is interested in: those of these operations, or so many of any. With
-// neither it may be anything. The device tells of others when it suits it.
+// The DONEs that a waiting thread is interested in: those of these operations, or any `count` of
+// them. With neither, any DONE may be the one. The device reports other DONEs when it suits it.
 struct Interest {
   const std::vector<uint64_t>* ops = nullptr;
   uint64_t count = 1;
 };
 constexpr Interest kOnlyTime{nullptr, proto::kNever};
 
-// Of a thread that waits for what others write to memory.
+// Set for a thread that polls memory which others write.
 struct Look {
-  uint64_t step_ns = 0;      // 0: it does not
-  bool only_looked = false;  // nothing else since its last wait
+  uint64_t step_ns = 0;      // 0: it does not poll
+  bool only_looked = false;  // the thread has done nothing else since its last wait
 };
 
 struct Waiter {
@@ -61,15 +63,15 @@ struct Waiter {
 class Runtime {
  public:
   std::mutex mutex;
-  // Held while a body that touches device memory runs. Taken after `mutex`, by the executor and by
-  // whoever must not be seen at work by a body; the executor then lets go of `mutex`.
+  // Held while a body that touches device memory runs. Taken after `mutex`, by the executor (which
+  // then releases `mutex`) and by code that a body must not catch at work.
   std::mutex bodies;
-  bool hidden = false;  // a kernel runs, and what it has no right to is out of reach; see reach.h
+  bool hidden = false;  // a kernel runs, and memory it has no right to is out of reach; see reach.h
   Life life = Life::kFresh;
-  proto::Welcome device{};  // of it only the visible devices
-  // The device process's number of a visible device.
+  proto::Welcome device{};  // lists only the visible devices
+  // The device process's number for a visible device.
   uint32_t gpu_of(CUdevice ordinal) const { return device.device[ordinal].gpu; }
-  // The other way round; -1 for one that is not visible.
+  // The inverse; -1 for a device that is not visible.
   CUdevice ordinal_of(uint32_t gpu) const {
     for (uint32_t i = 0; i < device.device_count; ++i) {
       if (device.device[i].gpu == gpu) return static_cast<CUdevice>(i);
@@ -81,32 +83,32 @@ class Runtime {
     return mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps);
   }
   bool locked = false;       // by a checkpoint: calls wait
-  int calls_under_way = 0;   // those that began before
+  int calls_under_way = 0;   // calls that began before the lock
   void say_frozen_if_quiet();
 
   std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
       kernels, links;
-  std::vector<Context*> ended_contexts;  // never deleted: threads may have them on their stacks
+  std::vector<Context*> ended_contexts;  // never deleted: they may be on threads' stacks
   std::unordered_set<const void*> graphs, graph_nodes, user_objects;
-  std::unordered_set<const void*> arrays, mipmapped_arrays;  // levels are arrays, too
+  std::unordered_set<const void*> arrays, mipmapped_arrays;  // mipmap levels are in `arrays`, too
   std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;
   std::unordered_map<uint64_t, unsigned> condition_values;  // by CUgraphConditionalHandle
-  std::vector<Capture*> captures;  // that have not ended
+  std::vector<Capture*> captures;  // captures that have not ended
   std::map<int, GraphMemory> graph_memory;  // by device
-  std::map<CUdeviceptr, GraphAllocation*> graph_allocations;  // every one there is
+  std::map<CUdeviceptr, GraphAllocation*> graph_allocations;  // all of them
   std::map<CUdeviceptr, std::shared_ptr<GraphAllocation>> live_graph_memory;
   std::map<uintptr_t, Range> ranges;
   std::unordered_map<uint64_t, Physical*> physicals;
-  std::vector<Pool*> pools;            // every one, with the destroyed ones that still hold memory
-  std::map<int, Pool*> current_pools;  // by device, where it is not the default one
+  std::vector<Pool*> pools;            // all, including destroyed ones that still hold memory
+  std::map<int, Pool*> current_pools;  // by device, if not the default pool
   std::vector<LateFree> late_frees;
   std::vector<Context*> primary;
   std::vector<uint32_t> primary_references;
   std::vector<unsigned> primary_flags;
 
-  // Connect, starting the device process if need be. `flags` of Hello.
+  // Connects, starting the device process if necessary. `flags` as in Hello.
   CUresult start(uint32_t flags);
-  // The child of a fork owns nothing of its parent's connection.
+  // After a fork, the child owns nothing of its parent's connection.
   void forget_after_fork();
 
   bool is_virtual() const {
@@ -115,58 +117,61 @@ class Runtime {
   uint64_t now_ns() const;
   uint64_t next_number() { return ++last_number_; }
 
-  // Append a message for the device; it leaves with the next flush.
+  // Appends a message for the device; it is sent by the next flush.
   template <class Message>
   void post(proto::Type type, Message message) {
     message.header = {static_cast<uint16_t>(type), sizeof message, 0};
     append(&message, sizeof message);
   }
   void flush();
-  // Post, then wait for the reply that carries `request`. False when the device is gone.
+  // The ask_* functions post, then wait for the reply that carries `request`. They return false
+  // when the device is gone.
   bool ask_memory(Lock& lock, uint64_t bytes, int device_index, proto::MemKind kind,
                   proto::MemReply* reply);
   bool ask_retain(Lock& lock, uint64_t allocation, proto::MemReply* reply);
   bool ask_memory_info(Lock& lock, int device_index, proto::MemInfoReply* reply);
 
-  // Hand work to the device, after what `stream` orders before it and after `after`. Returns the
-  // operation's number. Driver calls do not come here but to StreamCall::enqueue.
+  // Hands work to the device, ordered after what `stream` puts before it and after `after`. Returns
+  // the operation's number. Driver calls use StreamCall::enqueue instead.
   uint64_t submit(Stream* stream, const Work& work, std::vector<uint64_t> after = {});
-  // The same for all but the first of many: without the barriers of the legacy default stream,
-  // which the first one has, and without seeing to it that they leave soon (`kick`).
+  // Like submit, for all but the first of a batch: it omits the barriers of the legacy default
+  // stream, which the first one has, and does not have the operations sent soon (`kick` does).
   uint64_t submit_unbarred(Stream* stream, const Work& work, const std::vector<uint64_t>& after);
   void kick();
   bool live(uint64_t op) const;
   bool has_room(const Context* context) const {
     return context->pending_ops < queue_limit_ && sent_pending_ < kMostPending;
   }
-  // Wait until the context has room for one more operation, as a hardware queue does.
+  // Waits until the context has room for one more operation, as a hardware queue does.
   void wait_for_room(Lock& lock, Context* context);
   void wait_for_ops(Lock& lock, const std::vector<uint64_t>& ops);
-  // Ask about an interprocess event; the message carries `request`.
+  // Asks about an interprocess event; the message carries `request`.
   template <class Message>
   bool ask_event(Lock& lock, proto::Type type, Message message, proto::EventReply* reply) {
     post(type, message);
     return await_reply(lock, message.request, &event_replies_, reply);
   }
-  // What a host-side synchronisation with `stream` has to see done.
+  // The operations that a host-side synchronisation with `stream` has to wait for.
   std::vector<uint64_t> tail_of(const Stream* stream) const;
-  // What the next operation of the stream would come after and is not done yet.
+  // The unfinished operations that the stream's next operation would come after.
   std::vector<uint64_t> frontier_of(const Stream* stream) const;
 
-  // Block until ready() holds, the clock passes the deadline, or the device is gone.
+  // Blocks until ready() holds, the clock passes the deadline, or the device is gone.
   template <class Ready>
   void wait(Lock& lock, Ready ready, uint64_t deadline_ns = proto::kNever, Interest interest = {}) {
     wait_erased(lock, [](void* f) { return (*static_cast<Ready*>(f))(); }, &ready, deadline_ns,
                 interest, {});
   }
-  // Until the deadline, or a look is due: softgpu_wait_for_change. False: a nap ended before.
+  // Waits until the deadline, or until a look is due: softgpu_wait_for_change. Returns false if a
+  // nap ended before either.
   bool wait_for_change(Lock& lock, uint64_t step_ns, uint64_t deadline_ns, bool only_looked);
   void end_nap();  // softgpu_end_nap
-  // A poll that would answer "not ready" gives virtual time a chance to pass, else a polling loop
-  // would stop the clock that it polls.
+  // Lets virtual time pass when a poll would answer "not ready"; otherwise a polling loop would
+  // stop the clock that it waits for.
   void let_time_pass(Lock& lock, uint64_t op);
 
-  // The thread takes part from now on; on the virtual clock this learns the present time.
+  // The thread takes part in the clock from now on; on the virtual clock this learns the current
+  // time.
   void thread_begins(Lock& lock);
   void thread_ends();
 
@@ -209,16 +214,16 @@ class Runtime {
   bool observes_ = false;
   bool nap_is_over_ = false;
   int fd_ = -1;
-  int wake_fd_ = -1;  // tells the connection thread of a batch to flush (real clock)
+  int wake_fd_ = -1;  // makes the connection thread flush a batch (real clock)
   bool flush_armed_ = false;
-  static constexpr uint64_t kMostPending = proto::kMaxLiveOps / 2;  // the rest is for big graphs
+  static constexpr uint64_t kMostPending = proto::kMaxLiveOps / 2;  // leaves the rest to big graphs
   uint32_t queue_limit_ = 1024;
   uint64_t last_number_ = 0;
-  uint64_t last_time_ns_ = 0;  // virtual clock: newest time heard of
-  bool frozen_said_ = false;   // since `locked`
-  uint64_t times_heard_ = 0;   // TIME messages so far
-  bool look_is_due_ = false;   // said the TIME that is being worked on
-  bool only_looked_ = false;   // all that happened since the last IDLE
+  uint64_t last_time_ns_ = 0;  // virtual clock: newest time received
+  bool frozen_said_ = false;   // since `locked` was set
+  uint64_t times_heard_ = 0;   // TIME messages received so far
+  bool look_is_due_ = false;   // set by the TIME being worked on
+  bool only_looked_ = false;   // nothing but looking happened since the last IDLE
 
   std::vector<char> outbox_;
   std::deque<Op*> ops_;  // ops_[i] has id first_op_ + i; null once done
@@ -237,7 +242,7 @@ class Runtime {
   uint64_t idle_deadline_ns_ = 0;
 
   std::deque<Op*> executable_;
-  std::vector<Op*> executing_;  // at most one for each thread that runs bodies
+  std::vector<Op*> executing_;  // at most one per thread that runs bodies
   std::condition_variable executable_changed_;
 };
 
@@ -256,41 +261,42 @@ struct ThreadState {
     Context* context;
     Stream* stream;
   };
-  std::vector<DefaultStream> default_streams;  // its per-thread stream in each context
+  std::vector<DefaultStream> default_streams;  // the thread's own default stream in each context
 };
-// That of the main thread is there for exit handlers, too.
+// The main thread's state also exists while exit handlers run.
 ThreadState& this_thread();
 extern thread_local bool t_in_body;  // this thread runs bodies: driver calls are not permitted
 
 // One driver call: takes the mutex and finds the current context.
 class Call {
  public:
-  // kUnsafe: a context, and no stream capture that forbids calls it would not see.
-  // kClock: no CUDA call; not held back by a checkpoint's lock.
+  // kUnsafe: needs a context, and that no stream capture is active that forbids calls it cannot
+  // see. kClock: no CUDA call; a checkpoint's lock does not hold it back.
   enum Need { kNothing, kContext, kUnsafe, kClock };
   explicit Call(Need need);
   ~Call();
   Runtime& rt;
   Lock lock;
   Context* context = nullptr;
-  GreenContext* green = nullptr;  // current is the view of that one, `context` its primary one
+  // Set if the current context is a green context's view; `context` is its primary one.
+  GreenContext* green = nullptr;
   CUresult error;
 
  private:
   bool counted_ = false;
 };
 
-// The stream a handle means, 0, 1 and 2 included; null when it is not one.
+// The stream that a handle means, including 0, 1 and 2; null if it means none.
 Stream* resolve_stream(const Call& call, CUstream handle);
 Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority);
-// Its object goes with its last operation.
+// The object is deleted with its last operation.
 void destroy_stream(Runtime& rt, Stream* stream);
 constexpr int kGreatestPriority = -5;
 constexpr int clamp_priority(int priority) {  // 0 is the least urgent
   return priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
 }
 
-// Give back the pages of a range (its ledger entry is the caller's).
+// Unmaps the pages of a range. Its ledger entry is up to the caller.
 void unmap_range(Range& range);
 
 // A driver call on a stream.
@@ -298,21 +304,21 @@ struct StreamCall {
   Call call{Call::kContext};
   Stream* stream = nullptr;
   CUresult find(CUstream handle);
-  // For calls that enqueue: also waits until there is room for one more operation, which lets go of
-  // the mutex. Whatever the caller looks up afterwards stays valid until it enqueues.
+  // For calls that enqueue: also waits until there is room for one more operation, which releases
+  // the mutex. What the caller looks up afterwards stays valid until it enqueues.
   CUresult find_with_room(CUstream handle);
-  // For calls that wait for the stream or ask how far it is.
+  // For calls that wait for the stream or query its progress.
   CUresult find_idle(CUstream handle);
   CUresult refuse_blocking();  // the second half of it, for a stream already found
-  // The only door to a stream for what a program asks for. A capturing stream takes a node into its
-  // graph instead; `operation` is 0 then.
+  // All work that a program asks for enters a stream here. A capturing stream adds a node to its
+  // graph instead; `operation` is then 0.
   CUresult enqueue(const Work& work, uint64_t* operation = nullptr);
   CUresult enqueue_batch(const std::vector<Work>& batch);  // one node, if captured
-  // What cannot be captured. Invalidates the capture.
+  // Refuses a call that cannot be captured, and invalidates the capture.
   CUresult refuse_in_capture(CUresult error);
 };
 
-// The live range that holds all of [address, address + bytes), or null.
+// The live range that contains all of [address, address + bytes), or null.
 Range* find_range(Runtime& rt, uintptr_t address, size_t bytes);
 
 template <class T>

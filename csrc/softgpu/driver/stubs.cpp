@@ -1,5 +1,5 @@
-// Every name that cuda.h exports exists here as a weak stub; an implementation of the same name in
-// another file takes its place at link time. Deliberately without cuda.h: stubs have no signature.
+// A weak stub for every name that cuda.h exports; an implementation of the same name in another
+// file replaces it at link time. Deliberately without cuda.h: stubs have no signature.
 #include <cstdio>
 #include <cstdlib>
 

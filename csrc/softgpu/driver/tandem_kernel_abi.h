@@ -1,4 +1,5 @@
-// The driver's view of tandem_kernel.h: the ABI structs without the macros that make a .cu compile.
+// The driver's view of tandem_kernel.h: its ABI structs, without the macros that make a .cu
+// compile.
 #pragma once
 
 #include <cstdint>

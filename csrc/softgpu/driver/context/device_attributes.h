@@ -1,4 +1,4 @@
-// The table of device attributes: one row each, for every profile.
+// The table of device attributes: one row per attribute, for every profile.
 #pragma once
 
 #include <cuda.h>
@@ -12,7 +12,7 @@ struct AttributeSource {
   int device;
   bool mps;
 };
-// False for a number that is no attribute of the header.
+// Returns false for a number that is no attribute in cuda.h.
 bool device_attribute(const AttributeSource& source, int attribute, int* value);
 
 }  // namespace softgpu

@@ -1,8 +1,8 @@
-// Green contexts: SMs of a device for streams of its primary context.
+// Green contexts: a subset of a device's SMs for streams of its primary context.
 //
-// A green context is no context of the device process: its streams are the primary context's, each
-// confined to the SMs. The CUcontext of it (`view`) only stands for "the primary context, on these
-// SMs"; a thread that has it current works in the primary one.
+// The device process does not know green contexts: their streams are streams of the primary
+// context, each confined to the SMs. The CUcontext of a green context (`view`) only stands for "the
+// primary context, on these SMs"; a thread that has it current works in the primary context.
 #pragma once
 
 #include "runtime.h"
@@ -24,23 +24,24 @@ struct GreenContext {
   bool alive = true;
 };
 
-GreenContext* find_green(CUgreenCtx handle);  // null when it is not a live one
+GreenContext* find_green(CUgreenCtx handle);  // null if it is not a live one
 
-// Where the work of a context is done: itself, or the primary one it is the view of.
+// The context that does a context's work: itself, or the primary one whose view it is.
 Context* home_of(Context* context);
-// What programs know the stream's context as, which also says on which SMs: the view, or the context.
+// The context that programs see for the stream, which also says on which SMs it runs: a view or a
+// plain context.
 Context* context_of(const Stream& stream);
-// Of a green context its own streams, of any other all, those of its green contexts included.
+// A green context's own streams; for any other context all streams, including its green contexts'.
 std::vector<Stream*> streams_of(const Context* context);
-// What has to end for all work given to the context to have ended.
+// The operations that have to end for all work given to the context to have ended.
 std::vector<uint64_t> last_ops_of(const Context* context);
 
-// Makes a new stream one of the green context.
+// Assigns a new stream to the green context.
 void confine(Runtime& rt, Stream* stream, GreenContext* green);
-// A new stream begins after what cuCtxWaitEvent made its context wait for.
+// Orders a new stream after what cuCtxWaitEvent made its context wait for.
 void wait_for_awaited(Runtime& rt, Stream* stream);
 
-// The primary context is being destroyed: its green contexts go with it.
+// The primary context is being destroyed; this ends its green contexts with it.
 void end_green_contexts_of(Runtime& rt, const Context* primary);
 
 }  // namespace softgpu

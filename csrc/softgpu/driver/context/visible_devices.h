@@ -7,18 +7,19 @@
 
 namespace softgpu {
 
-// GPU-<uuid>, of an instance MIG-<uuid>.
+// GPU-<uuid>, or MIG-<uuid> for an instance.
 std::string name_of(const tandem::softgpu::DeviceInfo& device);
 
-// Leaves in `welcome` what these names, with commas between, are of, in their order: what an MPS
-// server has, among which its clients count.
+// Keeps in `welcome` only the devices with these comma-separated names, in their order: the devices
+// of an MPS server, whose clients count among them.
 void keep_devices(const std::string& names, tandem::softgpu::Welcome* welcome);
 
-// Leaves in `welcome` the devices that the list shows, in its order; all of them without a list.
-// An entry is an index, or GPU-<uuid>, MIG-<uuid> or the beginning of one; MIG instances also as
-// MIG-GPU-<uuid>/<GPU instance>/<compute instance>. An entry that names nothing, more than one or
-// what was named already hides those after it, and an empty list shows none. Indices count the devices
-// that are in `welcome`; that of one with MIG means its first instance. CUDA sees one MIG instance at most, and then nothing else.
+// Keeps in `welcome` only the devices that the list shows, in its order; without a list, all of
+// them. An entry is an index, or GPU-<uuid>, MIG-<uuid> or the beginning of one; MIG instances also
+// as MIG-GPU-<uuid>/<GPU instance>/<compute instance>. An entry that names no device, more than
+// one, or one that was named already ends the list, and an empty list shows none. Indices count the
+// devices in `welcome`; the index of a device with MIG means its first instance. CUDA sees at most
+// one MIG instance, and then nothing else.
 void show_visible_devices(const char* list, tandem::softgpu::Welcome* welcome);
 
 }  // namespace softgpu

@@ -2,7 +2,7 @@
 //
 // A Graph owns its nodes; a node owns the graphs inside it (a child graph, the bodies of a
 // conditional). Everything is protected by Runtime::mutex. An executable graph (graph_exec.h) keeps
-// a clone, so what it was made from may change or go.
+// a clone, so the graph it was made from may change or go.
 #pragma once
 
 #include <cuda.h>
@@ -28,12 +28,12 @@ struct GraphNode {
   uint64_t number;      // unique in the process, unlike its address
   uint64_t origin = 0;  // number of the node that this one is a clone of
   unsigned id = 0;      // unique in its graph
-  // That it runs in, wherever the graph is launched; a green context's view for work on its SMs. Null:
-  // it does not matter.
+  // The context it runs in, wherever the graph is launched; a green context's view for work on its
+  // SMs. Null if the node needs none.
   Context* context = nullptr;
 
-  std::vector<Work> work;  // one after the other; empty where the node only orders others
-  // As the program gave them, for it to read back.
+  std::vector<Work> work;  // in sequence; empty if the node only orders others
+  // As the program gave them, so that it can read them back.
   CUDA_MEMCPY3D copy{};
   CUDA_MEMSET_NODE_PARAMS memset{};
   std::vector<CUstreamBatchMemOpParams> memops;
@@ -42,16 +42,16 @@ struct GraphNode {
   CUDA_MEM_ALLOC_NODE_PARAMS alloc{};
   std::vector<CUmemAccessDesc> alloc_access;
   CUdeviceptr freed = 0;
-  std::shared_ptr<GraphAllocation> memory;  // of an allocation or a free
+  std::shared_ptr<GraphAllocation> memory;  // of an allocation or free node
   CUgraphConditionalHandle condition = 0;
   CUgraphConditionalNodeType condition_type = CU_GRAPH_COND_TYPE_IF;
   std::map<int, CUkernelNodeAttrValue> attributes;
   std::vector<std::unique_ptr<Graph>> inner;
-  std::vector<CUgraph> inner_handles;  // what cuda.h calls phGraph_out
+  std::vector<CUgraph> inner_handles;  // phGraph_out in cuda.h
 
   std::vector<GraphEdge> dependencies, dependents;
 
-  // What getters point to: valid until the parameters change.
+  // Getters return pointers to these; valid until the parameters change.
   std::vector<void*> param_pointers;
   size_t param_bytes = 0;
 };
@@ -69,14 +69,14 @@ struct Graph {
   GraphNode* parent = nullptr;  // the node whose child or body this is
   bool is_body = false;         // of a conditional
   bool moved = false;           // into its parent by the program, which keeps the handle
-  uint32_t captures = 0;        // sequences that add to it at present
+  uint32_t captures = 0;        // captures that add to it at present
   uint32_t execs = 0;           // executable graphs made from it
   std::map<CUgraphConditionalHandle, Condition> conditions;
-  std::map<UserObject*, unsigned> user_objects;  // and how many references it owns
+  std::map<UserObject*, unsigned> user_objects;  // with how many references the graph owns
 };
 
 Graph* make_graph(Runtime& rt);
-// Forgets the handles of all that is in it, too.
+// Also invalidates the handles of everything in the graph.
 void destroy_graph(Runtime& rt, std::unique_ptr<Graph> graph);
 std::unique_ptr<Graph> clone_graph(Runtime& rt, const Graph& graph);
 bool contains(const Graph& graph, bool (*wanted)(CUgraphNodeType));
@@ -87,10 +87,10 @@ inline bool is_conditional_node(CUgraphNodeType type) {
   return type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
-// Those that cuGraphKernelNodeSetAttribute takes.
+// Whether cuGraphKernelNodeSetAttribute takes this attribute.
 bool is_node_attribute(int id);
 
-// A new node without edges. Its type may not be one that `graph` cannot have, see may_hold.
+// Adds a node without edges. `graph` must be able to hold its type, see may_hold.
 GraphNode* make_node(Runtime& rt, Graph* graph, CUgraphNodeType type);
 CUresult may_hold(const Graph& graph, CUgraphNodeType type);
 void destroy_node(Runtime& rt, GraphNode* node);
@@ -98,10 +98,10 @@ inline bool is_plain(const CUgraphEdgeData& data) {
   return data.type == 0 && data.from_port == 0 && data.to_port == 0;
 }
 void connect(GraphNode* from, GraphNode* to, const CUgraphEdgeData& data);
-// All of them in `graph`, none twice, with edge data that fits `to_type`.
+// Checks that all are in `graph`, none twice, with edge data that fits `to_type`.
 CUresult check_dependencies(Runtime& rt, const Graph* graph, const CUgraphNode* dependencies,
                             const CUgraphEdgeData* data, size_t count, CUgraphNodeType to_type);
-// Every node after its dependencies; fewer than there are when there is a cycle.
+// Every node after its dependencies. If there is a cycle, some nodes are missing.
 std::vector<GraphNode*> in_order(const Graph& graph);
 
 }  // namespace softgpu

@@ -1,7 +1,7 @@
-// Executable graphs: a clone of a graph, laid out, and the streams that its lanes use.
+// Executable graphs: a clone of a graph, laid out, with the streams that its lanes use.
 //
-// An exec is shared: by its handle and by its launches that have not ended, so that destroying one
-// in flight frees it afterwards. All under Runtime::mutex, its destruction included.
+// An exec is shared by its handle and its unfinished launches, so destroying one that is in flight
+// frees it afterwards. Runtime::mutex protects everything, including the destruction.
 #pragma once
 
 #include <memory>
@@ -28,26 +28,27 @@ struct GraphExec {
   unsigned source_id = 0;  // of the graph it was made from, which may be gone
   Plan plan;
   std::unordered_map<const GraphNode*, std::vector<Plan>> bodies;  // of conditional nodes
-  std::unordered_map<uint64_t, GraphNode*> twins;  // ours, by the number of the original
-  std::unordered_set<const GraphNode*> disabled;   // of ours
-  std::unordered_set<GraphAllocation*> backed;     // kept so for our launches
+  // Nodes of this clone, by the number of the original.
+  std::unordered_map<uint64_t, GraphNode*> twins;
+  std::unordered_set<const GraphNode*> disabled;   // of the clone
+  std::unordered_set<GraphAllocation*> backed;     // kept so for launches of this exec
   uint64_t last_op = 0;                            // of the newest launch
 
   struct LaneStream {
     const Plan* plan;
     uint32_t lane;
     Stream* stream;
-    uint64_t stream_number;  // tells whether `stream` still is the one made
+    uint64_t stream_number;  // tells whether `stream` is still the one that was created
   };
   std::vector<LaneStream> streams;
 };
 
-// Ours for a node of the graph it was made from; null when there is none of that type.
+// The clone of a node of the graph it was made from; null if there is none of that type.
 GraphNode* find_twin(GraphExec& exec, CUgraphNode handle, CUgraphNodeType type);
 
-// Make `exec` do what `graph` says, or say why not.
+// Makes `exec` do what `graph` says, or reports why it cannot.
 CUresult update_exec(GraphExec& exec, const Graph& graph, CUgraphExecUpdateResultInfo* info);
-// The same for one child graph node.
+// Does the same for one child graph node.
 CUresult update_child(GraphExec& exec, GraphNode* ours, const Graph& child);
 
 }  // namespace softgpu

@@ -1,4 +1,4 @@
-// From a plan to operations.
+// Submits a plan as operations.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,22 @@ namespace softgpu {
 
 // Where a graph, or the body of a conditional node, runs.
 struct LaunchSite {
-  Stream* stream;    // null for a body: it has only streams of the exec
-  Context* context;  // as a node's
+  Stream* stream;    // null for a body, which uses only streams of the exec
+  Context* context;  // as in GraphNode
   int priority;
 };
 
-// Submits one plan of an exec. The first lane that fits is the stream that the graph is launched
-// into, the others are streams of the exec; they begin behind a marker in that stream and it goes on
-// behind their ends. A lane is in the context of its nodes, so that stream decides on which SMs nodes
-// run only where they have none.
+// Submits one plan of an exec. The first lane that fits uses the stream that the graph is launched
+// into; the others use streams of the exec. They begin behind a marker in that stream, and the
+// stream continues behind their ends. A lane is in the context of its nodes, so the stream
+// determines the SMs only for nodes that have no context.
 class Launch {
  public:
   Launch(Runtime& rt, const std::shared_ptr<GraphExec>& exec, const Plan& plan,
          const LaunchSite& site);
 
   void run();
-  // For a body: `last` comes behind all of it. Everything that it depends on has ended.
+  // For a body: `last` comes behind all of it. Everything that the body depends on has ended.
   void run_body(const Work& last);
 
  private:

@@ -1,9 +1,9 @@
 // A graph laid out for launching: its work in an order that respects all edges, spread over lanes.
 //
-// A lane becomes a stream, so whatever lies in one lane is ordered without being said; steps wait
-// for steps of other lanes by number. Independent branches get lanes of their own, up to kMaxLanes
-// of them, and a lane is used again by whatever comes after its last step anyway. Child graphs are
-// laid out in place; nodes that only order others cost nothing.
+// A lane becomes a stream, so steps in the same lane need no explicit order; a step waits for steps
+// of other lanes by number. Independent branches get lanes of their own, up to kMaxLanes of them,
+// and a lane is reused by steps that come after its last step anyway. Child graphs are laid out in
+// place; nodes that only order others cost nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,24 @@ constexpr uint32_t kMaxLanes = 32;
 
 struct Step {
   GraphNode* node;
-  uint32_t work;  // which of the node's
+  uint32_t work;  // index in the node's work
   uint32_t lane;
-  std::vector<uint32_t> after;  // steps of other lanes; none in a lane either: the launch itself
+  // Steps of other lanes; if empty and first in its lane: the launch itself.
+  std::vector<uint32_t> after;
   bool first_in_lane;
 };
 
 struct Lane {
-  Context* context;   // as a node's; null: that of the stream that it is launched into
-  bool own_priority;  // else the stream's
+  Context* context;   // as in GraphNode; null: the context of the stream launched into
+  bool own_priority;  // otherwise the stream's
   int priority;
 };
 
 struct Plan {
   std::vector<Step> steps;
   std::vector<Lane> lanes;
-  std::vector<uint32_t> ends;   // the last step of each lane that nothing waits for
-  GraphNode* culprit = nullptr;  // there is no plan, because of this one: a cycle, mostly
+  std::vector<uint32_t> ends;   // last steps of the lanes that nothing waits for
+  GraphNode* culprit = nullptr;  // if set there is no plan because of this node, mostly a cycle
 };
 
 Plan make_plan(const Graph& graph, bool node_priorities);

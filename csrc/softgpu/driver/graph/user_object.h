@@ -1,4 +1,4 @@
-// User objects: a destructor that runs when nobody refers to the object any more.
+// User objects: a destructor that runs when nothing refers to the object any more.
 #pragma once
 
 namespace softgpu {
@@ -7,7 +7,7 @@ class Runtime;
 struct UserObject;
 
 void retain_references(UserObject* object, unsigned count);
-// The destructor runs, once, on a thread of its own kind when the last one goes.
+// When the last reference goes, the destructor runs once, on a thread that only runs destructors.
 void release_references(Runtime& rt, UserObject* object, unsigned count);
 
 }  // namespace softgpu

@@ -1,4 +1,4 @@
-// A run of bytes that need not be what it claims to be: every read is checked against its end.
+// A run of untrusted bytes: every read is checked against its end.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct Bytes {
     *out = {data + at, bytes};
     return true;
   }
-  // The text that begins there and ends with a zero, or nothing when no zero follows.
+  // Finds the zero-terminated text that begins at `at`; fails if no zero follows.
   bool text(size_t at, std::string_view* out) const {
     const void* end = at < size ? memchr(data + at, 0, size - at) : nullptr;
     if (!end) return false;
@@ -33,7 +33,7 @@ struct Bytes {
   }
 };
 
-// How far the readable memory behind a pointer goes: all that bounds an image of unknown size.
+// The readable memory from a pointer on: the only bound for an image of unknown size.
 Bytes readable_from(const void* begin);
 
 }  // namespace softgpu

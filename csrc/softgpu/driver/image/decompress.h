@@ -1,4 +1,4 @@
-// What fat binaries compress their entries with.
+// Decoders for the compression formats of fat binary entries.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace softgpu {
 
-// A block of the LZ4 format that decodes to exactly `bytes` bytes; false for anything else.
+// Decodes a block of the LZ4 format to exactly `bytes` bytes; returns false for anything else.
 bool decode_lz4(Bytes block, size_t bytes, std::string* out);
 
 enum class ZstdResult { kDecoded, kBroken, kNoLibrary };
-// By the machine's libzstd.so.1, where there is one.
+// Uses the machine's libzstd.so.1, if it has one.
 ZstdResult decode_zstd(Bytes frame, size_t bytes, std::string* out);
 
 }  // namespace softgpu

@@ -25,9 +25,9 @@ struct FatbinEntry {
 
 bool is_fatbin(Bytes image);
 bool is_fatbin_wrapper(Bytes image);
-// What the container says it is long; no more than `image` holds.
+// The length that the container declares, but no more than `image` holds.
 size_t fatbin_length(Bytes image);
-// The entries of known kinds, in file order; false when the container is broken.
+// Reads the entries of known kinds, in file order; returns false if the container is broken.
 bool read_fatbin(Bytes image, std::vector<FatbinEntry>* entries);
 
 }  // namespace softgpu

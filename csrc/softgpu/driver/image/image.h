@@ -1,4 +1,4 @@
-// What can be learnt from the bytes of a module image, without running any of it.
+// What the bytes of a module image reveal without running any of it.
 #pragma once
 
 #include <cuda.h>
@@ -20,18 +20,18 @@ struct ImageKernel {
 
 struct Image {
   ImageKind kind = ImageKind::kBroken;
-  CUresult error = CUDA_ERROR_INVALID_IMAGE;  // kBroken: what the load call answers
+  CUresult error = CUDA_ERROR_INVALID_IMAGE;  // kBroken: result of the load call
   std::string problem;                        // kBroken: for the error log
   Bytes bytes;                                // as long as the image says it is
   uint64_t entries_offset = 0;                // of .tandem_kernels from the load address
   uint64_t entries_bytes = 0;
   Bytes linked;                      // kLinked: the inputs, see link_image.h
-  uint32_t arch = 0;                 // cubin and PTX: 90 for sm_90; 0 where the image is silent
-  std::vector<ImageKernel> kernels;  // where the format shows them (PTX, cubin)
-  std::string embedded_ptx;          // what a cubin with line information was made of
+  uint32_t arch = 0;                 // cubin and PTX: 90 for sm_90; 0 if the image does not say
+  std::vector<ImageKernel> kernels;  // if the format shows them (PTX, cubin)
+  std::string embedded_ptx;          // the PTX that a cubin with line information was made from
 };
 
-// `given` may go on behind the image.
+// `given` may extend beyond the image.
 Image inspect_image(Bytes given);
 
 }  // namespace softgpu

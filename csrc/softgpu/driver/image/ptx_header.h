@@ -1,4 +1,4 @@
-// The outside of a PTX text: version, target, and the kernels with their performance directives.
+// The outline of a PTX text: version, target, and the kernels with their performance directives.
 #pragma once
 
 #include "image.h"

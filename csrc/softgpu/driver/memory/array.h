@@ -1,6 +1,6 @@
-// CUDA arrays and mipmapped arrays: memory whose layout is the driver's own. Here it is rows without
-// gaps, which nobody can see. Protected by Runtime::mutex; their bytes are no addresses of the
-// program, so they are not among Runtime::ranges.
+// CUDA arrays and mipmapped arrays: memory whose layout is up to the driver. Here they are rows
+// without gaps, which programs cannot see. Protected by Runtime::mutex. Programs cannot address
+// their bytes, so they are not in Runtime::ranges.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,15 @@ namespace softgpu {
 struct ArrayStorage {
   char* data = nullptr;
   size_t bytes = 0;
-  uint64_t allocation = 0;  // the ledger's
+  uint64_t allocation = 0;  // number in the ledger
 };
 
 struct Array {
   Context* context;
-  CUDA_ARRAY3D_DESCRIPTOR shape;  // as it was asked for
+  CUDA_ARRAY3D_DESCRIPTOR shape;  // as requested
   size_t element_bytes;
   char* data;
-  ArrayStorage own{};  // none: a level of a mipmapped array, which has the storage
+  ArrayStorage own{};  // empty for a level of a mipmapped array, which has the storage
 
   size_t row_bytes() const { return shape.Width * element_bytes; }
   size_t rows() const { return std::max<size_t>(shape.Height, 1); }
@@ -37,7 +37,7 @@ struct MipmappedArray {
   ArrayStorage own;
 };
 
-// The context has no work left.
+// Call this only when the context has no work left.
 void free_arrays_of(Runtime& rt, const Context* context);
 
 }  // namespace softgpu

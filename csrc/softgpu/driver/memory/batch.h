@@ -1,11 +1,11 @@
-// Calls that take many operations and some settings, each for a run of them.
+// Batched calls: many operations, and settings that each apply to a run of them.
 #pragma once
 
 #include <cstddef>
 
 namespace softgpu {
 
-// firsts[k] is the first operation that settings k are for; they are for all up to firsts[k + 1].
+// Settings k apply to the operations from firsts[k] up to, but not including, firsts[k + 1].
 inline bool settings_cover(const size_t* firsts, size_t settings, size_t operations) {
   if (!firsts || settings == 0 || settings > operations || firsts[0] != 0) return false;
   for (size_t k = 1; k < settings; ++k) {

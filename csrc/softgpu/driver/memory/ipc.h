@@ -5,19 +5,20 @@
 
 namespace softgpu {
 
-// An interprocess event may have been recorded by anybody: the device process knows.
+// Any process may have recorded an interprocess event last, so these ask the device process.
 CUresult query_shared(Call& call, const Event& event);
 CUresult synchronize_shared(Call& call, const Event& event);
 
-// Puts a file behind linear memory, where there is none yet, so that others can map it: its bytes
-// stay, and no body sees the change. False when the system refuses.
+// Puts a file behind linear memory that has none yet, so that other processes can map it. The
+// contents stay, and no body sees the change. Returns false if the system refuses.
 bool make_shareable(Runtime& rt, Range& range);
 
-// Whether an inherited or received descriptor is memory of the software GPU, and of which device
-// (visible to this process) and ledger entry. `kind` is the word of the name we gave it.
+// Tells whether an inherited or received descriptor is memory of the software GPU, and if so which
+// device (visible to this process) and ledger entry it belongs to. `kind` is a word in the file's
+// name.
 bool identify_memory(const Runtime& rt, int fd, const char* kind, int* device,
                      uint64_t* allocation);
-// A file for memory, named so.
+// Creates a file for memory, with a name that identify_memory recognises.
 int make_memory_file(const Runtime& rt, const char* kind, int device, uint64_t allocation,
                      size_t bytes);
 

@@ -1,4 +1,4 @@
-// Memory that the device process has agreed to.
+// Memory that the device process has granted.
 #pragma once
 
 #include <cstring>
@@ -8,28 +8,28 @@
 
 namespace softgpu {
 
-// Ask the ledger for memory; what pools of the device do not use is given back first where it is
-// short. Gives up the lock while it waits. `unmappable`: a fault that physical memory may have.
+// Asks the ledger for memory. If memory is short, first gives back what the device's pools do not
+// use. Releases the lock while it waits. `unmappable`: an injected fault of physical memory.
 CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
                         uint64_t* allocation, bool* unmappable = nullptr);
 
-// Memory of the current context, as cuMemAlloc gives it.
+// Allocates memory in the current context, as cuMemAlloc does.
 CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out);
 
-// The cuMemMap that an address of a reserved range lies in, and where it begins; null: none.
+// The cuMemMap that contains an address of a reserved range, and its start; null if there is none.
 std::pair<uintptr_t, const Mapping*> mapping_at(const Range& range, uintptr_t at);
 
-// What the pages of a mapping allow: what any device may do.
+// The page protection for a mapping: everything that any device may do.
 int protection_of(const Mapping& mapping);
 
-// Answers with an attribute's value, of the type that it has.
+// Writes an attribute's value in the attribute's type.
 template <class T>
 CUresult put(void* to, T value) {
   memcpy(to, &value, sizeof value);
   return CUDA_SUCCESS;
 }
 
-// Host memory that devices reach.
+// Whether it is host memory that devices can access.
 inline bool is_host(const Range& range) {
   return range.kind == RangeKind::kHost || range.kind == RangeKind::kRegistered;
 }

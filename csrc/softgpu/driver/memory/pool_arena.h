@@ -1,9 +1,9 @@
-// The address space of one memory pool as offsets: which parts have memory behind them, which of
-// those are in use, and after what the others may be used again. Bookkeeping alone: the caller maps
+// The address space of one memory pool, as offsets: which parts have memory behind them, which of
+// those are in use, and after what the others may be reused. Bookkeeping only: the caller maps
 // pages, asks the ledger and holds the lock.
 //
-// Memory comes and goes in segments of whole granules. A free part remembers who freed it until its
-// reuse needs no order any more; parts side by side become one when the same order holds for both.
+// Memory comes and goes in segments of whole granules. A free part remembers its free until its
+// reuse needs no order any more; adjacent parts are joined when they have the same order.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ constexpr size_t kPoolAlignment = 512;
 
 constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// A free in a stream: where it stands there and what has to be done before it has happened.
+// A free in a stream: its position there, and what must be done before it takes effect.
 struct FreedIn {
-  uint64_t stream = 0;  // 0: no order to keep, anybody may use the memory
+  uint64_t stream = 0;  // 0: no order to keep, any stream may use the memory
   uint64_t context = 0;
   bool legacy = false, blocking = false;
   uint64_t position = 0;          // newest operation of that stream at the time
@@ -33,7 +33,7 @@ class PoolArena {
  public:
   struct Segment {
     size_t bytes;
-    uint64_t allocation;  // of the ledger; 0 while it is being asked for
+    uint64_t allocation;  // number in the ledger; 0 while it is being requested
   };
   struct Free {
     size_t bytes;
@@ -41,20 +41,20 @@ class PoolArena {
   };
   using FreeMap = std::map<size_t, Free>;
 
-  // Segments. `claim` finds room for one, without memory yet; `back` and `forget` follow.
+  // Segments. `claim` finds room for one, still without memory; `back` or `forget` follows.
   bool claim(size_t bytes, size_t capacity, size_t* offset);
   void back(size_t offset, uint64_t allocation);  // its memory is free for all from now on
-  void forget(size_t offset);                     // wholly free, or never backed
+  void forget(size_t offset);                     // it must be wholly free, or never backed
   const std::map<size_t, Segment>& segments() const { return segments_; }
   bool wholly_free(size_t offset, size_t bytes) const;
 
   // Parts in use.
   void take(FreeMap::const_iterator part, size_t bytes);
-  size_t give_back(size_t offset, FreedIn freed);  // how much it was
+  size_t give_back(size_t offset, FreedIn freed);  // returns how many bytes it was
   size_t used_count() const { return used_.size(); }
 
   const FreeMap& free_parts() const { return free_; }
-  // Forget the order of those for which `ended` holds.
+  // Forgets the order of the parts for which `ended` holds.
   template <class Ended>
   void settle(Ended ended) {
     std::vector<size_t> settled;

@@ -1,4 +1,4 @@
-// The attributes of functions and kernels: what images say, what the program sets, what is allowed.
+// Attributes of functions and kernels: what images say, what the program sets, what is allowed.
 #pragma once
 
 #include "device_limits.h"
@@ -9,13 +9,13 @@ namespace softgpu {
 using AttributeMap = std::map<int, int>;
 
 DeviceLimits limits_of(const Runtime& rt, int device);
-// With no override: what the image and the device say.
+// The value without an override: what the image and the device say.
 CUresult default_attribute(const Function& function, const DeviceLimits& limits, uint32_t arch,
                            int attribute, int* value);
-// INVALID_VALUE for read-only ones and values out of range.
+// Returns INVALID_VALUE for read-only attributes and values out of range.
 CUresult check_attribute(const Function& function, const DeviceLimits& limits, int attribute,
                          int value);
-// As launches see it: cuFuncSetAttribute before cuKernelSetAttribute before the default.
+// The value that launches use: cuFuncSetAttribute wins over cuKernelSetAttribute over the default.
 CUresult effective_attribute(const Runtime& rt, const Function& function, int attribute,
                              int* value);
 

@@ -1,5 +1,5 @@
-// The options of cuModuleLoadDataEx, cuLibraryLoad* and cuLink*: what of them the software GPU acts
-// on (logs, their sizes and the wall time go back to the program), and which are wrong.
+// The options of cuModuleLoadDataEx, cuLibraryLoad* and cuLink*: finds wrong ones, and acts on
+// logs, their sizes and the wall time, which it reports to the program.
 #pragma once
 
 #include <cuda.h>
@@ -20,7 +20,7 @@ class JitOptions {
  public:
   enum Use { kLoad, kLink, kLinkInput };
   CUresult read(JitOptionList list, Use use);
-  // Fill the program's buffers; log sizes and the wall time replace the option values.
+  // Fills the program's buffers; log sizes and the wall time replace the option values.
   void report(const LoadLog& log, uint64_t wall_ns) const;
   bool verbose() const { return verbose_; }
 
@@ -38,7 +38,7 @@ class JitOptions {
   bool verbose_ = false, targeted_ = false, threads_ = false;
 };
 
-// Calls `body(log)` between reading the options and reporting; the body's result.
+// Calls `body(log)` between reading the options and reporting; returns the body's result.
 template <class Body>
 CUresult with_jit_options(JitOptionList list, const Runtime& rt, Body body) {
   JitOptions options;

@@ -6,22 +6,22 @@
 namespace softgpu {
 
 CUresult load_image(Runtime& rt, Context* context, Bytes image, LoadLog* log, Module** made);
-// The bytes of a file; FILE_NOT_FOUND for what cannot be read.
+// Reads a file; returns FILE_NOT_FOUND if it cannot be read.
 CUresult read_file(const char* path, std::string* bytes);
 void unload(Runtime& rt, Module* module);
 void unload_modules_of(Runtime& rt, Context* context);
-// Unloading waits for what runs: a program may unload right after a launch it did not wait for.
+// Called before unloading: a program may unload right after a launch that it did not wait for.
 CUresult wait_for_all_work(Call& call);
 
-// CUDA_MODULE_LOADING: kernels are loaded when first needed, which is the default, or at once.
+// CUDA_MODULE_LOADING: whether kernels are loaded when first needed (the default) or at once.
 bool loads_lazily();
-// The library's module in a context, made on first use.
+// The library's module in a context, created on first use.
 CUresult module_in(Runtime& rt, Library* library, Context* context, Module** found);
-// With eager loading a new context gets the modules of all libraries.
+// With eager loading, loads the modules of all libraries into a new context.
 CUresult load_libraries_into(Runtime& rt, Context* context);
 
-// What a launch may name: a CUfunction, or a CUkernel, which means its function in `context`.
-// INVALID_HANDLE for anything else.
+// Finds what a launch names: a CUfunction, or a CUkernel, which means its function in `context`.
+// Returns INVALID_HANDLE for anything else.
 CUresult resolve_function(Runtime& rt, Context* context, const void* handle, Function** found);
 CUresult find_function(Module* module, const char* name, Function** found);
 CUresult find_global(Runtime& rt, Module* module, const char* name, CUdeviceptr* address,

@@ -1,4 +1,4 @@
-// What a launch asks for, checked: shape, shared memory, clusters and the launch attributes.
+// A launch request, checked: shape, shared memory, clusters and the launch attributes.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ struct LaunchPlan {
   bool non_portable = false;      // clusters above the portable size are allowed
   bool required_cluster = false;  // by the function, not by this launch
   uint32_t cluster[3] = {};       // 0: none
-  uint32_t blocks_per_sm = 0;     // that fit
+  uint32_t blocks_per_sm = 0;     // as many as fit
   std::optional<int> priority{};
   Event* programmatic_event = nullptr;
   Event* completion_event = nullptr;
 
   uint64_t cluster_blocks() const { return uint64_t{cluster[0]} * cluster[1] * cluster[2]; }
   uint64_t grid_blocks() const { return uint64_t{grid[0]} * grid[1] * grid[2]; }
-  // How many SMs have to hold blocks of it at the same time.
+  // How many SMs must hold blocks of this launch at the same time.
   uint32_t least_sms() const {
     const uint64_t together = cooperative ? grid_blocks() : cluster_blocks();
     return static_cast<uint32_t>((together + blocks_per_sm - 1) / blocks_per_sm);
@@ -30,12 +30,12 @@ struct LaunchPlan {
 
 enum class LaunchUse { kLaunch, kClusterCount, kClusterSize };
 
-// For `function` in the context it belongs to. The occupancy calls ask as launches do, except that
-// kClusterSize ignores the cluster dimensions.
+// Checks a launch of `function` in the context it belongs to. The occupancy calls ask as launches
+// do, except that kClusterSize ignores the cluster dimensions.
 CUresult plan_launch(const Runtime& rt, const Function& function, const CUlaunchConfig& config,
                      LaunchUse use, LaunchPlan* plan);
 
-// Ids and values of the attributes, without regard to a function; also for streams.
+// Checks ids and values of attributes, independent of a function; also for streams.
 CUresult check_launch_attribute(const DeviceLimits& limits, CUlaunchAttributeID id,
                                 const CUlaunchAttributeValue& value);
 
