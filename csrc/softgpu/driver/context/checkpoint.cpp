@@ -1,4 +1,4 @@
-// Checkpoint calls: they act on another process, or on this one, through the device process, over a
+// Checkpoint calls. They act on another process, or on this one, through the device process, over a
 // connection of their own. So they need no cuInit, and a lock does not hold them back.
 #include <dirent.h>
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ namespace {
 
 using proto::CheckpointVerb;
 
-// While the device process is waited for, this thread does not hold up its clock.
+// While this thread waits for the device process, it does not hold up its clock.
 class Outside {
  public:
   Outside() {
@@ -45,7 +45,7 @@ bool receive_reply(int fd, proto::CheckpointReply* reply) {
          reply->header.type == static_cast<uint16_t>(proto::Type::kCheckpointReply);
 }
 
-// What this process has released or submitted comes before what it asks for now.
+// What this process has released or submitted must arrive before its request.
 void send_what_is_due() {
   Call call(Call::kClock);
   if (!call.error) call.rt.flush();
@@ -56,7 +56,7 @@ CUresult ask(int pid, CheckpointVerb verb, uint64_t timeout_ns, CUprocessState* 
   send_what_is_due();
   proto::Welcome welcome{};
   const int fd = connect_to_device(proto::kQueryOnly, false, &welcome);
-  if (fd < 0) return CUDA_ERROR_INVALID_VALUE;  // without a device process nobody uses a GPU
+  if (fd < 0) return CUDA_ERROR_INVALID_VALUE;  // without a device process, no process uses a GPU
   proto::Checkpoint message{};
   message.header = {static_cast<uint16_t>(proto::Type::kCheckpoint), sizeof message, 0};
   message.pid = static_cast<uint32_t>(pid);
@@ -66,7 +66,7 @@ CUresult ask(int pid, CheckpointVerb verb, uint64_t timeout_ns, CUprocessState* 
   bool answered =
       send(fd, &message, sizeof message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof message);
   if (answered) {
-    const Outside outside;  // only now: virtual time stands until the request is there
+    const Outside outside;  // only now: virtual time must stand still until the request has arrived
     answered = receive_reply(fd, &reply);
   }
   close(fd);
@@ -81,7 +81,7 @@ bool all_zero(const Reserved& reserved) {
   return std::all_of(bytes, bytes + sizeof reserved, [](unsigned char byte) { return byte == 0; });
 }
 
-// The thread of a process that works for the driver, by its name.
+// Finds a process's thread that works for the driver, by its name.
 int find_restore_thread(int pid) {
   const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
   DIR* listing = opendir(tasks.c_str());
@@ -100,7 +100,7 @@ int find_restore_thread(int pid) {
   return found;
 }
 
-// Restoring onto the devices the process was on is all that is possible here.
+// Only restoring onto the devices that the process was on is possible here.
 CUresult check_pairs(const CUcheckpointRestoreArgs& args) {
 #if CUDA_VERSION >= 13000
   if (args.gpuPairsCount > 0 && !args.gpuPairs) return CUDA_ERROR_INVALID_VALUE;
@@ -143,7 +143,7 @@ SOFTGPU_API cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* args) {
 }
 
 SOFTGPU_API cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args) {
-  // Zero in all of it: no copy to storage of the program's own, which is not implemented.
+  // Must be all zero: copying to custom storage is not implemented.
   if (args && !all_zero(*args)) return CUDA_ERROR_NOT_SUPPORTED;
   return ask(pid, CheckpointVerb::kCheckpoint, 0, nullptr);
 }

@@ -1,4 +1,4 @@
-// Contexts: primary ones, created ones, and the stack of each thread.
+// Contexts: primary ones, created ones, and each thread's stack of them.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -43,7 +43,7 @@ CUresult create_context(Call& call, int device, unsigned flags, uint32_t sm_perc
   return load_libraries_into(call.rt, context);
 }
 
-// The SM limit that the parameters ask for, as the percentage that the device goes by.
+// Converts the SM limit in the parameters to the percentage that the device uses.
 CUresult read_affinity(const Call& call, int device, const CUexecAffinityParam* params, int count,
                        uint32_t* percent) {
   if (count < 0 || (count > 0 && !params)) return CUDA_ERROR_INVALID_VALUE;
@@ -74,14 +74,15 @@ void forget_events_of(Runtime& rt, const Context* context) {
   }
 }
 
-// Everything of it goes; its own object stays, for threads that still have it on their stacks.
+// Frees everything in the context. Its own object stays, for threads that still have it on their
+// stacks.
 void destroy_context(Call& call, Context* context) {
   Runtime& rt = call.rt;
   context->alive = false;
   end_green_contexts_of(rt, context);
   const std::vector<uint64_t> ops = last_ops_of(context);
   rt.post(proto::Type::kContextDestroy, proto::ContextDestroy{{}, context->number});
-  rt.wait_for_ops(call.lock, ops);  // the device ends them all, with an error where they still ran
+  rt.wait_for_ops(call.lock, ops);  // the device ends them all, those still running with an error
   rt.contexts.erase(context);
   rt.ended_contexts.push_back(context);
   for (Stream* stream : context->streams) {
@@ -262,7 +263,7 @@ SOFTGPU_API cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam* params, int coun
 SOFTGPU_API cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags,
                            CUdevice device) {
   if (!params) return create_and_push(out, {flags, device});
-  if (params->cigParams) {  // for work of graphics clients, which there are none of
+  if (params->cigParams) {  // for work of graphics clients, which do not exist here
     return params->execAffinityParams ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   }
   return create_and_push(

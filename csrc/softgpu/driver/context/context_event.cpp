@@ -1,4 +1,4 @@
-// Events that stand for all work of a context, or hold back all that is to come in it.
+// Events that stand for all work of a context, or that hold back all its future work.
 #include "api.h"
 #include "capture.h"
 #include "green_context.h"
@@ -32,7 +32,7 @@ CUresult wait(Call& call, Context* context, CUevent handle) {
   if (refuse_captured(call.rt, event)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!call.rt.live(event->op)) return CUDA_SUCCESS;
   for (Stream* stream : streams_of(context)) call.rt.submit(stream, Work(), {event->op});
-  context->awaited_op = event->op;  // by streams that are still to be created
+  context->awaited_op = event->op;  // for streams that are still to be created
   return CUDA_SUCCESS;
 }
 

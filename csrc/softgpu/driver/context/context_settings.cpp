@@ -1,4 +1,4 @@
-// What a context is asked about and told: flags, limits, preferences, execution affinity.
+// Settings of a context: flags, limits, preferences, execution affinity.
 #include <algorithm>
 
 #include "api.h"
@@ -14,11 +14,11 @@ enum class Access { kReadWrite, kReadOnly, kNone };
 struct Limit {
   Access access = Access::kNone;
   size_t standard = 0;   // until it is set
-  size_t largest = 0;    // more is clamped to it
+  size_t largest = 0;    // larger values are clamped to it
   size_t multiple = 1;   // rounded up to it
 };
 
-constexpr size_t kMaxStackBytes = 512 << 10;  // local memory of a thread
+constexpr size_t kMaxStackBytes = 512 << 10;  // local memory of one thread
 
 Limit limit_of(const Runtime& rt, const Context* context, CUlimit limit) {
   constexpr size_t kAny = SIZE_MAX / 2;

@@ -1,4 +1,4 @@
-// cuInit and what a device says of itself.
+// cuInit, and what a device reports about itself.
 #include <cstdio>
 #include <cstring>
 
@@ -10,7 +10,7 @@ namespace {
 
 using softgpu::Call;
 
-// The public figures of a device do not change: read without the mutex once cuInit has returned.
+// A device's public figures do not change, so they can be read without the mutex after cuInit.
 const softgpu::proto::DeviceInfo* info_of(const Call& call, CUdevice device) {
   if (device < 0 || static_cast<uint32_t>(device) >= call.rt.device.device_count) return nullptr;
   return &call.rt.device.device[device];
@@ -117,7 +117,7 @@ SOFTGPU_API cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
   if (!device || !id) return CUDA_ERROR_INVALID_VALUE;
-  // domain:bus:device.function, where domain and function may be missing; all are hexadecimal.
+  // domain:bus:device.function in hexadecimal; domain and function are optional.
   unsigned domain = 0, bus = 0, slot = 0, function = 0;
   int used = 0;
   const auto whole = [&] { return id[used] == '\0'; };

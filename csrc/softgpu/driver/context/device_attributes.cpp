@@ -12,7 +12,7 @@ struct Facts {
   const AttributeSource& of;
   DeviceLimits limits;
   int arch() const { return static_cast<int>(of.info.compute_major * 10 + of.info.compute_minor); }
-  // Of products with that architecture, in bits.
+  // As in products with that architecture, in bits.
   int bus_width() const { return arch() == 89 ? 384 : arch() == 80 ? 5120 : 6144; }
 };
 
@@ -24,8 +24,9 @@ struct Row {
 #define ROW(name, expression) \
   {CU_DEVICE_ATTRIBUTE_##name, [](const Facts& d) { (void)d; return static_cast<int>(expression); }},
 
-// Attributes without a row read 0: what the software GPU does not have (TCC, ECC, NVLink multicast,
-// fabric handles, GPUDirect RDMA, dma-buf, CIG, decompression, NUMA memory, sparse arrays).
+// Attributes without a row are 0: they stand for what the software GPU does not have (TCC, ECC,
+// NVLink multicast, fabric handles, GPUDirect RDMA, dma-buf, CIG, decompression, NUMA memory,
+// sparse arrays).
 const Row kRows[] = {
     ROW(MAX_THREADS_PER_BLOCK, DeviceLimits::kThreadsPerBlock)
     ROW(MAX_BLOCK_DIM_X, DeviceLimits::kMaxBlock[0])
@@ -51,7 +52,7 @@ const Row kRows[] = {
     ROW(COMPUTE_CAPABILITY_MINOR, d.of.info.compute_minor)
     ROW(CLOCK_RATE, d.of.info.clock_mhz * 1000)
     ROW(GLOBAL_MEMORY_BUS_WIDTH, d.bus_width())
-    // Two transfers a clock: what makes the profile's bandwidth of that bus.
+    // Two transfers per clock, so that the bus has the profile's bandwidth.
     ROW(MEMORY_CLOCK_RATE, d.of.info.bytes_per_s * 8 / d.bus_width() / 2 / 1000)
     ROW(L2_CACHE_SIZE, d.of.info.l2_bytes)
     ROW(MAX_PERSISTING_L2_CACHE_SIZE, d.limits.max_persisting_l2)

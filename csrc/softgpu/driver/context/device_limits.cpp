@@ -6,9 +6,9 @@ namespace softgpu {
 namespace {
 
 constexpr uint32_t kKiB = 1024;
-constexpr uint32_t kSchedulers = 4;           // of an SM; each has its share of the registers
-constexpr uint32_t kRegisterGranularity = 256;  // allocated to a warp
-constexpr uint32_t kSharedGranularity = 128;    // bytes, allocated to a block
+constexpr uint32_t kSchedulers = 4;           // per SM; each has its share of the registers
+constexpr uint32_t kRegisterGranularity = 256;  // registers, allocated per warp
+constexpr uint32_t kSharedGranularity = 128;    // bytes, allocated per block
 
 struct ArchRow {
   uint32_t arch, shared_per_sm, max_cluster, max_cluster_non_portable;

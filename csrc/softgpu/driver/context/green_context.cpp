@@ -14,7 +14,7 @@ namespace {
 struct Descriptor {
   int device = -1;
   SmResource sm;
-  CUdevResource workqueue_config{};  // of type INVALID where none was given
+  CUdevResource workqueue_config{};  // type INVALID if none was given
 };
 
 // Both live as long as the process: descriptors by contract, green contexts because threads may
@@ -23,13 +23,13 @@ std::unordered_set<const void*>& descriptors() {
   static auto* const set = new std::unordered_set<const void*>;
   return *set;
 }
-std::unordered_set<const void*>& green_contexts() {  // the live ones
+std::unordered_set<const void*>& green_contexts() {  // only live ones
   static auto* const set = new std::unordered_set<const void*>;
   return *set;
 }
 
-// Drivers of which mode mps+green must not make use: without green contexts, and one whose sets are not
-// what they look like.
+// Imitates drivers that mode mps+green must refuse: one without green contexts, and one whose sets
+// of SMs are not what they seem.
 std::string_view green_setting() {
   const char* setting = getenv("TANDEM_SOFTGPU_GREEN");
   return setting ? setting : "";
@@ -96,7 +96,7 @@ CUresult green_resource(const Call& call, const GreenContext& green, CUdevResour
   return CUDA_ERROR_INVALID_RESOURCE_TYPE;
 }
 
-// Adds one resource to a descriptor that has those before it.
+// Adds one resource to a descriptor, after those already in it.
 CUresult add(const CUdevResource& resource, bool first_sm, Descriptor* to) {
   int device = -1;
   if (resource.type == CU_DEV_RESOURCE_TYPE_SM) {
@@ -164,7 +164,7 @@ void end_green_context(Runtime& rt, GreenContext* green) {
   green_contexts().erase(green);
 }
 
-// The program's own streams stay until it destroys them, but nothing can be done with them.
+// The program's own streams remain until it destroys them, but they can no longer be used.
 void detach_streams(Runtime& rt, GreenContext* green) {
   auto& streams = green->primary->streams;
   for (Stream* stream : streams) stream->detached = stream->detached || stream->green == green;

@@ -44,7 +44,7 @@ CUresult read_answer(const char* text, MpsMembership* membership) {
   return CUDA_SUCCESS;
 }
 
-// What the program's own environment asks for; never more than the server gives.
+// Applies what the program's own environment asks for, but never more than the server gives.
 void apply_environment(MpsMembership* membership) {
   const double percent = parse_mps_percentage(getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"));
   if (percent > 0) membership->percent = std::min(membership->percent, percent);
@@ -67,8 +67,9 @@ CUresult look_for_mps(MpsMembership* membership) {
   const int fd = connect_socket(mps_pipe_directory() + "/control");
   if (fd >= 0) {
     constexpr char kRequest[] = "client";
-    char text[4096] = "";  // devices cut into instances have long lists
-    // No deadline: another user's server may have to end first, which takes as long as its clients.
+    char text[4096] = "";  // lists of devices that are partitioned into instances are long
+    // No deadline: another user's server may have to end first, which takes as long as its clients
+    // run.
     const bool asked = send(fd, kRequest, sizeof kRequest - 1, MSG_NOSIGNAL) > 0;
     const ssize_t got = asked ? receive(fd, text, sizeof text - 1) : -1;
     const CUresult answer =

@@ -1,5 +1,5 @@
-// SM resources of a device and how they are split. The rules are those of the driver API's section
-// "Green Contexts"; SMs are taken in ascending order of their index.
+// SM resources of a device and how they are split. The rules are those in section "Green Contexts"
+// of the driver API; SMs are taken in ascending order of their index.
 #include "sm_resource.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ SmSet take_first(SmSet* from, unsigned count) {
 
 unsigned count_of(const SmSet& set) { return static_cast<unsigned>(set.count()); }
 
-// Of the split in progress: every group and the remainder carry its number.
+// The split in progress: every group and the remainder carry its number.
 struct Split {
   const SmResource& input;
   uint64_t number;
@@ -49,7 +49,7 @@ struct Split {
   }
   void write_remainder(unsigned least, CUdevResource* out) const {
     if (!out) return;
-    *out = CUdevResource{};  // of type INVALID where nothing is left
+    *out = CUdevResource{};  // type INVALID if nothing is left
     if (left.none()) return;
     write_sm_resource({input.device, left, ResourceOrigin::kRemainder, number, 2}, least, out);
   }
@@ -61,7 +61,7 @@ CUresult check_input(const Call& call, const CUdevResource* input, SmResource* r
   if (static_cast<uint32_t>(resource->device) >= call.rt.device.device_count) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
-  // Groups have to become a green context before they can be divided further.
+  // A group must become a green context before it can be divided further.
   return resource->origin == ResourceOrigin::kGroup ? CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
                                                     : CUDA_SUCCESS;
 }
@@ -79,7 +79,7 @@ CUresult group_size(const SmGranularity& usual, unsigned flags, unsigned wanted,
   if (flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) {
     *alignment = least = 2;
   } else if (flags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE) {
-    if (usual.most_coscheduled <= 2) return CUDA_ERROR_INVALID_VALUE;  // from 9.0 on only
+    if (usual.most_coscheduled <= 2) return CUDA_ERROR_INVALID_VALUE;  // only from 9.0 on
     if (round_up(std::max(wanted, 1U), kLargestClusterSms) <= available) {
       *alignment = least = kLargestClusterSms;
     }
@@ -176,10 +176,10 @@ SOFTGPU_API cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* cou
 #if CUDA_VERSION >= 13010
 namespace {
 
-// The SMs one group of a structured split gets of `left`; 0 where there are too few.
+// The SMs that one group of a structured split gets out of `left`; 0 if there are too few.
 CUresult resolve_group(const CU_DEV_SM_RESOURCE_GROUP_PARAMS& wanted, const SmGranularity& usual,
                        unsigned left, unsigned* count, unsigned* alignment) {
-  // Devices here are a single locality domain, so nothing can be asked of it.
+  // Devices here are a single locality domain, so flags that refer to it are refused.
   if ((wanted.flags & ~static_cast<unsigned>(CU_DEV_SM_RESOURCE_GROUP_BACKFILL)) != 0) {
     return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   }
@@ -212,7 +212,7 @@ SOFTGPU_API cuDevSmResourceSplit(CUdevResource* result, unsigned int count,
   const SmGranularity usual = granularity_of(call, from.device);
   unsigned left = count_of(from.sms);
   if (count > left) return CUDA_ERROR_INVALID_VALUE;
-  // Nothing is written before everything is known to fit.
+  // Write nothing before everything is known to fit.
   std::vector<unsigned> counts(count), alignments(count);
   for (unsigned i = 0; i < count; ++i) {
     if (const CUresult bad = resolve_group(params[i], usual, left, &counts[i], &alignments[i])) {

@@ -38,7 +38,7 @@ bool begins(const std::string& text, std::string_view beginning) {
          strncasecmp(text.c_str(), beginning.data(), beginning.size()) == 0;
 }
 
-// The first of that device: instances of one are neighbours.
+// The nth device's first entry: instances of one device are adjacent.
 const DeviceInfo* nth_of(const Devices& devices, uint32_t ordinal) {
   for (size_t i = 0; i < devices.size(); ++i) {
     if (i > 0 && devices[i].index == devices[i - 1].index) continue;
@@ -63,7 +63,7 @@ const DeviceInfo* by_uuid(const Devices& devices, std::string_view entry) {
     const bool gpu = begins(uuid_text("GPU-", device.device_uuid), entry);
     const bool mig = device.gpu_instance && begins(uuid_text("MIG-", device.uuid), entry);
     if (!mig && (!gpu || same_device)) continue;
-    if (found) return nullptr;  // it could be either
+    if (found) return nullptr;  // ambiguous
     found = &device;
   }
   return found;

@@ -54,7 +54,8 @@ void make_programmatic(GraphNode* node) {
   }
 }
 
-// Nodes in no stream's way back from the origin, that the capture itself put there.
+// Whether the tail of a stream, or of one that is gone, does not lead to the origin's tail. Goes by
+// the order that the capture itself made.
 bool has_unjoined_fork(const Capture& capture) {
   std::unordered_set<const GraphNode*> joined;
   std::vector<const GraphNode*> pending;
@@ -258,7 +259,7 @@ CUresult end_capture(Runtime& rt, Capture* capture, Graph** graph) {
 void leave_capture(Runtime& rt, Stream* stream) {
   Capture* capture = stream->capture;
   if (!capture) return;
-  if (capture->origin == stream) {  // nobody can end it any more
+  if (capture->origin == stream) {  // no call can end it any more
     capture->invalid = true;
     Graph* none;
     (void)end_capture(rt, capture, &none);

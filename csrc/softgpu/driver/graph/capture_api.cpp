@@ -9,7 +9,7 @@ namespace {
 
 CUresult read_tail(Runtime& rt, const Graph* graph, const CUgraphNode* nodes,
                    const CUgraphEdgeData* data, size_t count, std::vector<GraphEdge>* tail) {
-  // The node that will come is not known yet; only a kernel may have all kinds of edges.
+  // The node to come is not known yet; check as for a kernel, which may have all kinds of edges.
   const CUresult bad =
       check_dependencies(rt, graph, nodes, data, count, CU_GRAPH_NODE_TYPE_KERNEL);
   if (bad) return bad;

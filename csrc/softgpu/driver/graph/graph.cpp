@@ -146,7 +146,7 @@ bool is_node_attribute(int id) {
 }
 
 CUresult may_hold(const Graph& graph, CUgraphNodeType type) {
-  // Allocations belong to the outermost graph, a child may only bring its own.
+  // Allocations belong to the outermost graph; a child may only bring its own.
   if (is_memory_node(type) && graph.parent) return CUDA_ERROR_NOT_SUPPORTED;
   for (const Graph* outer = &graph; outer; outer = outer->parent ? outer->parent->graph : nullptr) {
     if (!outer->is_body) continue;

@@ -86,7 +86,7 @@ bool uses(const Graph& graph, CUgraphConditionalHandle handle) {
   return false;
 }
 
-// The condition, in the graph or one around it, and that graph.
+// Finds the condition in the graph or one around it; *owner is the graph that has it.
 const Condition* find_condition(const Graph& graph, CUgraphConditionalHandle handle,
                                 const Graph** owner) {
   for (const Graph* around = &graph; around;

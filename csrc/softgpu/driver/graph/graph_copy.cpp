@@ -1,4 +1,4 @@
-// Copies and memsets as nodes describe them, to Work and back.
+// Converts copies and memsets between node parameters and Work.
 #include "api.h"
 #include "array.h"
 #include "execute.h"
@@ -49,7 +49,7 @@ void set_destination(CUDA_MEMCPY3D* c, const Operand& to) {
   else c->dstDevice = to.base;
 }
 
-// One end of a copy, found.
+// One end of a copy, resolved.
 struct Place {
   uintptr_t begin = 0;
   size_t pitch = 0, slice = 0;
@@ -82,12 +82,12 @@ CUresult place_in_array(Runtime& rt, const Operand& operand, const Extent& box, 
   return CUDA_SUCCESS;
 }
 
-// a * b + c; false when it is no size_t.
+// Computes a * b + c; returns false if it does not fit a size_t.
 bool multiply_add(size_t a, size_t b, size_t c, size_t* out) {
   return !__builtin_mul_overflow(a, b, out) && !__builtin_add_overflow(*out, c, out);
 }
 
-// Where the copy begins, with what may be left out filled in, and how far it reaches.
+// Finds where the copy begins, after filling in what may be omitted, and how far it extends.
 bool lay_out(Operand operand, const Extent& box, Place* out, size_t* reach) {
   size_t width, rows, begin;
   if (__builtin_add_overflow(box.bytes, operand.x, &width) ||
@@ -107,7 +107,7 @@ bool lay_out(Operand operand, const Extent& box, Place* out, size_t* reach) {
     return false;
   }
   out->pitch = operand.pitch;
-  // Nothing is at that distance where there is one slice: then it may be any number.
+  // With a single slice the distance between slices is unused, so it may overflow.
   if (!multiply_add(operand.height, operand.pitch, 0, &out->slice)) out->slice = 0;
   return true;
 }
@@ -122,7 +122,7 @@ CUresult place(Runtime& rt, const Operand& operand, const Extent& box, Place* ou
   if (!operand.base || !lay_out(operand, box, out, &reach)) return CUDA_ERROR_INVALID_VALUE;
   const Range* range = find_range(rt, out->begin, reach);
   if (!range && operand.type == CU_MEMORYTYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  // A box that begins in memory of ours and leaves it is none of the program's own.
+  // A box that begins in memory of the driver and extends beyond it is invalid.
   if (!range && find_range(rt, out->begin, 1)) return CUDA_ERROR_INVALID_VALUE;
   if (!range) return CUDA_SUCCESS;
   const bool host = range->kind == RangeKind::kHost || range->kind == RangeKind::kRegistered;
@@ -130,7 +130,7 @@ CUresult place(Runtime& rt, const Operand& operand, const Extent& box, Place* ou
   return CUDA_SUCCESS;
 }
 
-// The reverse of place_in_array.
+// The inverse of place_in_array.
 Operand within(const Array& array, const void* address) {
   const auto offset = static_cast<size_t>(static_cast<const char*>(address) - array.data);
   Operand out{};
@@ -142,7 +142,7 @@ Operand within(const Array& array, const void* address) {
   return out;
 }
 
-// The reverse of lay_out. A copy of one slice need not say how far apart slices are.
+// The inverse of lay_out. A copy of one slice need not give the distance between slices.
 Operand laid_out(CUmemorytype type, const void* begin, size_t pitch, size_t slice, size_t rows) {
   Operand out{};
   out.type = type;

@@ -16,7 +16,7 @@ constexpr cuuint64_t kKnownFlags =
 struct Refusal {
   CUresult error;
   CUgraphInstantiateResult result;
-  const GraphNode* node;  // of ours
+  const GraphNode* node;  // of the clone
 };
 
 void index_twins(GraphExec* exec, const Graph& graph) {
@@ -42,7 +42,7 @@ bool has_unused_condition(const Graph& graph) {
   return false;
 }
 
-// The node that makes a plan impossible, if there is one.
+// Plans the bodies; returns the node that makes a plan impossible, or null.
 const GraphNode* plan_bodies(GraphExec* exec, const Graph& graph, bool priorities) {
   for (const auto& node : graph.nodes) {
     for (const auto& inner : node->inner) {

@@ -1,4 +1,4 @@
-// New parameters for nodes of executable graphs: what may change, and the driver API of it.
+// New parameters for nodes of executable graphs: what may change, and the driver API for it.
 #include <cstring>
 
 #include "api.h"
@@ -12,7 +12,7 @@
 namespace softgpu {
 namespace {
 
-// The change of a node of an exec, after which it takes part in launches as before.
+// Changes a node of an exec, which then takes part in launches as before.
 template <class Change>
 CUresult change(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, const void* params,
                 Change apply) {
@@ -38,7 +38,7 @@ CUresult change_kernel(Call& call, GraphNode* ours, const CUDA_KERNEL_NODE_PARAM
   return set_kernel(call, ours, same_context);
 }
 
-// What memory an operand is in may not change, only where.
+// An operand's memory must keep its device, context and kind; only the address may change.
 bool same_home(Runtime& rt, const void* before, const void* after) {
   const Range* a = find_range(rt, reinterpret_cast<uintptr_t>(before), 1);
   const Range* b = find_range(rt, reinterpret_cast<uintptr_t>(after), 1);
@@ -46,7 +46,7 @@ bool same_home(Runtime& rt, const void* before, const void* after) {
   return a->device == b->device && a->context == b->context && a->kind == b->kind;
 }
 
-struct End {  // of a copy
+struct End {  // one end of a copy
   const void* address;
   const Array* array;
 };
@@ -110,7 +110,7 @@ CUresult change_event(Call& call, GraphNode* ours, CUevent handle) {
   const auto* event = checked<Event>(call.rt.events, handle);
   const bool records = ours->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
   if (!event || (records && event->context != ours->context)) return CUDA_ERROR_INVALID_VALUE;
-  Context* lane = ours->context;  // that of a wait may change, its place in the plan does not
+  Context* lane = ours->context;  // a wait's context may change, but not its place in the plan
   const CUresult result = set_event(call, ours, handle);
   ours->context = lane;
   return result;

@@ -11,7 +11,7 @@
 namespace softgpu {
 namespace {
 
-// What nodes refer to may have gone since the graph was instantiated.
+// Objects that nodes refer to may be gone since the graph was instantiated.
 CUresult check_nodes(const Runtime& rt, const Plan& plan) {
   for (const Step& step : plan.steps) {
     const GraphNode& node = *step.node;
@@ -121,7 +121,8 @@ void Launch::submit_steps() {
   }
 }
 
-// Two operations: the first decides and submits the body, the second lets go on what comes after.
+// Submits two operations: the first decides and submits the body, the second holds back what
+// follows.
 uint64_t Launch::submit_conditional(const GraphNode& node, Stream* lane) {
   const LaunchSite inside{nullptr, context_of(*lane), lane->priority};
   const auto [decision, gate] = conditional_work(exec_, node, inside);

@@ -70,7 +70,7 @@ void give_up(Runtime& rt, GraphAllocation* memory) {
 void free_live(Runtime& rt, GraphAllocation* memory) {
   memory->live = false;
   give_up(rt, memory);
-  rt.live_graph_memory.erase(memory->begin);  // may be the end of it
+  rt.live_graph_memory.erase(memory->begin);  // may destroy `memory`
 }
 
 CUresult check(const Runtime& rt, const CUDA_MEM_ALLOC_NODE_PARAMS& params) {
@@ -152,7 +152,7 @@ CUresult capture_alloc(StreamCall& on, const Pool& pool, size_t bytes, CUdevicep
   params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   params.poolProps.location = pool.props.location;
   params.bytesize = bytes;
-  std::vector<CUmemAccessDesc> access;  // the pool's at this time
+  std::vector<CUmemAccessDesc> access;  // as the pool has it now
   for (const auto& [device, flags] : pool.access) {
     access.push_back({{CU_MEM_LOCATION_TYPE_DEVICE, {device}}, flags});
   }
@@ -236,7 +236,7 @@ void release_graph_memory(GraphExec& exec) {
 bool free_graph_memory(Runtime& rt, CUdeviceptr pointer, CUresult* result) {
   GraphAllocation* memory = find_allocation(rt, pointer);
   if (!memory) return false;
-  // What its own graph frees, and what no launch has allocated, is not the program's to free.
+  // The program must not free what the graph itself frees or what no launch has allocated.
   *result = memory->live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (memory->live) free_live(rt, memory);
   return true;

@@ -1,4 +1,4 @@
-// The driver API of nodes: adding them, reading and changing what they do.
+// The driver API of nodes: adding them, and reading and changing what they do.
 #include <utility>
 
 #include "graph_conditional.h"
@@ -8,7 +8,7 @@
 namespace softgpu {
 namespace {
 
-struct NodePlace {  // of a new node
+struct NodePlace {  // where a new node goes
   CUgraph graph;
   const CUgraphNode* dependencies;
   const CUgraphEdgeData* data;
@@ -39,7 +39,7 @@ CUresult add_node(CUgraphNode* out, const NodePlace& place, CUgraphNodeType type
   return CUDA_SUCCESS;
 }
 
-// A node of that type, for a getter or a setter.
+// Calls `use` with a node of that type, for a getter or a setter.
 template <class Use>
 CUresult with_node(CUgraphNode handle, CUgraphNodeType type, const void* params, Use use) {
   Call call(Call::kNothing);
@@ -336,7 +336,8 @@ SOFTGPU_API cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID
     if (!is_node_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
     const auto before = node->attributes;
     node->attributes[attribute] = *value;
-    const CUresult bad = set_kernel(call, node, kernel_params(node));  // checks them together
+    // Checks all attributes together.
+    const CUresult bad = set_kernel(call, node, kernel_params(node));
     if (bad) node->attributes = before;
     return bad;
   });

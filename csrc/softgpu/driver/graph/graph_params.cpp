@@ -11,7 +11,7 @@
 namespace softgpu {
 namespace {
 
-// The context a node asks for, or the current one.
+// The context that the parameters name, or the current one.
 CUresult find_context(Call& call, CUcontext handle, Context** context) {
   const auto& stack = this_thread().stack;
   const void* wanted = handle;
@@ -20,8 +20,8 @@ CUresult find_context(Call& call, CUcontext handle, Context** context) {
   return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-// The kernel, and the context for it to run in. Where `func` is set, `ctx` is ignored (cuda.h): it is
-// the function's, and a node that is in a green context of that one stays there.
+// Finds the kernel and the context it runs in. If `func` is set, `ctx` is ignored (cuda.h): the
+// context is the function's, and a node in a green context of that context stays there.
 CUresult find_kernel(Call& call, const GraphNode& node, const CUDA_KERNEL_NODE_PARAMS& params,
                      Function** function, Context** context) {
   const void* handle = params.func ? static_cast<const void*>(params.func) : params.kern;
@@ -39,7 +39,7 @@ CUresult find_kernel(Call& call, const GraphNode& node, const CUDA_KERNEL_NODE_P
 
 void set_work(GraphNode* node, const Work& work) {
   node->work.assign(1, work);
-  node->work.front().own_priority = false;  // the lane's matters, see graph_plan.h
+  node->work.front().own_priority = false;  // the lane's priority counts, see graph_plan.h
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ CUresult set_memops(Call& call, GraphNode* node, const CUDA_BATCH_MEM_OP_NODE_PA
 CUresult set_child(Call& call, GraphNode* node, CUgraph handle, bool move) {
   auto* child = checked<Graph>(call.rt.graphs, handle);
   if (!child || child->captures > 0) return CUDA_ERROR_INVALID_VALUE;
-  // Neither of the two may be inside the other.
+  // Neither graph may be inside the other.
   for (const Graph* outer = node->graph; outer;
        outer = outer->parent ? outer->parent->graph : nullptr) {
     if (outer == child) return CUDA_ERROR_INVALID_VALUE;
@@ -242,7 +242,7 @@ CUgraphNodeParams node_params(GraphNode* node) {
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       p.graph.graph = reinterpret_cast<CUgraph>(node->inner.front().get());
-#if CUDA_VERSION >= 13050  // older headers have no name for "not said"
+#if CUDA_VERSION >= 13050  // older headers have no name for "not given"
       p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_INVALID;
 #endif
       break;

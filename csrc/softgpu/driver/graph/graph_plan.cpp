@@ -10,11 +10,11 @@ namespace {
 
 using Steps = std::vector<uint32_t>;
 
-// Beyond this many a node that only orders others becomes a step of its own, else every node behind
-// a wide join would name all that is before it.
+// A node that only orders others and has more predecessors than this becomes a step of its own;
+// otherwise every node behind a wide join would list all of them.
 constexpr size_t kMaxPassedOn = 8;
 
-// Where nodes without a context of their own (host functions) go.
+// The context for nodes without one of their own (host functions).
 Context* first_context(const Graph& graph) {
   for (const auto& node : graph.nodes) {
     if (node->context) return node->context;
@@ -39,10 +39,10 @@ class Planner {
   }
 
  private:
-  // How far along each lane a step knows that everything is done before it begins.
-  using Clock = std::array<uint32_t, kMaxLanes>;  // steps + 1; 0 = nothing
+  // A step's vector clock: for each lane, the last step that is known to be done before it begins.
+  using Clock = std::array<uint32_t, kMaxLanes>;  // step + 1; 0: nothing
 
-  // Returns the steps that have to be done for the graph to be done.
+  // Returns the steps that must be done for the graph to be done.
   Steps add_graph(const Graph& graph, const Steps& before) {
     const std::vector<GraphNode*> order = in_order(graph);
     if (order.size() < graph.nodes.size()) {
@@ -97,7 +97,7 @@ class Planner {
     return number;
   }
 
-  // A lane whose last step is before this one anyway, preferring the latest; else a new one.
+  // The latest lane whose last step comes before this one anyway; if there is none, a new lane.
   uint32_t choose_lane(const Lane& wanted, const Clock& clock) {
     uint32_t best = kMaxLanes, spare = kMaxLanes;
     for (uint32_t lane = 0; lane < tails_.size(); ++lane) {
@@ -115,7 +115,7 @@ class Planner {
       plan_.lanes.push_back(wanted);
       return static_cast<uint32_t>(tails_.size());
     }
-    return spare;  // in line behind an unrelated branch; kMaxLanes: there is none for this context
+    return spare;  // behind an unrelated branch; kMaxLanes: none for this context
   }
 
   Lane lane_of(const GraphNode& node) const {

@@ -1,4 +1,4 @@
-// cuGraphDebugDotPrint: a graph for people and for Graphviz.
+// cuGraphDebugDotPrint: prints a graph for people and for Graphviz.
 #include <cinttypes>
 #include <cstdio>
 #include <string>

@@ -1,4 +1,4 @@
-// Graphs as such: their life, their nodes and edges. What nodes do is in graph_nodes.cpp.
+// Graphs as such: their lifetime, nodes and edges. graph_nodes.cpp has what nodes do.
 #include <algorithm>
 #include <cstring>
 
@@ -12,8 +12,8 @@ using Listed = std::vector<std::pair<CUgraphNode, CUgraphEdgeData>>;
 
 CUgraphNode handle_of(GraphNode* node) { return reinterpret_cast<CUgraphNode>(node); }
 
-// Every list is asked for in the same way: without an array for its length, else at most *count,
-// and what is left of the array becomes null.
+// Answers the queries for lists, which all work alike: without an array they return the length,
+// otherwise at most *count elements, and set the rest of the array to null.
 CUresult give(const Listed& listed, CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
   if (!count || (data && !nodes)) return CUDA_ERROR_INVALID_VALUE;
   if (!nodes) {
@@ -147,7 +147,7 @@ CUresult remove_dependencies(CUgraph handle, const CUgraphNode* from, const CUgr
     auto& in = pair.to->dependencies;
     auto& out = pair.from->dependents;
     const auto edge = find_edge(&in, pair.from, pair.data);
-    if (edge == in.end()) continue;  // named twice
+    if (edge == in.end()) continue;  // listed twice
     in.erase(edge);
     out.erase(find_edge(&out, pair.to, pair.data));
   }

@@ -8,7 +8,7 @@ namespace {
 
 struct Difference {
   CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-  const GraphNode* node = nullptr;  // of the new graph, as the next
+  const GraphNode* node = nullptr;  // both are nodes of the new graph
   const GraphNode* from = nullptr;
 };
 
@@ -32,7 +32,7 @@ class Comparison {
  public:
   explicit Comparison(bool node_priorities) : node_priorities_(node_priorities) {}
 
-  // Nodes are paired in the order of their creation, dependencies in that of their edges.
+  // Nodes are paired in order of creation, dependencies in order of their edges.
   Difference graphs(const Graph& ours, const Graph& theirs) {
     if (ours.nodes.size() != theirs.nodes.size()) {
       return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr, nullptr};

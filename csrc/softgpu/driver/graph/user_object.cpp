@@ -22,7 +22,7 @@ struct UserObject {
 
 namespace {
 
-// Destructors run on one thread of their own: they may take locks of the program that a thread in a
+// Runs destructors on a thread of its own: they may take locks of the program that a thread in a
 // driver call holds.
 class Undertaker {
  public:

@@ -17,7 +17,7 @@ Bytes readable_from(const void* begin) {
     const uintptr_t reached = at + found.size;
     if (to <= reached) continue;
     if (from > reached || access[0] != 'r') break;
-    found.size = to - at;  // neighbours may go on where this one ends
+    found.size = to - at;  // an adjacent mapping may continue where this one ends
   }
   fclose(maps);
   return found;

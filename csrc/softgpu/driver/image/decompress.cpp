@@ -7,10 +7,10 @@
 namespace softgpu {
 namespace {
 
-// Nothing that a compiler emits for a module is larger; a broken size field often is.
+// No module that a compiler emits is larger; a broken size field often is.
 constexpr size_t kMaxBytes = size_t{1} << 30;
 
-// A length of 15 goes on in the following bytes, up to one that is not 255.
+// A length of 15 continues in the following bytes, up to one that is not 255.
 bool read_length(Bytes block, size_t* at, size_t* length) {
   if (*length != 15) return true;
   uint8_t more = 255;
@@ -46,7 +46,7 @@ bool decode_lz4(Bytes block, size_t bytes, std::string* out) {
     if (!read_length(block, &at, &match)) return false;
     match += kShortestMatch;
     if (distance == 0 || distance > out->size() || match > bytes - out->size()) return false;
-    // Byte by byte: a match may reach into what it is producing.
+    // Byte by byte: a match may extend into the bytes it produces.
     for (size_t from = out->size() - distance; match > 0; --match) out->push_back((*out)[from++]);
   }
   return out->size() == bytes;

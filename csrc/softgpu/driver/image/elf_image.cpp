@@ -63,7 +63,7 @@ size_t length_of(const Elf64_Ehdr& header, const std::vector<Section>& sections)
   return end;
 }
 
-// The loader maps what the program headers say; what they say must be there.
+// The loader maps what the program headers declare, so that must be present in the file.
 bool loadable(Bytes elf, const Elf64_Ehdr& header, uint64_t address, uint64_t bytes) {
   if (header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr)) return false;
   bool covered = false;
@@ -84,8 +84,8 @@ bool loadable(Bytes elf, const Elf64_Ehdr& header, uint64_t address, uint64_t by
   return covered;
 }
 
-// The attributes of one kernel in `.nv.info.<kernel>`: a format byte, an attribute byte, and two
-// bytes that are the value (formats 1 to 3) or the length of what follows (format 4).
+// Visits the attributes of one kernel in `.nv.info.<kernel>`: a format byte, an attribute byte, and
+// two bytes that are the value (formats 1 to 3) or the length of what follows (format 4).
 template <class Visit>
 void for_each_attribute(Bytes info, Visit visit) {
   constexpr uint8_t kSized = 4;
@@ -119,7 +119,7 @@ void read_kernel_attributes(Bytes info, KernelTraits* traits) {
 
 struct Cubin {
   const std::vector<Section>& sections;
-  std::map<uint32_t, std::string> function_of;  // by symbol
+  std::map<uint32_t, std::string> function_of;  // by symbol number
   uint32_t constant_bytes = 0;
 };
 
@@ -138,7 +138,7 @@ void read_symbols(Cubin* cubin) {
   }
 }
 
-// `.nv.info` of the whole image: figures by the number of the kernel's symbol.
+// `.nv.info` of the whole image: values by the number of the kernel's symbol.
 void read_figures(const Cubin& cubin, Bytes info, Image* image) {
   for_each_attribute(info, [&](uint8_t attribute, Bytes value) {
     uint32_t pair[2];
@@ -167,12 +167,13 @@ ImageKernel* kernel_named(Image* image, std::string_view name) {
 }
 
 uint32_t arch_of(const Elf64_Ehdr& header) {
-  constexpr unsigned char kNewAbi = 8;  // moved the architecture from the lowest byte to the second
+  // This ABI version moved the architecture from the lowest byte to the second.
+  constexpr unsigned char kNewAbi = 8;
   const bool moved = header.e_ident[EI_ABIVERSION] >= kNewAbi;
   return (header.e_flags >> (moved ? 8 : 0)) & 0xff;
 }
 
-// A cubin made with line information (-lineinfo, -G) holds its PTX: lines that end with a zero.
+// A cubin made with line information (-lineinfo, -G) holds its PTX, as zero-terminated lines.
 std::string ptx_of(const std::vector<Section>& sections) {
   for (const Section& section : sections) {
     if (section.name != ".nv_debug_ptx_txt" || section.content.size == 0) continue;

@@ -11,7 +11,7 @@
 namespace softgpu {
 namespace {
 
-// What cannot be anything else is taken for PTX when it is text, as the driver's compiler does.
+// An image of no other kind is taken for PTX if it is text, as the driver's compiler does.
 bool looks_like_text(Bytes given) {
   const size_t length = strnlen(given.data, given.size);
   for (size_t i = 0; i < length && i < 64; ++i) {

@@ -15,7 +15,7 @@ struct LinkedInput {
   uint64_t bytes;
 };
 
-struct ArchiveMember {  // of ar(1); fields are text, filled with spaces
+struct ArchiveMember {  // of ar(1); text fields padded with spaces
   char name[16], date[12], user[6], group[6], mode[8], size[10], end[2];
 };
 static_assert(sizeof(ArchiveMember) == 60);

@@ -6,7 +6,8 @@
 namespace softgpu {
 namespace {
 
-// Newer PTX than any toolkit of our header's generation writes.
+// The newest PTX version that toolkits of the CUDA header's generation write; newer ones are
+// refused.
 constexpr long kNewestMajor = CUDA_VERSION / 1000 - 4;
 
 std::string without_comments(std::string_view text) {
@@ -25,7 +26,8 @@ std::string without_comments(std::string_view text) {
   return out;
 }
 
-// Tokens as far as directives need them: words (dots, signs and digits included) and punctuation.
+// Splits the text into tokens as far as directives need: words (with dots, signs and digits) and
+// punctuation.
 class Words {
  public:
   explicit Words(std::string_view text) : text_(text) {}
@@ -50,7 +52,7 @@ uint32_t number(std::string_view word) {
   return static_cast<uint32_t>(strtoul(std::string(word).c_str(), nullptr, 0));
 }
 
-// The one to three numbers after .maxntid and its like; `word` becomes what follows them.
+// Reads the one to three numbers after .maxntid and the like; `word` becomes what follows them.
 void read_extent(Words* words, std::string_view* word, uint32_t (&extent)[3]) {
   for (uint32_t& n : extent) n = 1;
   for (uint32_t& n : extent) {

@@ -69,18 +69,18 @@ CUresult describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR* out) {
   return CUDA_SUCCESS;
 }
 
-// Like freeing memory it waits for the work that may still use it.
+// Like freeing memory, this waits for the work that may still use the array.
 template <class T>
 CUresult destroy(Call& call, const std::unordered_set<const void*>& known, T* object) {
   if (object->context->error) return object->context->error;
   call.rt.wait_for_ops(call.lock, last_ops_of(object->context));
-  if (!known.count(object)) return CUDA_ERROR_INVALID_HANDLE;  // destroyed twice at once
+  if (!known.count(object)) return CUDA_ERROR_INVALID_HANDLE;  // destroyed by two threads at once
   drop(call.rt, object);
   if (!call.rt.is_virtual()) call.rt.flush();
   return call.rt.life == Life::kReady ? CUDA_SUCCESS : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-// About arrays made with a flag that this device has not: no array is one.
+// For queries about arrays made with a flag that this device does not support: no array is one.
 CUresult refuse_query() {
   Call call(Call::kContext);
   return call.error ? call.error : CUDA_ERROR_INVALID_VALUE;
@@ -131,12 +131,12 @@ SOFTGPU_API cuArrayDestroy(CUarray handle) {
   Call call(Call::kUnsafe);
   if (call.error) return call.error;
   auto* array = checked<Array>(call.rt.arrays, handle);
-  // A level goes with its mipmapped array.
+  // A mipmap level is destroyed with its mipmapped array.
   if (!array || !array->own.data) return CUDA_ERROR_INVALID_HANDLE;
   return destroy(call, call.rt.arrays, array);
 }
 
-// Only arrays of several planes have any to give, and those are not supported.
+// Only arrays of several planes have planes to return, and those are not supported.
 SOFTGPU_API cuArrayGetPlane(CUarray*, CUarray handle, unsigned int) {
   Call call(Call::kContext);
   if (call.error) return call.error;

@@ -13,10 +13,10 @@ using Shape = CUDA_ARRAY3D_DESCRIPTOR;
 
 struct Format {
   size_t channel_bytes;
-  unsigned channels;  // 0: 1, 2 or 4, as the program says
+  unsigned channels;  // 0: 1, 2 or 4, as the program specifies
 };
 
-// No channel bytes: a compressed or YUV format.
+// channel_bytes is 0 for a compressed or YUV format.
 Format format_of(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -43,7 +43,7 @@ Format format_of(CUarray_format format) {
   }
 }
 
-// The compressed, YUV and packed ones have these numbers in cuda.h.
+// The numbers of the compressed, YUV and packed formats in cuda.h.
 bool is_other_format(unsigned format) {
   return (format >= 0x50 && format <= 0x5e) || (format >= 0x91 && format <= 0xb5);
 }
@@ -59,7 +59,7 @@ CUresult check_format(const Shape& shape) {
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Attributes that bound the extents; 0: that extent is not bounded by one.
+// Device attributes that limit the extents; 0: no attribute limits this extent.
 struct Bounds {
   int width, height, depth;
 };
@@ -117,7 +117,7 @@ KindBounds bounds_of(const Shape& shape, bool mipmapped) {
   return {{MAXIMUM(TEXTURE2D_WIDTH), MAXIMUM(TEXTURE2D_HEIGHT), 0}, surface};
 }
 
-// Which extents may and must be there for the kind that the flags say.
+// Whether the extents fit the kind of array that the flags specify.
 bool consistent(const Shape& shape) {
   if (shape.Width == 0) return false;
   const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;

@@ -1,4 +1,4 @@
-// Copies of boxes: two and three dimensions, and to and from arrays. All are one copy of a
+// Copies of boxes: in two and three dimensions, and to and from arrays. All become one
 // CUDA_MEMCPY3D, which graph_copy.cpp turns into work.
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace softgpu {
 namespace {
 
-// Between device memory nobody waits, whatever the call's name, unless the memory asks for it.
+// Between device memory no call waits, whatever its name, unless the memory requires it.
 CUresult copy_box(const CUDA_MEMCPY3D& box, CUstream handle, bool asynchronous) {
   StreamCall on;
   if (const CUresult bad = on.find_with_room(handle)) return bad;
@@ -45,7 +45,7 @@ CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream stream, bool asynchronous) {
   return c ? copy_box(*c, stream, asynchronous) : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Addresses are unified: the contexts say nothing that the operands do not, but have to be alive.
+// Addresses are unified, so the contexts add nothing to the operands, but they must be alive.
 CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* c, CUstream stream, bool asynchronous) {
   if (!c) return CUDA_ERROR_INVALID_VALUE;
   {
@@ -65,10 +65,10 @@ CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER* c, CUstream stream, bool asynchr
   return copy_box(box, stream, asynchronous);
 }
 
-// A run of bytes in memory or in an array of one dimension.
+// A run of bytes in memory or in a one-dimensional array.
 struct Run {
   CUmemorytype type;
-  CUdeviceptr address;  // of host memory, too
+  CUdeviceptr address;  // also of host memory
   CUarray array;
   size_t offset;
 };

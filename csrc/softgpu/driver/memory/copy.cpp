@@ -1,7 +1,7 @@
 // Copies and memsets.
 //
-// A copy from pageable memory reads it before the call returns, one into pageable memory has ended
-// when the call returns; only copies between device and pinned memory are truly asynchronous.
+// A copy from pageable memory reads it before the call returns; a copy into pageable memory has
+// ended when the call returns. Only copies between device and pinned memory are truly asynchronous.
 #include <cstring>
 
 #include "copy.h"
@@ -26,7 +26,7 @@ CUresult stage(Work* work) {
   if (!gather.destination) return CUDA_ERROR_OUT_OF_MEMORY;
   gather.destination_pitch = work->bytes;
   gather.destination_slice = work->bytes * work->height;
-  if (run_copy(gather)) return CUDA_ERROR_INVALID_VALUE;  // there is no such memory
+  if (run_copy(gather)) return CUDA_ERROR_INVALID_VALUE;  // the source is not readable memory
   work->source = nullptr;
   work->source_pitch = gather.destination_pitch;
   work->source_slice = gather.destination_slice;
@@ -48,7 +48,7 @@ Work copy_work(const Rows& rows, Side source, Side destination) {
 
 namespace {
 
-// More than any memory has where it would not fit a size_t.
+// Returns SIZE_MAX, more than any memory has, if the product does not fit a size_t.
 size_t product(size_t a, size_t b) {
   size_t result;
   return __builtin_mul_overflow(a, b, &result) ? SIZE_MAX : result;
@@ -88,7 +88,7 @@ CUresult copy(const Rows& rows, Direction direction, CUstream handle, bool async
 
 enum class Flavour { kPlain, kAsync };
 
-// A memset of device memory is asynchronous in both flavours; the plain one of pinned memory waits.
+// A memset of device memory is asynchronous in both flavours; a plain one of pinned memory waits.
 CUresult set(CUdeviceptr to, uint64_t value, unsigned width, Rows shape, CUstream handle,
              Flavour flavour) {
   StreamCall on;
@@ -139,7 +139,7 @@ bool synchronizes(Runtime& rt, CUdeviceptr pointer) {
 }
 
 CUresult enqueue_copy(StreamCall& on, Work work, const CopySides& sides, bool asynchronous) {
-  // A captured copy happens when its graph is launched: then it reads and writes what is there.
+  // A captured copy happens when its graph is launched, and uses what memory contains then.
   const bool captured = on.stream->capture != nullptr;
   const bool waits = !captured && (!asynchronous || sides.destination == Side::kPageable);
   if (!waits && !captured && sides.source == Side::kPageable) {
@@ -182,7 +182,7 @@ SOFTGPU_API cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 SOFTGPU_API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   return copy(line(from_device(from), to_device(to), bytes), kAny, stream, true);
 }
-// Addresses are unified: the contexts say nothing that the pointers do not, but have to be alive.
+// Addresses are unified, so the contexts add nothing to the pointers, but they must be alive.
 static CUresult copy_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                              CUcontext from_context, size_t bytes, CUstream stream,
                              bool asynchronous) {

@@ -1,4 +1,4 @@
-// Copies that come many at a time, and with attributes.
+// Copies in batches, and copies with attributes.
 #include <utility>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace {
 
 struct Prepared {
   std::vector<Work> works;
-  bool waits = false;  // until they have ended, before the call returns
+  bool waits = false;  // the call returns only when they have ended
 };
 
 CUresult check(CUmemcpySrcAccessOrder order, unsigned flags) {
@@ -26,13 +26,14 @@ CUresult check(CUmemcpySrcAccessOrder order, unsigned flags) {
   return (flags & ~kKnown) != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// All of it in one allocation, or none of it in any.
+// All bytes are in one allocation, or the first one is in none.
 bool reaches(Runtime& rt, CUdeviceptr pointer, size_t bytes) {
   return bytes <= UINTPTR_MAX - pointer &&
          (find_range(rt, pointer, bytes) || !find_range(rt, pointer, 1));
 }
 
-// Host memory may change once the call is over; of device memory the copy itself has to be.
+// With DURING_API_CALL, the source may change after the call. So host memory is staged now, and a
+// copy from device memory must end before the call returns.
 CUresult add(Work work, const CopySides& sides, CUmemcpySrcAccessOrder order,
              Prepared* prepared) {
   const bool now = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
@@ -57,7 +58,7 @@ CUresult prepare(Runtime& rt, CUdeviceptr to, CUdeviceptr from, size_t bytes,
   return add(copy_work(rows, source, destination), {source, destination}, order, prepared);
 }
 
-// An end of a three-dimensional copy. `element` is the bytes of one, `extent` is in elements.
+// One end of a three-dimensional copy. `element` is the bytes per element, `extent` is in elements.
 struct End {
   CUmemorytype type;
   CUdeviceptr address;
@@ -83,7 +84,7 @@ bool describe(const CUmemcpy3DOperand& operand, const CUextent3D& extent, size_t
          !__builtin_mul_overflow(row, element, &end->pitch);
 }
 
-// 0: they differ, or an array is none.
+// The bytes per element; 0 if the arrays differ or a handle is not an array.
 size_t element_of(Runtime& rt, const CUDA_MEMCPY3D_BATCH_OP& op) {
   size_t element = 0;
   for (const CUmemcpy3DOperand* operand : {&op.src, &op.dst}) {
@@ -92,7 +93,7 @@ size_t element_of(Runtime& rt, const CUDA_MEMCPY3D_BATCH_OP& op) {
     if (!array || (element != 0 && element != array->element_bytes)) return 0;
     element = array->element_bytes;
   }
-  return element != 0 ? element : 1;  // pointers alone count in bytes
+  return element != 0 ? element : 1;  // without arrays, extents are in bytes
 }
 
 CUresult prepare(Runtime& rt, const CUDA_MEMCPY3D_BATCH_OP& op, Prepared* prepared) {
@@ -120,7 +121,7 @@ CUresult prepare(Runtime& rt, const CUDA_MEMCPY3D_BATCH_OP& op, Prepared* prepar
 }
 
 CUresult run(StreamCall& on, const Prepared& prepared) {
-  // The capture itself goes on without them.
+  // The copies are refused, but the capture itself goes on.
   if (on.stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Context* context = on.stream->context;
   uint64_t last = 0;
@@ -132,7 +133,7 @@ CUresult run(StreamCall& on, const Prepared& prepared) {
   return on.call.rt.life == Life::kReady ? context->error : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 
-// `failed` is the copy that an error is about; SIZE_MAX for none.
+// `failed` is the index of the copy that caused the error; SIZE_MAX if none did.
 CUresult copy_batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes,
                     size_t count, const CUmemcpyAttributes* attributes, const size_t* firsts,
                     size_t settings, CUstream stream, size_t* failed) {

@@ -1,5 +1,5 @@
-// Interprocess events. Waits and records of them are ordered by the device process, which alone sees
-// the operations of all of its clients.
+// Interprocess events. The device process orders their waits and records, because it alone sees the
+// operations of all its clients.
 #include <sys/random.h>
 
 #include <cstring>
@@ -33,7 +33,7 @@ CUresult watch(Call& call, const Event& event, bool patient) {
 CUresult query_shared(Call& call, const Event& event) {
   const CUresult now = watch(call, event, false);
   if (now != CUDA_ERROR_NOT_READY || !call.rt.is_virtual()) return now;
-  // As any poll that is not satisfied it lets time pass, or a loop would stop the clock.
+  // Like any unsatisfied poll, this lets time pass; otherwise a polling loop would stop the clock.
   call.rt.wait(call.lock, [] { return false; }, call.rt.now_ns() + kFirstPollNs);
   return CUDA_ERROR_NOT_READY;
 }
@@ -61,7 +61,7 @@ SOFTGPU_API cuIpcGetEventHandle(CUipcEventHandle* out, CUevent handle) {
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
     if (reply.status) return static_cast<CUresult>(reply.status);
-    // The lock was given up: it may have been destroyed, or shared by another thread.
+    // The lock was released: another thread may have destroyed or shared the event.
     if (!call.rt.events.count(event) || event->shared) {
       call.rt.post(proto::Type::kEventRelease, proto::EventRelease{{}, reply.event});
       if (!call.rt.events.count(event)) return CUDA_ERROR_INVALID_HANDLE;

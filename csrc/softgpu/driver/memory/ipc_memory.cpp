@@ -1,8 +1,8 @@
 // Linear memory that other processes map: the legacy IPC calls.
 //
-// Memory is anonymous until somebody asks for a handle of it; then a file takes its place. The
+// Memory is anonymous until a process asks for a handle to it; then a file takes its place. The
 // handle says where an opener finds that file, through /proc of the process that made it, and which
-// entry of the ledger the bytes are; the opener holds that entry too, so memory counts until the
+// ledger entry the bytes belong to. The opener holds that entry too, so the memory counts until the
 // last process has closed it.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -27,8 +27,8 @@ struct MemoryHandle {
   uint64_t magic;
   uint32_t maker;  // client id, of the device process
   int32_t pid, fd;
-  uint32_t gpu;    // its number in the device process
-  uint64_t file;   // inode: the descriptor's number may mean another file by now
+  uint32_t gpu;    // number in the device process
+  uint64_t file;   // inode: by now the descriptor may refer to another file
   uint64_t allocation, bytes;
   char unused[16];
 };
@@ -39,7 +39,7 @@ bool is_zero(const char* page) {
   return memcmp(page, kZero, kPage) == 0;
 }
 
-// Pages that nobody wrote stay holes of the file.
+// Pages that were never written stay holes in the file.
 bool copy_into(int fd, const char* from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += kPage) {
     if (is_zero(from + at)) continue;
@@ -150,7 +150,7 @@ SOFTGPU_API cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
   const auto found = call.rt.ranges.find(pointer);
   if (!out || found == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
   Range& range = found->second;
-  // Memory of pools, of cuMemCreate and of other processes is shared by other means.
+  // Memory of pools, of cuMemCreate and of other processes is shared in other ways.
   if (range.kind != RangeKind::kDevice || range.pool || range.opens > 0 ||
       range.managed) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -172,14 +172,15 @@ SOFTGPU_API cuIpcOpenMemHandle_v2(CUdeviceptr* out, CUipcMemHandle handle, unsig
   if (given.magic != kMemoryMagic || given.bytes == 0) return CUDA_ERROR_INVALID_HANDLE;
   if (given.maker == call.rt.device.client_id) return CUDA_ERROR_INVALID_CONTEXT;
   if (Range* before = opened_before(call.rt, given)) {
-    // One context of a process may have it, as often as it likes.
+    // One context of a process may open it, as often as it likes.
     if (before->context != call.context) return CUDA_ERROR_INVALID_CONTEXT;
     ++before->opens;
     *out = before->begin;
     return CUDA_SUCCESS;
   }
   const proto::DeviceInfo& own = call.rt.device.device[call.context->device];
-  if (own.gpu_instance && own.gpu != given.gpu) return CUDA_ERROR_MAP_FAILED;  // MIG isolates
+  // MIG isolates instances.
+  if (own.gpu_instance && own.gpu != given.gpu) return CUDA_ERROR_MAP_FAILED;
   const int fd = open_of_maker(given);
   if (fd < 0) return CUDA_ERROR_MAP_FAILED;  // the memory or its process is gone
   const CUresult result = map_handle(call, given, fd, out);
@@ -197,7 +198,7 @@ SOFTGPU_API cuIpcCloseMemHandle(CUdeviceptr pointer) {
   const auto found = call.rt.ranges.find(pointer);
   if (found == call.rt.ranges.end() || found->second.opens == 0) return CUDA_ERROR_INVALID_VALUE;
   if (--found->second.opens > 0) return CUDA_SUCCESS;
-  ++found->second.opens;  // still there while the work that may use it ends
+  ++found->second.opens;  // keep it open while work that may use it ends
   call.rt.wait_for_ops(call.lock, last_ops_of(found->second.context));
   const auto again = call.rt.ranges.find(pointer);
   if (again == call.rt.ranges.end() || again->second.opens == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,5 @@
-// Managed memory, as plain: pages that host and device reach alike and that never move. What a
-// program says of their placement is remembered, part by part, and answered for.
+// Managed memory in its plain form: pages that host and device access alike and that never move.
+// What a program specifies about their placement is remembered, part by part, and reported back.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -16,8 +16,8 @@ struct Advice {
 };
 
 struct Managed {
-  unsigned attached = 0;               // flags of the allocation or the newest attach
-  std::map<uintptr_t, Advice> parts{};  // from there to the next part
+  unsigned attached = 0;               // flags of the allocation or of the newest attach
+  std::map<uintptr_t, Advice> parts{};  // each extends to the next part
 };
 
 namespace {
@@ -38,7 +38,7 @@ CUresult check_location(const Runtime& rt, const CUmemLocation& location) {
   }
 }
 
-// The older calls name a device, or the CPU.
+// The older calls specify a device, or the CPU.
 CUmemLocation location_of(CUdevice device) {
   CUmemLocation location{};
   location.type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
@@ -59,7 +59,7 @@ Managed* managed_at(Runtime& rt, CUdeviceptr at, size_t bytes) {
   return range ? range->managed.get() : nullptr;
 }
 
-// The parts that make up [at, at + bytes), cut out where they reach beyond.
+// Visits the parts that make up [at, at + bytes), splitting those that extend beyond it.
 template <class Visit>
 void for_parts(Managed* managed, uintptr_t at, size_t bytes, Visit visit) {
   for (const uintptr_t cut : {at, at + bytes}) {
@@ -114,8 +114,8 @@ struct Locations {
   size_t count;
 };
 
-// Discards and prefetches, the latter where there are locations. To discard is to permit that the
-// bytes are forgotten: here they stay.
+// Discards and, if there are locations, prefetches. A discard permits forgetting the bytes, but
+// here they stay.
 CUresult move_batch(const CUdeviceptr* at, const size_t* bytes, size_t count, const Locations* to,
                     unsigned long long flags, CUstream stream) {
   StreamCall on;
@@ -140,7 +140,7 @@ CUresult move_batch(const CUdeviceptr* at, const size_t* bytes, size_t count, co
   return CUDA_SUCCESS;
 }
 
-// One value for all of the range, or `mixed` where its parts differ.
+// The value that the whole range has, or `mixed` if its parts differ.
 template <class Get>
 int common(Managed* managed, uintptr_t at, size_t bytes, int mixed, Get get) {
   int value = 0;

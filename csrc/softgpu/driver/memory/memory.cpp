@@ -1,7 +1,7 @@
 // Linear device memory and pinned host memory.
 //
-// Device memory is host memory of this process that the device process has agreed to: its ledger
-// decides, we only map pages. A device pointer is their address.
+// Device memory is host memory of this process that the device process has granted: its ledger
+// decides, this process only maps pages. A device pointer is the address of those pages.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -49,7 +49,8 @@ CUresult release(Call& call, uintptr_t begin) {
   if (found->second.context->error) return found->second.context->error;
   call.rt.wait_for_ops(call.lock, last_ops_of(found->second.context));
   const auto again = call.rt.ranges.find(begin);
-  if (again == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;  // freed twice at once
+  // Freed by two threads at once.
+  if (again == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
   unmap_range(again->second);
   call.rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, again->second.allocation});
   call.rt.ranges.erase(again);
@@ -111,7 +112,7 @@ CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kin
     if (!call.rt.ask_memory(call.lock, bytes, device, kind, &reply)) {
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
-    // What pools only keep for later is given up before anybody goes without.
+    // Before an allocation fails, memory that pools only keep for later is given back.
     again = reply.status == CUDA_ERROR_OUT_OF_MEMORY && trim_device(call.rt, device) > 0;
   }
   *allocation = reply.allocation;
@@ -149,7 +150,7 @@ SOFTGPU_API cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, si
   return result;
 }
 
-// An address belongs to one context, so it is given back whatever context is current, or none.
+// An address belongs to one context, so it is freed whatever context is current, or none.
 SOFTGPU_API cuMemFree_v2(CUdeviceptr pointer) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
@@ -171,7 +172,7 @@ SOFTGPU_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 }
 
 SOFTGPU_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
-  if (!base && !bytes) return CUDA_SUCCESS;  // nothing was asked
+  if (!base && !bytes) return CUDA_SUCCESS;  // nothing was requested
   Call call(Call::kContext);
   if (call.error) return call.error;
   const Range* range = find_range(call.rt, pointer, 1);

@@ -1,5 +1,5 @@
-// Access between devices. Every two different devices can; what a context has not enabled is hidden
-// from its kernels, see reach.h.
+// Access between devices. Any two different devices are capable of it; what a context has not
+// enabled is hidden from its kernels, see reach.h.
 #include "api.h"
 
 namespace softgpu {
@@ -33,7 +33,7 @@ SOFTGPU_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute,
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: *value = 1; return CUDA_SUCCESS;
-    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:  // 0: the best there is
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:  // 0: the best one
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: *value = 0; return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-// What pointers say of themselves.
+// Pointer attributes.
 #include <cstring>
 
 #include "memory.h"
@@ -12,7 +12,7 @@ struct Pointer {
   const Range& range;
   CUdeviceptr at;
   uintptr_t mapping_begin = 0;
-  const Mapping* mapping = nullptr;  // of reserved addresses
+  const Mapping* mapping = nullptr;  // for reserved addresses
 
   Pointer(const Context* context, const Range& in, CUdeviceptr pointer)
       : current(context), range(in), at(pointer) {
@@ -96,7 +96,7 @@ CUresult get(void* to, CUpointer_attribute attribute, const Pointer& p) {
   }
 }
 
-// What is said of memory that the driver does not know: nothing, in the attribute's own width.
+// The value for memory that the driver does not know: empty, in the attribute's own width.
 CUresult put_nothing(void* to, CUpointer_attribute attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put<int>(to, CU_DEVICE_INVALID);
@@ -145,7 +145,7 @@ SOFTGPU_API cuPointerGetAttribute(void* to, CUpointer_attribute attribute, CUdev
   return get(to, attribute, {call.context, *range, pointer});
 }
 
-// Unlike the single one it succeeds for memory that the driver does not know.
+// Unlike the call for one attribute, this succeeds for memory that the driver does not know.
 SOFTGPU_API cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** to,
                                    CUdeviceptr pointer) {
   Call call(Call::kContext);
@@ -170,7 +170,7 @@ SOFTGPU_API cuPointerSetAttribute(const void* value, CUpointer_attribute attribu
   if (call.error) return call.error;
   Range* range = find_range(call.rt, pointer, 1);
   if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !range ||
-      range->kind == RangeKind::kRegistered) {  // that is not of CUDA's making
+      range->kind == RangeKind::kRegistered) {  // CUDA did not create that memory
     return CUDA_ERROR_INVALID_VALUE;
   }
   unsigned on;

@@ -51,7 +51,7 @@ void delete_pool(Runtime& rt, Pool* pool) {
   delete pool;
 }
 
-// How an allocation in a stream may get memory that was freed before.
+// Whether the order that reusing freed memory needs is given, can be added, or neither.
 enum class Order { kNone, kPending, kGiven };
 
 Order order_of(const Runtime& rt, const Pool& pool, const Stream& stream, const FreedIn& freed) {
@@ -84,7 +84,7 @@ uint64_t most_reserved(const Pool& pool) {
   return pool.props.maxSize ? round_up(pool.props.maxSize, kPoolGranule) : UINT64_MAX;
 }
 
-// One more segment; gives up the lock while it asks.
+// Adds one segment; releases the lock while it asks.
 CUresult grow(StreamCall& on, Pool* pool, size_t bytes) {
   Runtime& rt = on.call.rt;
   const size_t whole = round_up(bytes, kPoolGranule);
@@ -93,7 +93,7 @@ CUresult grow(StreamCall& on, Pool* pool, size_t bytes) {
       !pool->arena.claim(whole, pool->capacity, &offset)) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  pool->reserved += whole;  // so that others who ask meanwhile see it
+  pool->reserved += whole;  // now, so that others who ask meanwhile see it
   ++pool->pins;
   uint64_t allocation = 0;
   CUresult result =
@@ -162,7 +162,7 @@ Pool* new_pool(Runtime& rt, const CUmemPoolProps& props, CUresult* error) {
   auto* pool = new Pool;
   pool->props = props;
   pool->device = props.location.id;
-  // Room for holes between segments; addresses cost nothing.
+  // Room for gaps between segments; addresses cost nothing.
   const auto& device = rt.device.device[props.location.id];
   pool->capacity = round_up(4 * device.memory_bytes, kPoolGranule);
   void* pages = mmap(nullptr, pool->capacity, PROT_NONE,
@@ -217,7 +217,7 @@ CUresult allocate_in_order(StreamCall& on, Pool* pool, size_t bytes, CUdeviceptr
     const CUresult grown = grow(on, pool, whole);
     if (grown == CUDA_ERROR_OUT_OF_MEMORY) break;
     if (grown != CUDA_SUCCESS) return grown;
-    // The lock was given up meanwhile: the stream may be gone, and so may the new memory.
+    // The lock was released meanwhile: the stream may be gone, and so may the new memory.
     if (!rt.streams.count(stream)) return CUDA_ERROR_INVALID_HANDLE;
     part = best_fit(rt, *pool, *stream, whole, Order::kGiven);
   }
@@ -264,7 +264,7 @@ void free_now(Runtime& rt, Range& range) {
 }
 
 uint64_t trim(Runtime& rt, Pool* pool, uint64_t keep_bytes) {
-  // Without OPPORTUNISTIC an end that nobody has waited for is not to be noticed.
+  // Without OPPORTUNISTIC, an end that the host has not waited for must not be noticed.
   if (pool->opportunistic || pool->destroyed) {
     pool->arena.settle([&](const FreedIn& freed) { return all_done(rt, freed.after); });
   }

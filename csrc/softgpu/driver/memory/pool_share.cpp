@@ -1,5 +1,5 @@
-// Pools and their memory in other processes. The file behind an exportable pool is what crosses, as
-// a descriptor; an allocation is a place in it.
+// Pools and their memory in other processes. An exportable pool is passed as the descriptor of the
+// file behind it, an allocation as a position in that file.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -17,7 +17,7 @@ constexpr uint64_t kPoolMagic = 0x316c6f6f504d7047;  // "GpMPool1"
 
 struct ExportData {
   uint64_t magic;
-  uint64_t file;  // inode of the pool's
+  uint64_t file;  // inode of the pool's file
   uint64_t offset, bytes;
   char unused[32];
 };
@@ -52,7 +52,7 @@ Pool* import_pool(Runtime& rt, int fd) {
   return pool;
 }
 
-// Allocations may share a page; what was opened stays open while the pool is.
+// Allocations may share a page, so an opened page stays open as long as the pool.
 bool open_pages(const Pool& pool, const ExportData& data) {
   const uintptr_t begin = (pool.base + data.offset) / kPage * kPage;
   const uintptr_t end = round_up(pool.base + data.offset + data.bytes, kPage);

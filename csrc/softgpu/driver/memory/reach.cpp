@@ -14,14 +14,14 @@ namespace {
 constexpr int kAll = PROT_READ | PROT_WRITE;
 using Access = std::map<int, CUmemAccess_flags>;
 
-struct Piece {  // of device memory, whole pages
+struct Piece {  // a piece of device memory, whole pages
   uintptr_t begin;
   size_t bytes;
   int device;
   int protection;             // while nothing is hidden
-  const Context* context;     // of cuMemAlloc: whose memory it is
-  const Access* access;       // of everything else: what devices may do, see `owner_has_all`
-  bool owner_has_all = true;  // the device itself needs no entry there
+  const Context* context;     // for cuMemAlloc: the context that owns it
+  const Access* access;       // for everything else: rights of devices, see `owner_has_all`
+  bool owner_has_all = true;  // its own device needs no entry there
 };
 
 template <class Visit>
@@ -88,7 +88,7 @@ void hide_from(Runtime& rt, const Context& viewer) {
   });
 }
 
-// Looks at what there is by now: memory may have come and gone since it was hidden.
+// Goes by what exists now: memory may have come and gone since it was hidden.
 void reveal_all(Runtime& rt) {
   if (!rt.hidden) return;
   for_pieces(rt, [](const Piece& piece) { protect(piece, piece.protection); });

@@ -1,6 +1,6 @@
 // Virtual memory management. A reserved range is PROT_NONE pages; physical memory is a memfd, so
-// the same bytes can be mapped again elsewhere, or by another process; access without cuMemMap and
-// cuMemSetAccess faults like a touched hole on a GPU.
+// the same bytes can be mapped elsewhere too, or by another process. Access without cuMemMap and
+// cuMemSetAccess faults, like touching a hole on a GPU.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -60,7 +60,7 @@ bool overlaps(const Range& range, CUdeviceptr at, size_t bytes) {
   return false;
 }
 
-// Visits the mappings inside [at, at + bytes); false unless they cover all of it exactly.
+// Visits the mappings inside [at, at + bytes); returns false unless they cover it exactly.
 template <class Visit>
 bool for_covered(Range& range, CUdeviceptr at, size_t bytes, Visit visit) {
   uintptr_t next = at;
@@ -101,13 +101,14 @@ CUresult check_access(const Runtime& rt, const CUmemAccessDesc& desc) {
   }
 }
 
-// Pages for [begin, begin + bytes), `align` being a power of two; 0 when there is no room.
+// Reserves `bytes` bytes of pages aligned to `align`, a power of two; returns 0 if there is no
+// room.
 uintptr_t reserve_aligned(size_t bytes, size_t align, CUdeviceptr hint) {
   if (bytes > SIZE_MAX - align) return 0;
   void* pages = mmap(reinterpret_cast<void*>(hint), bytes + align, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) return 0;
-  // There is room to align; the ends go back.
+  // The mapping has room to align; unmap the excess at both ends.
   const auto raw = reinterpret_cast<uintptr_t>(pages);
   const uintptr_t begin = (raw + align - 1) / align * align;
   if (begin > raw) munmap(pages, begin - raw);
@@ -116,8 +117,8 @@ uintptr_t reserve_aligned(size_t bytes, size_t align, CUdeviceptr hint) {
   return begin;
 }
 
-// The bytes count for everybody who has them. Where all others have let go and only the descriptor
-// kept them, they have left the ledger and enter it anew.
+// The bytes count for every process that holds them. If all others have released them and only the
+// descriptor kept them alive, they have left the ledger and enter it anew.
 CUresult hold_imported(Call& call, size_t bytes, int device, uint64_t* allocation) {
   proto::MemReply reply;
   if (!call.rt.ask_retain(call.lock, *allocation, &reply)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
@@ -208,7 +209,7 @@ SOFTGPU_API cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   auto* physical = new Physical{fd, bytes, allocation, *prop};
-  // Compression is a wish; the properties tell that it was not granted.
+  // Compression is only a request; the properties show that it was not granted.
   physical->prop.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
   physical->unmappable = unmappable;
   *out = add_physical(call.rt, physical);
@@ -232,7 +233,7 @@ SOFTGPU_API cuMemMap(CUdeviceptr at, size_t bytes, size_t offset,
   Physical* physical = physical_of(call.rt, handle);
   Range* range = reserved(call.rt, at, bytes);
   if (!physical || !range || !whole(bytes) || at % kGranularity != 0 || flags != 0 ||
-      offset != 0 || bytes > physical->bytes ||  // the manual: an offset must be zero for now
+      offset != 0 || bytes > physical->bytes ||  // the manual: the offset must be zero for now
       overlaps(*range, at, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -7,7 +7,7 @@ using namespace softgpu;
 
 namespace {
 
-// A call about a function; INVALID_VALUE where the reference has it for a null handle.
+// A call about a function; INVALID_HANDLE for an unknown or null handle.
 struct FunctionCall {
   explicit FunctionCall(const void* handle) {
     error = call.error;

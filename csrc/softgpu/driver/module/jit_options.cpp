@@ -56,7 +56,7 @@ CUresult JitOptions::take(CUjit_option option, void** value, Use use) {
                                                                : CUDA_SUCCESS;
     case CU_JIT_CACHE_MODE:
       return as_uint(*value) > CU_JIT_CACHE_OPTION_CA ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    default: break;  // for a code generator, which we have none of
+    default: break;  // for a code generator, which does not exist here
   }
   return CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-// CUkernel: a kernel of a library, on whichever device.
+// CUkernel: a kernel of a library, independent of a device.
 #include "api.h"
 #include "function_attributes.h"
 #include "module.h"
@@ -7,7 +7,7 @@ using namespace softgpu;
 
 namespace {
 
-// A call about a kernel; INVALID_VALUE where the reference has it for a null handle.
+// A call about a kernel; INVALID_HANDLE for an unknown or null handle.
 struct KernelCall {
   explicit KernelCall(const void* handle, Call::Need need = Call::kNothing) : call(need) {
     error = call.error;

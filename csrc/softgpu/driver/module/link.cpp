@@ -1,5 +1,5 @@
-// cuLink*: collects images and makes one of them. Each input is loaded for a trial when it is
-// added, so its errors come where a compiler's would.
+// cuLink*: collects images and combines them into one. Each input is loaded on trial when it is
+// added, so its errors appear where a compiler's would.
 #include <set>
 
 #include "api.h"
@@ -17,7 +17,7 @@ struct Link {
   LoadLog log;
   uint64_t work_ns = 0;
   std::vector<std::string> inputs;
-  std::set<std::string> names;  // of the kernels so far
+  std::set<std::string> names;  // of the kernels added so far
   bool complete = false;
   std::string image;
 
@@ -37,7 +37,7 @@ bool fits(CUjitInputType type, ImageKind kind) {
   }
 }
 
-// The kernels of an input, which is loaded for a trial.
+// Loads an input on trial and collects the names of its kernels.
 CUresult try_image(Runtime& rt, Link* link, Bytes bytes, std::set<std::string>* names) {
   Module* trial = nullptr;
   if (const CUresult bad = load_image(rt, link->context, bytes, &link->log, &trial)) return bad;
@@ -46,7 +46,7 @@ CUresult try_image(Runtime& rt, Link* link, Bytes bytes, std::set<std::string>* 
   return CUDA_SUCCESS;
 }
 
-// The same of an input, whose PTX may need the other inputs.
+// Like try_image, for an input whose PTX may need the other inputs.
 CUresult try_input(Runtime& rt, Link* link, Bytes bytes, std::set<std::string>* names) {
   auto* trial = new Module{link->context};
   std::vector<std::string> texts;
@@ -99,7 +99,7 @@ CUresult add_checked(Call& call, CUlinkState handle, CUjitInputType type, Bytes 
   JitOptions own;
   if (const CUresult bad = own.read(list, JitOptions::kLinkInput)) return bad;
   if (link->complete || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  if (type == CU_JIT_INPUT_NVVM) return CUDA_ERROR_NOT_SUPPORTED;  // no compiler here
+  if (type == CU_JIT_INPUT_NVVM) return CUDA_ERROR_NOT_SUPPORTED;  // there is no compiler here
   if (!call.rt.contexts.count(link->context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const uint64_t begin_ns = call.rt.now_ns();
   const CUresult result = add_input(call.rt, link, type, bytes);

@@ -43,7 +43,7 @@ void complain(const Loading& loading, const std::string& what) {
   loading.log->error += what + "\n";
 }
 
-// Few programs show the log of what they load, and nothing works after this.
+// Few programs show the log of what they load, and nothing works after such a failure.
 void tell_once(const std::string& problem) {
   static bool told = false;
   if (!told) fprintf(stderr, "softgpu: %s", problem.c_str());
@@ -55,7 +55,7 @@ std::string name_of(const KernelEntry& entry) {
   return dladdr(entry.function, &info) && info.dli_sname ? info.dli_sname : "";
 }
 
-// Null when the module has it already.
+// Returns null if the module already has the function.
 Function* add_function(const Loading& loading, const std::string& name, const KernelEntry* entry,
                        const KernelTraits& traits) {
   Module* module = loading.module;
@@ -81,7 +81,7 @@ void for_each_entry(void* handle, const Image& image, Visit visit) {
   }
 }
 
-// Bodies for kernels that were compiled elsewhere: TANDEM_SOFTGPU_KERNELS, loaded once, kept.
+// Bodies for kernels that were compiled elsewhere: TANDEM_SOFTGPU_KERNELS, loaded once and kept.
 const std::map<std::string, const KernelEntry*>& spare_bodies() {
   static const auto* bodies = [] {
     auto* found = new std::map<std::string, const KernelEntry*>;
@@ -116,7 +116,8 @@ CUresult open_library(const Loading& loading, Bytes bytes, void** handle) {
     if (wrote <= 0) return CUDA_ERROR_OUT_OF_MEMORY;
     bytes = {bytes.data + wrote, bytes.size - static_cast<size_t>(wrote)};
   }
-  // The loader goes by names: a number used again must not find the library of before.
+  // dlopen identifies libraries by path: a reused descriptor number must not find an earlier
+  // library.
   static unsigned loads = 0;
   const std::string path = "/proc/self/task/" + std::to_string(syscall(SYS_gettid)) + "/fd/" +
                            std::string(++loads % 512, '/') + std::to_string(library.memory_fd);
@@ -164,8 +165,8 @@ Bytes unwrapped(Bytes wrapper) {
   return readable_from(container);
 }
 
-// A cubin runs on devices of its own major capability from its minor one on; PTX on all from its
-// own capability on.
+// A cubin runs on devices of its major capability, from its minor one on; PTX runs on all devices
+// from its own capability on.
 bool runs_on(uint32_t device, FatbinKind kind, uint32_t arch) {
   return arch <= device && (kind == FatbinKind::kPtx || arch / 10 == device / 10);
 }
@@ -185,7 +186,7 @@ CUresult interpret(const Loading& loading, const std::vector<std::string_view>& 
   return CUDA_SUCCESS;
 }
 
-// Bodies that somebody compiled win; the interpreter has the other kernels and the variables.
+// Compiled bodies take precedence; the interpreter provides the other kernels and the variables.
 CUresult load_text(const Loading& loading, const Image& image, std::string_view text) {
   borrow_any(loading, image);
   if (!loading.linked) return interpret(loading, {text});
@@ -229,7 +230,7 @@ CUresult load_entry(const Loading& loading, const FatbinEntry& entry) {
   return load(loading, payload);
 }
 
-// The cubins that run here, the best first, then PTX likewise: as the driver chooses.
+// Tries the cubins that run here, best first, then PTX likewise, as the driver does.
 CUresult load_fatbin(const Loading& loading, Bytes given) {
   std::vector<FatbinEntry> entries;
   if (!read_fatbin(given, &entries)) {
@@ -300,7 +301,8 @@ uint32_t arch_of_device(const Runtime& rt, int device) {
 
 CUresult load_parts(Runtime& rt, Bytes image, Module* module, LoadLog* log,
                     std::vector<std::string>* texts) {
-  const int device = module->context ? module->context->device : 0;  // all are of one profile
+  // All devices have the same profile.
+  const int device = module->context ? module->context->device : 0;
   const CUresult result = load({rt, module, log, arch_of_device(rt, device), 0, texts}, image);
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) tell_once(log->error);
   return result;

@@ -1,4 +1,4 @@
-// Modules of a context: loading, unloading, and what is in them.
+// Modules of a context: loading, unloading, and their contents.
 #include "module.h"
 
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ CUresult read_file(const char* path, std::string* bytes) {
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   char chunk[16384];
   for (size_t got; (got = fread(chunk, 1, sizeof chunk, file)) > 0;) bytes->append(chunk, got);
-  const bool failed = ferror(file) != 0;  // a directory, for one
+  const bool failed = ferror(file) != 0;  // for example a directory
   fclose(file);
   return failed ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_SUCCESS;
 }

@@ -69,7 +69,8 @@ SOFTGPU_API cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUf
   const uint32_t most = limit > 0 ? std::min<uint32_t>(static_cast<uint32_t>(limit),
                                                        on.max_threads())
                                   : on.max_threads();
-  // The largest block among those with the most resident threads: the fewest blocks.
+  // Among the block sizes with the most resident threads choose the largest, hence the fewest
+  // blocks.
   uint32_t best_threads = 0, best_size = 0;
   constexpr uint32_t kWarp = DeviceLimits::kWarp;
   for (uint32_t size = (most + kWarp - 1) / kWarp * kWarp; size > 0; size -= kWarp) {

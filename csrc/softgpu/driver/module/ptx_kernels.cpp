@@ -31,7 +31,7 @@ namespace {
 KernelTraits traits_of(const ptx::Program& program, const ptx::Function& function) {
   KernelTraits traits;
   traits.max_threads = function.max_threads;
-  // A thread has at most 255, and so few that its largest block still fits on an SM.
+  // At most 255 per thread, and few enough that its largest block still fits on an SM.
   const uint32_t most = std::min(255u, 65536 / std::max(1u, function.max_threads));
   traits.registers = std::min(std::max(function.registers, 8u), most);
   traits.shared_bytes = function.shared_bytes;
@@ -45,7 +45,7 @@ KernelTraits traits_of(const ptx::Program& program, const ptx::Function& functio
   return traits;
 }
 
-// Its cost is not known beforehand; the body tells it.
+// The cost is not known beforehand; the body reports it.
 void unknown_cost(const tandem::KernelLaunch*, double* flops, double* bytes) {
   *flops = *bytes = 0;
 }

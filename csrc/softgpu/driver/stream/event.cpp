@@ -7,7 +7,7 @@
 namespace softgpu {
 namespace {
 
-// For the host, which asks whether it has happened.
+// Finds an event for a call in which the host asks whether it has happened.
 CUresult find_to_look_at(const Call& call, CUevent handle, Event** event) {
   if (call.error) return call.error;
   *event = checked<Event>(call.rt.events, handle);

@@ -12,7 +12,7 @@
 namespace softgpu {
 namespace {
 
-// `extra`: a list of tags and values that ends with CU_LAUNCH_PARAM_END, which is null.
+// `extra` is a list of tags and values that ends with CU_LAUNCH_PARAM_END, which is null.
 CUresult copy_extra(const Function& function, void** extra, char* to) {
   const void* buffer = nullptr;
   size_t bytes = 0;
@@ -77,7 +77,7 @@ CUresult launch(CUfunction handle, const CUlaunchConfig& config, void** params, 
   }
   if (const CUresult bad = on.enqueue(work)) return bad;
   if (on.stream->capture) capture_attributes(on, config);
-  // Both fire when the kernel has ended: later than a GPU may, never too early.
+  // Both events fire when the kernel has ended: maybe later than on a GPU, never too early.
   if (const CUresult bad = record(&on, plan.programmatic_event)) return bad;
   return record(&on, plan.completion_event);
 }

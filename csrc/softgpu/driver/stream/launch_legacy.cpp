@@ -1,5 +1,5 @@
-// Launches of CUDA 3: a function keeps its block, its shared memory and a buffer of parameters until
-// a launch of today's kind.
+// Launches in the style of CUDA 3: a function keeps its block shape, its shared memory size and a
+// buffer of parameters until a launch, which then becomes one in today's style.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -13,14 +13,14 @@ struct LegacyLaunch {
   unsigned block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;
   std::vector<char> params{};
-  size_t params_bytes = 0;  // of it that are passed
+  size_t params_bytes = 0;  // how many of them are passed
 };
 
 namespace {
 
 constexpr size_t kMostParams = 4096;
 
-// Finds the function's settings, makes them if there are none, and changes them.
+// Finds the function's settings, creating them if there are none, and changes them.
 template <class Change>
 CUresult change(CUfunction handle, Change apply) {
   Call call(Call::kContext);
@@ -57,7 +57,7 @@ CUresult launch(CUfunction handle, int width, int height, CUstream stream) {
                      launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes, stream,
                      nullptr, extra);
   change(handle, [&](LegacyLaunch& kept) {
-    kept = launch;  // which the call above has forgotten
+    kept = launch;  // cuLaunchKernel has dropped the settings
     return true;
   });
   return result;

@@ -19,7 +19,7 @@ CUresult check_window(const CUaccessPolicyWindow& window) {
                window.num_bytes <= DeviceLimits::kMaxAccessWindowBytes);
 }
 
-// An event that a launch records: without timing, of this process alone.
+// Finds an event that a launch may record: without timing, not interprocess.
 CUresult find_event(const Runtime& rt, const Context* context, CUevent handle, int flags,
                     Event** found) {
   auto* event = checked<Event>(rt.events, handle);
@@ -72,7 +72,7 @@ struct Planner {
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         return find_event(rt, context, value.launchCompletionEvent.event,
                           value.launchCompletionEvent.flags, &plan->completion_event);
-      // For graphs only; no kernel here updates nodes.
+      // For graphs only; no kernel here can update nodes.
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: return CUDA_ERROR_NOT_SUPPORTED;
 #if CUDA_VERSION >= 13050
       case CU_LAUNCH_ATTRIBUTE_PORTABLE_CLUSTER_SIZE_MODE:
@@ -86,7 +86,7 @@ struct Planner {
         shared_opted_in = value.sharedMemoryMode > CU_SHARED_MEMORY_MODE_REQUIRE_PORTABLE;
         break;
 #endif
-      default: break;  // hints that nothing here depends on
+      default: break;  // hints that have no effect here
     }
     return CUDA_SUCCESS;
   }

@@ -1,4 +1,5 @@
-// Stream memory operations: a stream writes or waits for a word in device or mapped host memory.
+// Stream memory operations: a stream writes a word in device or mapped host memory, or waits for
+// one.
 #include "api.h"
 #include "execute.h"
 #include "work.h"
@@ -10,8 +11,9 @@ CUresult word(Runtime& rt, OpKind kind, CUdeviceptr address, uint64_t value, siz
               unsigned flags, Work* work) {
   if (address % bytes != 0 || !find_range(rt, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   work->kind = kind;
-  // A write has no body for the device to wait for: a store takes a GPU no time, a round trip would
-  // stop the stream for tens of microseconds. It is done when DONE arrives (Runtime::on_done).
+  // A write has no body for the device to wait for: on a GPU a store takes no time, whereas a round
+  // trip would stall the stream for tens of microseconds. The write is done when DONE arrives
+  // (Runtime::on_done).
   if (kind == OpKind::kMemOpWait) work->body = run_wait_value;
   work->destination = reinterpret_cast<void*>(address);
   work->value = value;

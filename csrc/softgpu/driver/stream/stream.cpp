@@ -1,4 +1,4 @@
-// Streams, the default ones included.
+// Streams, including the default ones.
 #include <algorithm>
 
 #include "api.h"
@@ -23,7 +23,8 @@ Stream* make_stream(Runtime& rt, Context* context, unsigned flags, int priority)
 
 static Stream* per_thread_stream(Runtime& rt, Context* context) {
   auto& own = this_thread().default_streams;
-  // A stream of a destroyed context is no longer in the set, even where its address is used again.
+  // A stream of a destroyed context is no longer in the set, even if the context's address is
+  // reused.
   for (auto it = own.begin(); it != own.end(); ++it) {
     if (it->context == context && rt.streams.count(it->stream)) return it->stream;
   }
@@ -41,7 +42,7 @@ Stream* resolve_stream(const Call& call, CUstream handle) {
   return checked<Stream>(call.rt.streams, handle);
 }
 
-// The context that the call's stream lives in: its own, or the current one for default streams.
+// Finds the stream and checks its context: its own, or the current one for default streams.
 CUresult StreamCall::find(CUstream handle) {
   if (call.error) return call.error;
   stream = resolve_stream(call, handle);
@@ -114,7 +115,7 @@ void destroy_stream(Runtime& rt, Stream* stream) {
   if (stream->pending_ops == 0) delete stream;
 }
 
-// One of the things that a stream tells of itself.
+// Reads one property of a stream.
 template <class Value, class Of>
 static CUresult tell(CUstream handle, Value* out, Of value_of) {
   StreamCall on;

@@ -1,5 +1,5 @@
-// Attributes of streams: what launches into them start from. All but the priority are hints that
-// nothing of the software GPU depends on.
+// Attributes of streams: the defaults for launches into them. All but the priority are hints that
+// have no effect in the software GPU.
 #include "api.h"
 #include "function_attributes.h"
 #include "launch_plan.h"
