@@ -32,9 +32,9 @@
 // without executing them.
 //
 // A thread that polls memory which others write need not poll while nobody is at work. IDLE
-// requests this with `look_step_ns`: the device sends TIME with `look` set once some client has
-// been at work since the last look, at least that long after the last look. An IDLE with
-// `only_looked` says that its client was not at work.
+// requests this with `look_step_ns`: once some client has been at work since the last look, the
+// device sends TIME with `look` set, but not before `look_step_ns` have passed since that look. An
+// IDLE with `only_looked` says that its client was not at work.
 //
 // While nothing is on a GPU and no client waits for time alone (`for_time`), only the timers of
 // polling threads are left: time then advances at most kPace times as fast as real time, and no

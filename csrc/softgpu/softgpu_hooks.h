@@ -21,10 +21,10 @@ void softgpu_wait_until_ns(uint64_t deadline_ns);
 
 // Like softgpu_wait_until_ns, for a thread that polls memory which others write. On the virtual
 // clock it returns early once some thread that takes part in the clock has done something since
-// this process last looked, at least step_ns after that look (step_ns 0: never early).
-// `only_looked` says that the calling thread, too, has only looked since its last wait returned, so
-// nobody has to look because of it. Returns 0 if neither the change nor the deadline has come: the
-// process is an observer and others want something of it.
+// this process last looked, but not before step_ns have passed since that look (step_ns 0: never
+// early). `only_looked` says that the calling thread, too, has only looked since its last wait
+// returned, so nobody has to look because of it. Returns 0 if neither the change nor the deadline
+// has come: the process is an observer and others want something of it.
 int softgpu_wait_for_change(uint64_t step_ns, uint64_t deadline_ns, int only_looked);
 
 // Makes an observer's thread return from its wait for a change (one with a step_ns), or from its

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kFirstObserver = 1'000'000;  // in ties, observers come after all workers
 constexpr uint32_t kFirstQuery = 2'000'000;
-// Per packet received: a status is a thousand times as long as its query.
+// Limit on the replies to one packet: a status is a thousand times as long as its query.
 constexpr size_t kMaxReplyBytes = 1 << 20;
 constexpr uint64_t kMostKept = 4096;  // DONEs kept for one client, however patient it is
 

@@ -178,7 +178,7 @@ class Engine {
   Names names_;
 
   std::map<uint32_t, std::unique_ptr<Client>> clients_;  // by connection
-  std::vector<std::pair<uint32_t, Client*>> participants_;  // by id: the order of every tie
+  std::vector<std::pair<uint32_t, Client*>> participants_;  // by id, which decides every tie
   std::set<uint32_t> locking_;                           // connections with a pending lock
   std::map<uint32_t, Client*> mps_servers_;              // by id, numbered separately from clients
   uint32_t last_connection_ = 0;

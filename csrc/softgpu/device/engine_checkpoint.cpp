@@ -18,7 +18,7 @@ const char* Engine::checkpoint(Client* client, const Checkpoint& message) {
     return nullptr;
   }
   if (client->uid != 0 && client->uid != target->uid) {
-    // NVIDIA/cuda-checkpoint#25; according to #41, the way to the process leads through its /proc.
+    // NVIDIA/cuda-checkpoint#25; according to #41 it reaches the process through /proc.
     reply_checkpoint(client, message.request, kNotPermitted, nullptr);
     return nullptr;
   }

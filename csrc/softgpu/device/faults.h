@@ -27,7 +27,7 @@ class Faults {
   };
 
   // Each of these counts one reservation, one piece of physical memory, one kernel of that name, or
-  // one copy, and returns what shall happen to it.
+  // one copy, and returns what happens to it.
   bool refuse_reservation() { return next_of(FaultKind::kOutOfMemory); }
   bool refuse_map() { return next_of(FaultKind::kMapRefused); }
   FaultKind next_kernel(std::string_view name);

@@ -2,7 +2,6 @@
 //
 // Rules
 // 1. Only operations whose stream order and dependencies are satisfied get here (`add`).
-// 1. Only operations whose stream order and dependencies are satisfied get here (`add`).
 // 2. turns.h decides who has the compute engine. A preempted kernel keeps its remaining work.
 // 3. placement.h decides which SMs each runnable kernel gets. A kernel that gets none waits.
 // 4. Progress is fluid: a kernel's duration is that of roofline.h at its present share, and is

@@ -132,7 +132,7 @@ struct RunsBefore {
 // CUprocessState, as far as it is used here.
 enum class ProcessState : uint32_t { kRunning = 0, kLocked = 1, kCheckpointed = 2 };
 
-// A lock that was requested and that the client has not reached yet.
+// A lock that was requested and is not in effect yet.
 struct PendingLock {
   uint32_t requester = 0;  // connection; 0: no request
   uint64_t request = 0;

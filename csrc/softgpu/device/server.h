@@ -23,7 +23,7 @@ class Server {
   struct Connection {
     UniqueFd socket;
     uint32_t number = 0;
-    std::deque<Bytes> unsent;  // the peer does not read; bounded: when too many, it is closed
+    std::deque<Bytes> unsent;  // until the peer reads; if they grow too large, it is closed
     size_t unsent_bytes = 0;
     bool closing = false;
   };

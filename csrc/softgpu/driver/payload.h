@@ -31,7 +31,7 @@ class Payload {
     many_.reset(static_cast<char*>(malloc(bytes)), free);
     return many_.get();
   }
-  // A copy of this object has the same address for them only above kInsideBytes.
+  // Copies of this object share the address only if there are more than kInsideBytes bytes.
   const char* data() const { return many_ ? many_.get() : few_; }
   size_t size() const { return bytes_; }
 

@@ -24,7 +24,8 @@ namespace {
 using proto::Header;
 using proto::Type;
 
-constexpr long kBatchNs = 20'000;           // real clock: how long a launch may wait for others
+// Real clock: how long a launch may wait to be sent with others.
+constexpr long kBatchNs = 20'000;
 
 template <class Message>
 Message read(const char* from) {

@@ -10,7 +10,6 @@
 // and bodies being worked on. Whoever brings it to zero sends the device IDLE. Whoever satisfies a
 // wait counts the woken thread as running before releasing the mutex, so IDLE is never sent in
 // between and a run repeats exactly.
-// between and a run repeats exactly.
 #pragma once
 
 #include <condition_variable>
@@ -63,8 +62,8 @@ struct Waiter {
 class Runtime {
  public:
   std::mutex mutex;
-  // Held while a body that touches device memory runs. Taken after `mutex`, by the executor (which
-  // then releases `mutex`) and by code that a body must not catch at work.
+  // Held while a body that touches device memory runs, and by code whose changes a body must not
+  // see halfway. Taken after `mutex`; the executor then releases `mutex`.
   std::mutex bodies;
   bool hidden = false;  // a kernel runs, and memory it has no right to is out of reach; see reach.h
   Life life = Life::kFresh;
@@ -309,7 +308,7 @@ struct StreamCall {
   CUresult find_with_room(CUstream handle);
   // For calls that wait for the stream or query its progress.
   CUresult find_idle(CUstream handle);
-  CUresult refuse_blocking();  // the second half of it, for a stream already found
+  CUresult refuse_blocking();  // the second half of find_idle, for a stream already found
   // All work that a program asks for enters a stream here. A capturing stream adds a node to its
   // graph instead; `operation` is then 0.
   CUresult enqueue(const Work& work, uint64_t* operation = nullptr);

@@ -31,7 +31,8 @@ struct GraphExec {
   // Nodes of this clone, by the number of the original.
   std::unordered_map<uint64_t, GraphNode*> twins;
   std::unordered_set<const GraphNode*> disabled;   // of the clone
-  std::unordered_set<GraphAllocation*> backed;     // kept so for launches of this exec
+  // Allocations that it keeps backed for its launches.
+  std::unordered_set<GraphAllocation*> backed;
   uint64_t last_op = 0;                            // of the newest launch
 
   struct LaneStream {

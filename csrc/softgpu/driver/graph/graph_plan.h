@@ -3,7 +3,7 @@
 // A lane becomes a stream, so steps in the same lane need no explicit order; a step waits for steps
 // of other lanes by number. Independent branches get lanes of their own, up to kMaxLanes of them,
 // and a lane is reused by steps that come after its last step anyway. Child graphs are laid out in
-// place; nodes that only order others cost nothing.
+// place; nodes that only order others cost nothing, unless they join many branches.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<Lane> lanes;
   std::vector<uint32_t> ends;   // last steps of the lanes that nothing waits for
-  GraphNode* culprit = nullptr;  // if set there is no plan because of this node, mostly a cycle
+  // Set if there is no plan: the node that prevents it, mostly by a cycle.
+  GraphNode* culprit = nullptr;
 };
 
 Plan make_plan(const Graph& graph, bool node_priorities);

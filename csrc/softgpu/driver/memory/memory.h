@@ -9,7 +9,8 @@
 namespace softgpu {
 
 // Asks the ledger for memory. If memory is short, first gives back what the device's pools do not
-// use. Releases the lock while it waits. `unmappable`: an injected fault of physical memory.
+// use. Releases the lock while it waits. *unmappable is set if an injected fault makes cuMemMap
+// fail.
 CUresult reserve_memory(Call& call, size_t bytes, int device, proto::MemKind kind,
                         uint64_t* allocation, bool* unmappable = nullptr);
 

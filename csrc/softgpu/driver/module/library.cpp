@@ -11,8 +11,8 @@ CUresult check_options(const CUlibraryOption* options, void** values, unsigned i
   if (count > 0 && (!options || !values)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
     if (options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-    // A promise about the caller's memory, which a file load has none of. The driver copies in any
-    // case.
+    // A promise about the caller's memory, which does not apply to a file. The driver keeps a copy
+    // in any case.
     if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED && from_file) return CUDA_ERROR_INVALID_VALUE;
     // No kernel here calls a host function by a unified pointer.
     if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) {
