@@ -53,7 +53,7 @@ uint64_t trim_device(Runtime& rt, int device);
 void pools_synchronized(Runtime& rt, const Context* context, const Stream* stream);
 // The host has seen the end of an event's newest record.
 void pools_saw_event(Runtime& rt, const Event& event);
-// Performs the frees whose operations have ended.
+// Performs the frees whose operations have ended, and deletes destroyed pools that are idle.
 void reap_frees(Runtime& rt);
 // The last context of a device is gone: frees what its pools held.
 void empty_pools(Runtime& rt, int device);
