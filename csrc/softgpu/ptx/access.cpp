@@ -15,7 +15,7 @@ bool fail(Warp& warp, CUresult why) {
   return false;
 }
 
-// The local memory of one thread; parameters of functions are in it, too.
+// Whether the access is within the thread's local memory, which also holds function parameters.
 bool in_own_memory(const Block& block, const Warp& warp, uint32_t lane, uint64_t at,
                    uint32_t bytes) {
   const uint64_t thread = uint64_t{warp.index} * kLanes + lane;
@@ -40,7 +40,7 @@ bool allowed(const Block& block, const Warp& warp, Space space, uint32_t lane, u
       return in_piece(at, bytes, block.launch->params, block.launch->kernel->params_bytes) ||
              in_own_memory(block, warp, lane, at, bytes);
     default:
-      // Elsewhere the hardware looks: what is not mapped ends in the guard around the kernel.
+      // Outside the arena the hardware checks: the guard around the kernel catches the fault.
       return !in_piece(at, 1, block.arena, block.arena_bytes) ||
              in_piece(at, bytes, block.shared, block.shared_bytes) ||
              in_piece(at, bytes, block.local, block.local_bytes) ||
@@ -89,7 +89,7 @@ bool locate(Warp& warp, const Instr& in, uint32_t mask, uint32_t bytes, uint64_t
     }
   }
   bool good = true;
-  bool outside = false;  // of the arena: global memory
+  bool outside = false;  // outside the arena is global memory
   each_lane(mask, [&](uint32_t lane) {
     good = good && allowed(block, warp, space, lane, at[lane], bytes);
     outside = outside || !in_piece(at[lane], 1, block.arena, block.arena_bytes);

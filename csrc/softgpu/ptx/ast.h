@@ -1,5 +1,5 @@
-// PTX text as a tree: what the parser makes and the decoder reads. Names that belong to a function
-// (registers, its variables) are resolved here already, since only the parser knows the scopes.
+// PTX as a syntax tree, which the parser builds and the decoder reads. Names local to a function
+// (its registers and variables) are already resolved, since only the parser knows the scopes.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace softgpu::ptx::ast {
 enum class Linkage : uint8_t { kLocal, kVisible, kWeak };  // kWeak: `.weak` and `.common`
 
 struct Element {  // one scalar of an initialiser
-  uint64_t bits = 0;        // or what is added to the address of `symbol`
-  bool is_real = false;     // bits are those of a double
+  uint64_t bits = 0;        // or an offset added to the address of `symbol`
+  bool is_real = false;     // `bits` holds a double
   std::string symbol;
 };
 
@@ -38,8 +38,8 @@ struct Operand {
   bool negated = false;   // !%p
   int reg = kNone;        // kRegister; kAddress with a register base
   int variable = kNone;   // kName, kAddress: a variable of the function
-  std::string name;       // kName, kAddress: anything else that is named
-  uint64_t bits = 0;      // kInteger, kReal (of a double; `is_single`: of a float), displacement
+  std::string name;       // kName, kAddress: any other name
+  uint64_t bits = 0;      // kInteger, kReal (a double; a float if is_single), displacement
   bool is_single = false;
   char separator = 0;     // kList: '{', '(' or '|'
   std::vector<Operand> parts;  // kList
@@ -47,7 +47,7 @@ struct Operand {
 
 struct Instruction {
   std::string opcode;                  // up to the first dot
-  std::vector<std::string> modifiers;  // between the dots after it
+  std::vector<std::string> modifiers;  // the dot-separated words after it
   int guard = kNone;                   // a register
   bool guard_negated = false;
   std::vector<Operand> operands;
@@ -75,7 +75,7 @@ struct Function {
   std::vector<Instruction> code;
   std::vector<Label> labels;
   std::vector<NameList> lists;
-  uint32_t max_threads[3] = {0, 0, 0};  // .maxntid; 0 = not said
+  uint32_t max_threads[3] = {0, 0, 0};  // .maxntid; 0 = not given
   uint32_t required_threads[3] = {0, 0, 0};
   uint32_t required_cluster[3] = {0, 0, 0};
   uint32_t min_blocks = 0, max_registers = 0;

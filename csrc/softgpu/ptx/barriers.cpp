@@ -1,4 +1,4 @@
-// bar.sync, bar.arrive and bar.red: threads count by whole warps.
+// bar.sync, bar.arrive and bar.red, which count threads in whole warps.
 #include <algorithm>
 
 #include "control.h"
@@ -66,7 +66,7 @@ bool arrive(Warp& warp, const Instr& in, uint32_t mask) {
 
 void release_barriers(Block& block) {
   uint32_t present = 0;
-  uint64_t ended_ns = 0;  // what those had slept that have ended
+  uint64_t ended_ns = 0;  // the longest that an ended warp slept
   for (const Warp& warp : block.warps) {
     if (warp.state != WarpState::kDone) {
       present += threads_in(warp);
@@ -78,7 +78,7 @@ void release_barriers(Block& block) {
     Barrier& barrier = block.barriers[number];
     if (barrier.arrived == 0) continue;
     if (barrier.arrived < (barrier.expected != 0 ? barrier.expected : present)) continue;
-    // They waited for who slept longest, and a barrier of all threads for who has ended, too.
+    // The warp that slept longest came last; a barrier of all threads waited for ended warps, too.
     const uint64_t slept_ns =
         barrier.expected != 0 ? barrier.slept_ns : std::max(barrier.slept_ns, ended_ns);
     for (Warp& warp : block.warps) {

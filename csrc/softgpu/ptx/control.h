@@ -1,4 +1,4 @@
-// How the instructions of ops_control.cpp describe themselves to the loop in run_warp.cpp.
+// How the decoders in ops_control.cpp encode instructions for the interpreter loop in run_warp.cpp.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace softgpu::ptx {
 
-// kCall. immediate: the Function, unless `a` holds it. extra: offsets in the frame of the results,
-// then of the arguments; dst: how many of them are results. mode: a function of ours, if any.
+// kCall. immediate: the Function, unless register `a` holds it. extra: frame offsets of results,
+// then of arguments; dst: how many of these are results. mode: the Builtin, if it is one.
 enum class Builtin : uint8_t { kNone, kPrintf, kAssertFail, kMalloc, kFree };
 inline Builtin builtin_named(std::string_view name) {
   if (name == "vprintf") return Builtin::kPrintf;
@@ -16,10 +16,10 @@ inline Builtin builtin_named(std::string_view name) {
   return name == "free" ? Builtin::kFree : Builtin::kNone;
 }
 
-// kClock. mode: which; immediate: bytes of the result.
+// kClock. mode: which clock; immediate: size of the result in bytes.
 enum Clock : uint8_t { kCycles, kCyclesHigh, kNanoseconds, kNanosecondsHigh };
 
-// kBarrier. a: number, b: threads or none, c: predicate of .red; dst: its result.
+// kBarrier. a: barrier number, b: thread count if given, c: predicate of .red; dst: result of .red.
 enum BarrierMode : uint8_t { kSync, kArrive, kRedPopc, kRedAnd, kRedOr, kRedNegated = 8 };
 
 }  // namespace softgpu::ptx

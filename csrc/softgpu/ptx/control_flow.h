@@ -1,38 +1,40 @@
-// The pieces of run_warp.cpp: frames, paths and barriers of a warp.
+// The parts of the interpreter loop in run_warp.cpp: a warp's frames, paths and barriers.
 #pragma once
 
 #include "warp.h"
 
 namespace softgpu::ptx {
 
-inline constexpr uint32_t kNever = UINT32_MAX;  // no path waits there
+inline constexpr uint32_t kNever = UINT32_MAX;  // Path::reconverge of a path that meets no other
 
 // frames.cpp
 
-// The frame of `function` on top of the others, with the lanes of the mask in it.
+// Pushes a frame for `function`, with the lanes of the mask in it.
 void enter(Warp& warp, const Function& function, uint32_t mask, uint64_t local_offset);
-// Back to the caller, with the results.
+// Pops the frame and copies the results to the caller.
 void leave(Warp& warp);
-// The function that the lanes call; through a register: that of the first, which takes along the
-// lanes that call the same. The others stay in *mask's complement and call again.
+// The function that the lanes call. A call through a register takes the first lane's function and
+// reduces *mask to the lanes that call the same one; the others execute the call again.
 const Function* callee_of(Warp& warp, const Instr& in, uint32_t* mask);
-// False: it cannot be called.
+// Calls the function. Returns false and sets the block's error if it cannot be called.
 bool call(Warp& warp, const Instr& in, uint32_t mask);
 
 // paths.cpp
 
-// The next path with lanes to run, after the present one has ended or come to where it meets
-// others. False: the warp has ended.
+// Selects the next path that has lanes to run, after the current one has ended or reached its
+// reconvergence point. Returns false if the warp has ended.
 bool settle(Warp& warp);
 void part_in_two(Warp& warp, const Instr& in, uint32_t next, uint32_t taken, uint32_t rest);
 void part_by_index(Warp& warp, const Instr& in, uint32_t next, uint32_t active, uint32_t mask);
-// True: go on. False: another path is on top now, or a joint one. Members that can never come, as
-// they wait for these lanes themselves, are not waited for.
+// Collects the lanes that an instruction waits for. True: all are here, execute it. False: another
+// path is on top now, or one that joins the collected lanes. Does not wait for lanes that can never
+// arrive because they themselves wait for these lanes.
 bool gather(Warp& warp, const Instr& in, uint32_t pc, uint32_t active, uint32_t mask);
-// A path that has run so long may be waiting for lanes which it holds up itself: those of another
-// path, or those that wait where it shall meet them, say with a lock in hand. The lowest such path
-// comes to the top, the others keep their order, so all get there in turn. Lanes that go on from
-// where they waited meet the rest where that path would have gone next.
+// Lets another path run. A path that has run for this long may be spinning on lanes that it holds
+// up itself: lanes of another path, or lanes that wait for it at its reconvergence point, say
+// holding a lock. The lowest path with such lanes moves to the top and the others keep their order,
+// so each gets its turn. Lanes that leave a reconvergence point early meet the rest at the next
+// outer one.
 void give_way(Warp& warp);
 
 // ops_move.cpp
@@ -41,9 +43,9 @@ void read_clock(Warp& warp, const Instr& in, uint32_t mask);
 
 // barriers.cpp
 
-// False: the warp has to wait.
+// Arrives at a barrier. Returns false if the warp has to wait.
 bool arrive(Warp& warp, const Instr& in, uint32_t mask);
-// A warp has come to a barrier or ended: lets go who has waited for that.
+// Called when a warp has arrived at a barrier or ended; releases the barriers now complete.
 void release_barriers(Block& block);
 
 }  // namespace softgpu::ptx

@@ -1,8 +1,8 @@
-// One instruction from the tree to its runnable form. What is particular to an instruction is in
-// the ops_*.cpp files; here is what they share: modifiers, operands, constants.
+// Turns one instruction of the tree into its runnable form. The ops_*.cpp files handle what is
+// specific to an instruction; this file has what they share: modifiers, operands, constants.
 //
-// Every modifier and operand must be asked for by somebody: what is left over in the end makes the
-// instruction unknown. So nothing is executed that was understood only in part.
+// A decoder must consume every modifier and operand; one left over makes the instruction
+// unsupported. So no instruction is executed that was understood only in part.
 #pragma once
 
 #include <map>
@@ -18,13 +18,13 @@ namespace softgpu::ptx {
 
 struct Symbol {  // of the module
   Space space = Space::kGlobal;
-  uint64_t value = 0;  // address; of shared memory: offset
+  uint64_t value = 0;  // address; for shared memory, an offset
   uint64_t bytes = 0;
   const Function* function = nullptr;
 };
 using Symbols = std::map<std::string, Symbol>;
 
-// The function being made: slots for its registers, constants and special registers.
+// The function being built: allocates slots for its registers, constants and special registers.
 class FunctionBuilder {
  public:
   FunctionBuilder(const ast::Function& from, const Symbols& symbols, Function* to);
@@ -38,7 +38,7 @@ class FunctionBuilder {
   uint32_t constant(uint64_t low, uint64_t high, uint32_t bytes);
   uint32_t special(Special which, bool wide);
   uint32_t sink();  // for results that nobody reads
-  // Where a variable of the function is: in the frame, the parameters, or shared memory.
+  // Offset of a function's variable in the frame, the parameters or shared memory.
   uint64_t variable_offset(int variable) const { return offsets_[static_cast<size_t>(variable)]; }
   bool in_kernel_params(int variable) const;
   uint32_t label(const std::string& name, uint32_t line) const;
@@ -62,7 +62,7 @@ class FunctionBuilder {
 class Decode {
  public:
   Decode(FunctionBuilder& builder, const ast::Instruction& from);
-  Instr finish();  // throws Invalid when something was not understood
+  Instr finish();  // throws Invalid if a modifier or operand was not consumed
 
   FunctionBuilder& builder;
   const ast::Instruction& from;
@@ -70,8 +70,8 @@ class Decode {
 
   [[noreturn]] void fail(const std::string& why = "is not supported") const;
   bool take(std::string_view modifier);
-  Type type();        // the next modifier must be one
-  Type maybe_type();  // kNone if it is not
+  Type type();        // of the next modifier, which must be a type
+  Type maybe_type();  // kNone if the next modifier is not a type
   size_t operand_count() const { return from.operands.size(); }
   const ast::Operand& operand(size_t index);
 
@@ -79,11 +79,11 @@ class Decode {
   uint32_t source(const ast::Operand& operand, Type type);
   uint32_t destination(size_t index, Type type) { return destination(operand(index), type); }
   uint32_t destination(const ast::Operand& operand, Type type);
-  // Registers that may be wider than the type of the instruction: of ld, st, cvt.
+  // A register that may be wider than the instruction's type, as for ld, st and cvt.
   uint32_t any_register(const ast::Operand& operand, uint32_t* bytes);
-  // Predicate with an optional '!', which is returned in *negated.
+  // A predicate; *negated tells whether a '!' precedes it.
   uint32_t predicate(const ast::Operand& operand, bool* negated);
-  // Sets a, immediate and mode: base register, displacement, kNarrowBase.
+  // Sets a, immediate and mode to the base register, the displacement and kNarrowBase.
   void address(size_t index, Space space);
   void further(uint32_t number);
   uint64_t integer(size_t index);  // an immediate

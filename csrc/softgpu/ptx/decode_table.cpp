@@ -1,4 +1,4 @@
-// Every opcode that is understood, in order.
+// Every supported opcode, in alphabetical order.
 #include <algorithm>
 
 #include "ops.h"

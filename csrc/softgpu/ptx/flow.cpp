@@ -5,8 +5,9 @@
 namespace softgpu::ptx {
 namespace {
 
-// Post-dominators by the iteration of Cooper, Harvey and Kennedy, on basic blocks, backwards from
-// the end. Blocks are numbered in the order in which they begin; the end is one more.
+// Finds post-dominators with the iterative algorithm of Cooper, Harvey and Kennedy, on basic
+// blocks, backwards from the end. Blocks are numbered in the order in which they begin; the end is
+// one more.
 class PostDominators {
  public:
   explicit PostDominators(const Function& function) : function_(function) {
@@ -16,7 +17,7 @@ class PostDominators {
     iterate();
   }
 
-  // The first instruction of the block that every way from the end of `at`'s block comes to.
+  // The first instruction of the block that every path from the end of `at`'s block passes through.
   uint32_t after(uint32_t at) const {
     const uint32_t up = dominator_[block_of_[at]];
     return up == kUnknown || up == end_ ? static_cast<uint32_t>(function_.code.size()) - 1
@@ -76,7 +77,7 @@ class PostDominators {
     }
   }
 
-  // Post-order of the backward graph, without recursion: code can be long.
+  // Post-order of the reversed graph, without recursion since code can be long.
   void order_from_end() {
     position_.assign(end_ + 1, kUnknown);
     std::vector<std::pair<uint32_t, size_t>> stack{{end_, 0}};

@@ -1,11 +1,11 @@
-// Where lanes that parted at a branch meet again: the immediate post-dominator of the branch.
+// Where lanes that diverged at a branch reconverge: the branch's immediate post-dominator.
 #pragma once
 
 #include "program.h"
 
 namespace softgpu::ptx {
 
-// Fills Instr::reconverge of every branch. The code must end with an instruction that ends it.
+// Fills in Instr::reconverge of every branch. The last instruction must end the function.
 void find_reconvergence(Function& function);
 
 }  // namespace softgpu::ptx

@@ -1,4 +1,4 @@
-// Calls: what the registers of a function hold before it begins, parameters and results.
+// Calls: initialises a function's registers and copies its parameters and results.
 #include <cstring>
 
 #include "control_flow.h"

@@ -1,4 +1,4 @@
-// 16-bit floats: exact to a wider type, rounded to nearest even from one.
+// 16-bit floats: widening is exact, narrowing rounds to nearest even by default.
 #pragma once
 
 #include <cfloat>
@@ -16,7 +16,7 @@ inline To bits_as(From from) {
   return to;
 }
 
-// .ftz: a subnormal becomes a zero of its sign.
+// .ftz: a subnormal becomes a zero of the same sign.
 inline float flush(float x) { return fabsf(x) < FLT_MIN ? copysignf(0.0f, x) : x; }
 
 inline float bfloat_to_float(uint16_t bits) { return bits_as<float>(uint32_t{bits} << 16); }
@@ -32,7 +32,7 @@ inline float half_to_float(uint16_t bits) {
 
 enum class Rounding : uint8_t { kNearest, kZero, kDown, kUp };
 
-// To a format with `kDigits` explicit bits of significand and `kExponent` bits of exponent.
+// Rounds to a format with `kDigits` explicit significand bits and `kExponent` exponent bits.
 template <int kDigits, int kExponent>
 inline uint16_t round_to_small(double x, Rounding rounding) {
   constexpr int kBias = (1 << (kExponent - 1)) - 1;
@@ -53,7 +53,8 @@ inline uint16_t round_to_small(double x, Rounding rounding) {
                       ? rest > 0.5 || (rest == 0.5 && std::fmod(whole, 2) != 0)
                       : rest > 0 && rounding == (sign != 0 ? Rounding::kDown : Rounding::kUp);
   if (up) whole += 1;
-  // The significand with its leading one, if any, added to the exponent field: carries run on.
+  // Adds the significand, with its leading one if any, to the exponent field, so that a carry out
+  // of the significand increments the exponent.
   const int field = exponent - 1 + kBias - 1;
   const int64_t bits = (int64_t{field} << kDigits) + static_cast<int64_t>(whole);
   if (bits < kInfinity) return static_cast<uint16_t>(sign | static_cast<uint16_t>(bits));

@@ -1,6 +1,6 @@
-// Loops over the lanes of a warp, from which every instruction is made. Results are computed for
-// all lanes and kept for those in the mask: that way the compiler makes vector code of the loops.
-// So an operation must not trap on any input.
+// The loops over a warp's lanes that every instruction is built from. They compute results for all
+// lanes but store only those in the mask, which lets the compiler vectorise them. Therefore an
+// operation must not trap on any input.
 #pragma once
 
 #include <cstring>
@@ -52,7 +52,7 @@ void lanes3(Warp& warp, const Instr& in, uint32_t mask) {
   write(warp, in.dst, out, mask);
 }
 
-// One lane after another, only those in the mask: visit(lane).
+// Calls visit(lane) for each lane in the mask, one after another.
 template <class Visit>
 inline void each_lane(uint32_t mask, Visit visit) {
   for (; mask != 0; mask &= mask - 1) visit(static_cast<uint32_t>(__builtin_ctz(mask)));

@@ -63,7 +63,7 @@ Token Lexer::next() {
   return take(TokenKind::kPunctuation, 1);
 }
 
-// A name with its modifiers: add.s32, %tid.x, .L2::128B. A single colon ends it: that is a label.
+// A name with its modifiers: add.s32, %tid.x, .L2::128B. A single colon, as after a label, ends it.
 Token Lexer::word() {
   size_t length = 1;
   for (;;) {

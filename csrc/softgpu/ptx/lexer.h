@@ -1,4 +1,4 @@
-// PTX text as words, numbers and punctuation. Comments and line information leave no trace.
+// Splits PTX text into words, numbers and punctuation; skips comments and line information.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Token {
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
-  // Throws Invalid for a character that no PTX has.
+  // Throws Invalid for a character that PTX does not use.
   Token next();
 
  private:

@@ -34,9 +34,9 @@ void rename(const Names& names, ast::Function* function) {
   }
 }
 
-// What a module keeps to itself may have the name of something else in another one.
+// A name local to one module may mean something else in another, so local names get a suffix.
 void make_locals_unique(ast::Module* module, size_t number) {
-  const std::string suffix = "@" + std::to_string(number);  // no name of a program has an @
+  const std::string suffix = "@" + std::to_string(number);  // no PTX name has an @
   Names names;
   for (const ast::Variable& variable : module->variables) {
     if (variable.linkage == Linkage::kLocal) names[variable.name] = variable.name + suffix;
@@ -56,7 +56,7 @@ void make_locals_unique(ast::Module* module, size_t number) {
 bool defines(const ast::Variable& variable) { return !variable.external; }
 bool defines(const ast::Function& function) { return function.has_body; }
 
-// A definition wins over a declaration, a strong one over a weak one, else the first one counts.
+// A definition overrides a declaration, and a strong one a weak one; else the first one counts.
 template <class Item>
 void add(Item item, std::vector<Item>* items) {
   const auto same = std::find_if(items->begin(), items->end(),

@@ -1,4 +1,4 @@
-// Several modules -> one, in which what one of them declares `.extern` is what another defines.
+// Links several modules into one: an `.extern` declaration takes another module's definition.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace softgpu::ptx {
 
-// Throws Invalid when two of them define the same name. What nobody defines stays external.
+// Throws Invalid if two modules define the same name. A name that none defines stays external.
 ast::Module link(std::vector<ast::Module> modules);
 
-// Whether it names variables or functions that it does not define itself.
+// Whether the module refers to variables or functions that it does not define itself.
 bool needs_others(const ast::Module& module);
 
 }  // namespace softgpu::ptx

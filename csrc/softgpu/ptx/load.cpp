@@ -23,11 +23,11 @@ Program::~Program() {
 
 namespace {
 
-constexpr uint64_t kMostSharedBytes = 1 << 20;  // of a module; a kernel may have less
+constexpr uint64_t kMostSharedBytes = 1 << 20;  // per module; the limit per kernel is lower
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
-// An element of an initialiser in the representation of its variable.
+// Converts an element of an initialiser to the representation of its variable's type.
 uint64_t representation(const ast::Element& element, Type type) {
   if (!is_float(type)) return element.bits;
   const double value = element.is_real ? bits_as<double>(element.bits)
@@ -92,8 +92,8 @@ class Loader {
     }
   }
 
-  // Static shared memory first, for all kernels of the module alike; every `extern` array begins
-  // behind it. Variables of a function are "function/index" here.
+  // Static shared memory comes first and is laid out alike for all kernels of the module; every
+  // `extern` array begins behind it. Variables of a function are named "function/index" here.
   void place_shared() {
     uint64_t bytes = 0, align = 16;
     const auto place = [&](const ast::Variable& variable, const std::string& name) {
@@ -140,7 +140,7 @@ class Loader {
       if (symbols_.count(from.name) != 0) continue;
       symbols_[from.name] = {Space::kGlobal, reinterpret_cast<uint64_t>(function), 0, function};
     }
-    // Signatures before bodies: calls are checked against them.
+    // Signatures before bodies, since calls are checked against them.
     for (const ast::Function* from : bodies_) {
       builders_.push_back(
           std::make_unique<FunctionBuilder>(*from, symbols_, program_->functions[from->name].get()));
@@ -202,7 +202,7 @@ class Loader {
     to.max_threads = std::min(to.max_threads, 1024u);
   }
 
-  // Which static shared memory the function names: shared_of_ is summed up over callees later.
+  // Notes which static shared memory the function names; callees are added to shared_of_ later.
   void note_shared(const Function& function, const ast::Instruction& instruction) {
     const std::function<void(const ast::Operand&)> look = [&](const ast::Operand& operand) {
       for (const ast::Operand& part : operand.parts) look(part);

@@ -9,9 +9,9 @@
 
 namespace softgpu::ptx {
 
-// Throws Invalid, whose words name the line and the instruction.
+// Throws Invalid, whose message names the line and the instruction.
 std::unique_ptr<Program> load(std::string_view text);
-// Texts that were linked: one may use what another defines.
+// Links the texts, so that one may use what another defines.
 std::unique_ptr<Program> load(const std::vector<std::string_view>& texts);
 
 }  // namespace softgpu::ptx

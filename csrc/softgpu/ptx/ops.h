@@ -1,4 +1,4 @@
-// The decoders of all instructions, by file. decode_table.cpp says which opcode has which.
+// The decoders of all instructions, by file. decode_table.cpp maps opcodes to them.
 #pragma once
 
 #include "decode.h"
@@ -53,7 +53,7 @@ void decode_fns(Decode& d);
 void decode_dp4a(Decode& d);
 void decode_dp2a(Decode& d);
 
-// ops_float.cpp: forms for f32 and f64, called by those of the same name
+// ops_float.cpp: forms for f32 and f64, called by the integer decoders of the same opcode
 void decode_float(Decode& d, Type type);
 void decode_fma(Decode& d);
 void decode_function(Decode& d);  // rcp sqrt rsqrt sin cos lg2 ex2 tanh

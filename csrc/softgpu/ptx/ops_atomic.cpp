@@ -14,7 +14,7 @@ namespace {
 
 struct Quad { uint64_t low, high; };
 
-// Each says what the word becomes: U is how it is stored, b and c are the operands.
+// Each returns the word's new value: a is the old value, stored as U; b and c are the operands.
 struct AtomicAnd { template <class U> static U apply(U a, U b, U) { return a & b; } };
 struct AtomicOr { template <class U> static U apply(U a, U b, U) { return a | b; } };
 struct AtomicXor { template <class U> static U apply(U a, U b, U) { return a ^ b; } };
@@ -68,7 +68,7 @@ template <class U, class Op>
 U change(uint64_t address, U b, U c) {
   U* word = reinterpret_cast<U*>(address);
   U old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  // Sequentially consistent: the strongest that .sem can ask for.
+  // Sequentially consistent, the strongest order that .sem can ask for.
   while (!__atomic_compare_exchange_n(word, &old, Op::apply(old, b, c), false, __ATOMIC_SEQ_CST,
                                       __ATOMIC_RELAXED)) {
   }

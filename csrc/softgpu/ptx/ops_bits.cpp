@@ -1,4 +1,4 @@
-// Logic, shifts and fields of bits.
+// Bitwise logic, shifts and bit fields.
 #include <algorithm>
 #include <type_traits>
 
@@ -30,7 +30,7 @@ struct Shl {
     return by >= kBits ? T{0} : static_cast<T>(a << by);
   }
 };
-struct Shr {  // of a signed value: with its sign
+struct Shr {  // arithmetic for a signed type
   template <class T> static T apply(T a, uint32_t by) {
     constexpr uint32_t kBits = 8 * sizeof(T);
     if (std::is_signed<T>::value) return static_cast<T>(a >> std::min(by, kBits - 1));
@@ -38,7 +38,7 @@ struct Shr {  // of a signed value: with its sign
   }
 };
 template <bool kLeft, bool kWrap>
-struct Shf {  // d = b:a shifted, one half of it
+struct Shf {  // funnel shift: one half of b:a shifted
   static uint32_t apply(uint32_t a, uint32_t b, uint32_t by) {
     const uint32_t n = kWrap ? by & 31 : std::min(by, 32u);
     const uint64_t both = uint64_t{b} << 32 | a;
@@ -51,7 +51,7 @@ struct Bfe {
     constexpr uint32_t kBits = 8 * sizeof(T);
     const uint32_t from = position & 0xff, bits = length & 0xff;
     if (bits == 0) return 0;
-    const uint32_t last = std::min(from + bits - 1, kBits - 1);  // whose sign fills
+    const uint32_t last = std::min(from + bits - 1, kBits - 1);  // the bit that is sign-extended
     const bool fill = std::is_signed<T>::value && (static_cast<U>(a) >> last & 1) != 0;
     const U value = from >= kBits ? U{0} : static_cast<U>(static_cast<U>(a) >> from);
     const uint32_t have = from >= kBits ? 0 : std::min(bits, kBits - from);
@@ -78,7 +78,7 @@ struct Clz {
   }
 };
 template <bool kShift>
-struct Bfind {  // position of the highest bit that is not the sign
+struct Bfind {  // position of the highest non-sign bit
   template <class T> static uint32_t apply(T a) {
     using U = std::make_unsigned_t<T>;
     const U bits = static_cast<U>(std::is_signed<T>::value && a < T{0} ? ~a : a);
@@ -96,7 +96,7 @@ struct Bmsk {
   }
 };
 template <bool kWrap>
-struct Szext {  // from a value of that many bits to 32
+struct Szext {  // extends a value of `bits` bits to 32
   template <class T> static T apply(T a, uint32_t bits) {
     const uint32_t n = kWrap ? bits & 31 : std::min(bits, 32u);
     if (n == 0) return 0;

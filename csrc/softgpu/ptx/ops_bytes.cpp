@@ -1,4 +1,4 @@
-// Permutations of bytes, look-up tables, the n-th bit, and the small dot products.
+// Byte permutation, lookup tables (lop3), find n-th set bit, and the small dot products.
 #include <algorithm>
 
 #include "lanes.h"
@@ -96,7 +96,7 @@ void find_nth_lanes(Warp& warp, const Instr& in, uint32_t mask) {
   write(warp, in.dst, out, mask);
 }
 
-// Bytes of a, from the word b: elements signed or not by mode bits 0 and 1; bit 2: upper half of b.
+// dp4a and dp2a. Mode bits 0 and 1: elements of a and of b are signed; bit 2: the upper half of b.
 void dot_product(Warp& warp, const Instr& in, uint32_t mask) {
   const uint32_t* a = warp.at<uint32_t>(in.a);
   const uint32_t* b = warp.at<uint32_t>(in.b);

@@ -1,4 +1,4 @@
-// Addition, subtraction and multiply-add that read or write the condition code: a bit a lane.
+// Addition, subtraction and multiply-add that read or write the condition code, one bit per lane.
 #include "lanes.h"
 #include "ops.h"
 #include "pick.h"
@@ -13,7 +13,7 @@ struct AddCarry {
   template <class T> static Exact apply(T a, T b, T, Exact carry) { return Exact{a} + b + carry; }
 };
 struct SubBorrow {
-  // The borrow shows as the bit above the result, as a carry does.
+  // Like a carry, the borrow appears in the bit above the result.
   template <class T> static Exact apply(T a, T b, T, Exact carry) {
     return Exact{a} - b - carry;
   }

@@ -1,4 +1,4 @@
-// Addresses in the shared memory of a cluster's blocks.
+// Addresses in the shared memory of a cluster's blocks: mapa and getctarank.
 #include "cluster.h"
 #include "lanes.h"
 #include "ops.h"
@@ -6,7 +6,7 @@
 namespace softgpu::ptx {
 namespace {
 
-// The same place in the shared memory of the block with rank b.
+// Maps an address of shared memory to the same place in the shared memory of the block of rank b.
 template <class T, bool kGeneric>
 void map_address(Warp& warp, const Instr& in, uint32_t mask) {
   const Block& block = *warp.block;
@@ -39,7 +39,7 @@ void rank_of_address(Warp& warp, const Instr& in, uint32_t mask) {
   write(warp, in.dst, out, mask);
 }
 
-// Of the address: of the shared space in 32 or 64 bits, or generic.
+// The form of the address: in the shared space with 32 or 64 bits, or generic.
 struct Form {
   Type type;
   bool generic;

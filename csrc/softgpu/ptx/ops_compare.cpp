@@ -1,4 +1,4 @@
-// Comparisons and what chooses by them.
+// Comparisons, and selections that depend on them.
 #include <cmath>
 
 #include "half.h"
@@ -13,7 +13,7 @@ using Compare = uint32_t (*)(const char* a, const char* b);
 
 template <class T> bool unordered(T a, T b) { return a != a || b != b; }
 
-// Ordered ones are false with a NaN, as those of C++; "u" ones are true with it.
+// Given a NaN, ordered comparisons are false, as in C++, and unordered ("u") ones are true.
 struct Eq { template <class T> static bool apply(T a, T b) { return a == b; } };
 struct Lt { template <class T> static bool apply(T a, T b) { return a < b; } };
 struct Le { template <class T> static bool apply(T a, T b) { return a <= b; } };
@@ -140,7 +140,7 @@ uint32_t combine(const Warp& warp, const Instr& in, uint32_t found) {
 }
 
 uint32_t compared(const Warp& warp, const Instr& in) {
-  // Of the same program and process, put there by pick_compare.
+  // A function pointer of this process, put there by pick_compare.
   const auto compare = reinterpret_cast<Compare>(in.immediate);
   return compare(warp.at<char>(in.a), warp.at<char>(in.b));
 }
@@ -155,7 +155,7 @@ void set_predicates(Warp& warp, const Instr& in, uint32_t mask) {
 template <class T>
 void set_values(Warp& warp, const Instr& in, uint32_t mask) {
   const uint32_t found = combine(warp, in, compared(warp, in));
-  const auto yes = static_cast<T>(in.d);  // no slot here: the value that means true
+  const auto yes = static_cast<T>(in.d);  // here not a slot but the value that means true
   T out[kLanes];
   for (uint32_t i = 0; i < kLanes; ++i) out[i] = (found >> i & 1) != 0 ? yes : T{0};
   write(warp, in.dst, out, mask);

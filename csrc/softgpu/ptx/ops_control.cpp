@@ -1,4 +1,4 @@
-// Branches, calls, barriers: what they are, not what they do; that is in run_warp.cpp.
+// Decodes branches, calls and barriers; run_warp.cpp executes them.
 #include <algorithm>
 
 #include "control.h"
@@ -22,7 +22,7 @@ bool is_list(const ast::Operand& operand) {
   return operand.kind == ast::Kind::kList && operand.separator == '(';
 }
 
-// Sizes must agree, or the copies at the call would leave the frame.
+// Checks that sizes agree; otherwise the copies at the call would go beyond the frame.
 void check_signature(Decode& d, const Function& callee, size_t results, size_t params,
                      const ast::Operand* lists[2]) {
   if (callee.results.size() != results || callee.params.size() != params) {
@@ -41,7 +41,8 @@ void check_signature(Decode& d, const Function& callee, size_t results, size_t p
 
 }  // namespace
 
-// Asleep for as long as it asks, which a GPU does on average: it promises 0 to twice that. No longer than 1 ms.
+// Sleeps for exactly the time asked for, at most 1 ms. A GPU promises 0 to twice that time, so this
+// is its average.
 void decode_nanosleep(Decode& d) {
   if (!d.take("u32")) d.fail();
   d.out.a = d.source(0, Type::kU32);
@@ -68,7 +69,7 @@ void decode_brx(Decode& d) {
   const ast::Operand& list = d.operand(1);
   const auto* targets = d.builder.list(list.name);
   if (targets == nullptr || targets->empty()) d.fail("has no list of labels");
-  // More than a byte can count: the number comes first.
+  // There may be more targets than Instr::count can hold, so their number comes first.
   Function& to = d.builder.to();
   d.out.extra = static_cast<uint32_t>(to.extra.size());
   to.extra.push_back(static_cast<uint32_t>(targets->size()));

@@ -11,7 +11,7 @@ namespace {
 
 enum Modes : uint8_t { kSaturates = 1, kFlushes = 2, kRelu = 4, kWhole = 8 };
 
-// How one conversion is described: in Instr::immediate, a byte each.
+// Describes one conversion. Stored in Instr::immediate, a byte per field.
 struct Plan {
   uint8_t from, to;             // Type
   uint8_t from_bytes, to_bytes; // of the registers
@@ -33,7 +33,7 @@ void widen_as(const char* from, int64_t (&to)[kLanes]) {
   for (uint32_t i = 0; i < kLanes; ++i) to[i] = static_cast<int64_t>(static_cast<T>(values[i]));
 }
 
-// R: the element of the register, of which T is the low part.
+// R is the register's element type; a value of type T is in its low part.
 template <class R>
 void widen_whole(const char* from, Type type, int64_t (&to)[kLanes]) {
   switch (type) {
@@ -85,7 +85,7 @@ void narrow_as(const Warp& warp, uint32_t slot, const int64_t (&values)[kLanes],
   write(warp, slot, out, mask);
 }
 
-// `values` hold the result, extended to 64 bits as its type says.
+// `values` hold the results, sign- or zero-extended to 64 bits according to their type.
 void narrow(const Warp& warp, uint32_t slot, uint32_t bytes, const int64_t (&values)[kLanes],
             uint32_t mask) {
   switch (bytes) {
@@ -96,7 +96,7 @@ void narrow(const Warp& warp, uint32_t slot, uint32_t bytes, const int64_t (&val
   }
 }
 
-int64_t cut(int64_t value, Type type) {  // to the width of the type, and extended again
+int64_t cut(int64_t value, Type type) {  // truncates to the type's width and extends again
   switch (type) {
     case Type::kU8: return static_cast<uint8_t>(value);
     case Type::kS8: return static_cast<int8_t>(value);
@@ -135,8 +135,8 @@ double to_whole_number(double x, Rounding rounding) {
   }
 }
 
-// Out of range is the nearest bound. A NaN is 0, or with 64 bits on either side the lowest bit
-// pattern of a signed number.
+// A value out of range becomes the nearest bound. A NaN becomes 0, or, if either side has 64 bits,
+// the bit pattern of the lowest signed number.
 int64_t real_to_whole(double x, Type from, Type to, Rounding rounding) {
   if (x != x) {
     if (from != Type::kF64 && bytes_of(to) != 8) return 0;
@@ -214,7 +214,7 @@ void convert(Warp& warp, const Instr& in, uint32_t mask) {
   narrow(warp, in.dst, plan.to_bytes, out, mask);
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a in the upper half.
+// cvt.rn.f16x2.f32 d, a, b: a goes to the upper half.
 void convert_pair(Warp& warp, const Instr& in, uint32_t mask) {
   const auto plan = bits_as<Plan>(in.immediate);
   const float* a = warp.at<float>(in.a);
@@ -228,7 +228,7 @@ void convert_pair(Warp& warp, const Instr& in, uint32_t mask) {
   write(warp, in.dst, out, mask);
 }
 
-// The conversions a loop is made of, without a detour.
+// The conversions common in loops, done directly instead of through 64 bits.
 template <class To, class From>
 struct Plain {
   static To apply(From x) { return static_cast<To>(x); }

@@ -1,5 +1,5 @@
-// Arithmetic of f32 and f64. Exact where PTX demands it (.rn and the other roundings); the .approx
-// functions are those of the C library, which is closer than a GPU has to be.
+// Arithmetic of f32 and f64. Exact where PTX demands it (.rn and the other rounding modes); .approx
+// functions use the C library, which is more accurate than a GPU has to be.
 #include <cmath>
 #include <limits>
 
@@ -10,7 +10,7 @@
 namespace softgpu::ptx {
 namespace {
 
-// f32 has one NaN for all; f64 keeps the CPU's.
+// An f32 result has a single canonical NaN; f64 keeps the CPU's.
 inline float canonical(float x) { return x == x ? x : bits_as<float>(0x7fffffffU); }
 inline double canonical(double x) { return x; }
 
@@ -24,7 +24,7 @@ struct Fma {
   static float apply(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static double apply(double a, double b, double c) { return __builtin_fma(a, b, c); }
 };
-// -0 is less than +0; a NaN gives way to a number.
+// min and max. -0 is less than +0; a number wins over a NaN, unless kKeepNan.
 template <bool kMax, bool kKeepNan, bool kSizes>
 struct Extreme {
   template <class T> static T apply(T a, T b) {
@@ -51,7 +51,7 @@ struct Tanh { static float apply(float a) { return std::tanh(a); } };
 struct Abs { template <class T> static T apply(T a) { return std::fabs(a); } };
 struct Neg { template <class T> static T apply(T a) { return -a; } };
 
-// The plain form: nothing but the operation and the one NaN.
+// The plain form: only the operation and NaN canonicalisation.
 template <class Op>
 struct Exact {
   template <class... T> static auto apply(T... values) { return canonical(Op::apply(values...)); }
@@ -84,7 +84,7 @@ constexpr Handler lanes() {
   }
 }
 
-// mode: rounding, then kFlushes and kSaturates. For what is rare: one lane after another.
+// Rare forms, computed lane by lane. mode: the rounding, then kFlushes and kSaturates.
 constexpr uint8_t kFlushes = 4, kSaturates = 8;
 
 template <int kSources, class Op, class T>
@@ -136,7 +136,7 @@ struct Form {
 };
 
 Form take_form(Decode& d, Type type, int sources, uint8_t flops) {
-  // The coarse f64 functions exist with .ftz only; ours are not coarse.
+  // The coarse f64 functions exist only with .ftz; here they are not coarse, so .ftz has no effect.
   if (type == Type::kF64 && sources == 1 && d.take("approx")) d.take("ftz");
   const Form form{take_rounding(d), d.take("ftz"), d.take("sat")};
   if (type == Type::kF64 && (form.flushes || form.saturates)) d.fail("does not exist for this type");
@@ -180,7 +180,7 @@ void decode_extreme(Decode& d, Type type, bool max) {
             : decode_arithmetic<2, Extreme<false, false, false>>(d, type, 1);
 }
 
-// abs and neg change a bit, whatever the value; only .ftz looks at it.
+// abs and neg change the sign bit, whatever the value; only .ftz depends on the value.
 template <class Op>
 void decode_sign(Decode& d, Type type) {
   d.out.dst = d.destination(0, type);
@@ -218,7 +218,7 @@ void test_property(Warp& warp, const Instr& in, uint32_t mask) {
   write_predicate(warp, in.dst, found, mask);
 }
 
-struct CopySign {  // the sign of the first, the rest of the second
+struct CopySign {  // the sign of a, the magnitude of b
   template <class T> static T apply(T a, T b) { return std::copysign(b, a); }
 };
 

@@ -1,5 +1,5 @@
-// f16 and bf16, alone and in pairs: computed in double, which is exact but for fma, and rounded
-// once.
+// f16 and bf16, single and in pairs. Computed in double, which is exact except for fma, then
+// rounded once.
 #include <cmath>
 #include <limits>
 
@@ -24,7 +24,7 @@ struct Bfloat {
 struct Add { static double apply(double a, double b) { return a + b; } };
 struct Sub { static double apply(double a, double b) { return a - b; } };
 struct Mul { static double apply(double a, double b) { return a * b; } };
-// The product is exact. The sum is rounded to odd, so that rounding it again is right.
+// The product is exact. The sum is rounded to odd, so that the final rounding is correct.
 struct Fma {
   static double apply(double a, double b, double c) {
     const double product = a * b, sum = product + c;
@@ -86,7 +86,7 @@ uint16_t one(uint16_t a, uint16_t b, uint16_t c, uint8_t mode) {
   }
 }
 
-// U: uint16_t for one value, uint32_t for two.
+// U is uint16_t for a single value, uint32_t for a pair.
 template <class F, class Op, int kSources, class U>
 void half_lanes(Warp& warp, const Instr& in, uint32_t mask) {
   const U* a = warp.at<U>(in.a);
@@ -116,7 +116,7 @@ Handler pick(Type type) {
   }
 }
 
-// Signs are bits: no rounding, no NaN to look at.
+// abs and neg change only the sign bit, so there is no rounding and no NaN to handle.
 template <bool kNegates, class U>
 void sign_lanes(Warp& warp, const Instr& in, uint32_t mask) {
   constexpr U kSigns = static_cast<U>(0x80008000U);

@@ -1,5 +1,5 @@
-// Whole-number arithmetic without carry. Where PTX leaves a result open (division by zero), it is
-// what GPUs give: all ones.
+// Integer arithmetic without carry. Where PTX leaves a result undefined (division by zero), it is
+// all ones, as on GPUs.
 #include <limits>
 #include <type_traits>
 
@@ -23,7 +23,7 @@ template <> struct Doubled<uint64_t> { using Type = UnsignedWide; };
 template <> struct Doubled<int64_t> { using Type = Wide; };
 template <class T> using Twice = typename Doubled<T>::Type;
 
-// Unsigned and at least as wide as int: wraps without a promotion to a signed type.
+// Unsigned and at least as wide as int, so it wraps without being promoted to a signed type.
 template <class T>
 using Modular = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
@@ -118,7 +118,7 @@ struct Relu {
   template <class T> static T apply(T a, T b) { return Max::apply(Op::apply(a, b), T{0}); }
 };
 template <class Op, class Half>
-struct Pair {  // two of 16 bits in one register
+struct Pair {  // two 16-bit values in one register
   static uint32_t apply(uint32_t a, uint32_t b) {
     const auto low = Op::apply(static_cast<Half>(a), static_cast<Half>(b));
     const auto high = Op::apply(static_cast<Half>(a >> 16), static_cast<Half>(b >> 16));
@@ -145,7 +145,7 @@ void operands(Decode& d, Type type, size_t sources) {
   if (sources > 2) d.out.c = d.source(3, type);
 }
 
-// True when the instruction turned out to be about something else than plain whole numbers.
+// Decodes the instruction elsewhere if its type is not a plain integer; returns whether it did.
 bool elsewhere(Decode& d, Type type) {
   if (is_half(type)) {
     decode_half(d, type);
@@ -212,7 +212,7 @@ Type doubled(Decode& d, Type type) {
 }
 
 template <class Make>
-Handler pick_narrow(Type type, Make make) {  // what can be doubled
+Handler pick_narrow(Type type, Make make) {  // 16 and 32 bits, whose width can be doubled
   switch (type) {
     case Type::kU16: return make(uint16_t{});
     case Type::kS16: return make(int16_t{});

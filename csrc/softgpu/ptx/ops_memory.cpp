@@ -17,7 +17,7 @@ To widened(From from) {
   if constexpr (std::is_same_v<To, From>) {
     return from;
   } else {
-    return static_cast<To>(from);  // a signed type brings its sign along
+    return static_cast<To>(from);  // sign-extends a signed type
   }
 }
 
@@ -27,7 +27,7 @@ bool is_run(const uint64_t (&at)[kLanes], uint32_t step) {
   return wrong == 0;
 }
 
-// T is what is in memory, R the element of the register.
+// T is the type in memory, R the register's element type.
 template <class T, class R>
 void load_part(Warp& warp, uint32_t slot, uint32_t mask, const uint64_t (&at)[kLanes],
                uint32_t offset) {
@@ -137,7 +137,8 @@ uint32_t take_vector(Decode& d) {
   return d.take("v8") ? 8 : 0;
 }
 
-// One register or constant of the operand; *bytes is 0 on the first call and must stay the same.
+// One register or constant of the operand. *bytes, the register width, is 0 on the first call; all
+// elements must have the same.
 uint32_t element(Decode& d, const ast::Operand& operand, Type type, bool loads, uint32_t* bytes) {
   uint32_t own = bytes_of(type);
   uint32_t slot;
@@ -165,7 +166,7 @@ uint32_t elements(Decode& d, size_t index, Type type, uint32_t vector, bool load
   if (operand.separator != '{' || operand.parts.size() != vector) {
     d.fail("has a vector of another length");
   }
-  // Registers first: they decide about the width that constants and sinks have to fit.
+  // Registers first: they determine the width that constants and sinks must have.
   for (const ast::Operand& part : operand.parts) {
     if (part.kind == ast::Kind::kRegister) element(d, part, type, loads, &bytes);
   }
@@ -175,7 +176,7 @@ uint32_t elements(Decode& d, size_t index, Type type, uint32_t vector, bool load
   return bytes;
 }
 
-// A load that sees what others have written meanwhile.
+// Whether the load must see what others have written in the meantime.
 bool is_fresh(const Decode& d) {
   constexpr std::string_view kWords[] = {"volatile", "relaxed", "acquire", "mmio", "cv", "cg"};
   const auto& given = d.from.modifiers;
@@ -210,7 +211,8 @@ Space take_space(Decode& d) {
   return d.take("const") ? Space::kConst : Space::kGeneric;
 }
 
-// Order and caches: one thread executes all, so memory is always in order, and there is no cache.
+// Memory order and cache hints have no effect: one thread executes everything, so memory is always
+// in order, and there is no cache.
 bool take_cache_words(Decode& d) {
   constexpr std::string_view kWords[] = {
       "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster",
@@ -225,7 +227,7 @@ bool take_cache_words(Decode& d) {
 void decode_ld(Decode& d) { decode_access(d, true); }
 void decode_st(Decode& d) { decode_access(d, false); }
 
-// Fences, prefetches and hints change nothing here; their operands only have to be there.
+// Fences, prefetches and hints have no effect here; they must only be well-formed.
 void decode_nothing(Decode& d) {
   take_space(d);
   take_cache_words(d);

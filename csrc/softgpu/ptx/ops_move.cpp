@@ -28,7 +28,7 @@ void copy_mask(Warp& warp, const Instr& in, uint32_t mask) {
   write_predicate(warp, in.dst, *warp.at<uint32_t>(in.a), mask);
 }
 
-// immediate: bytes of one part. Lanes are strided by the width of their registers.
+// immediate: size of one part in bytes. Lanes are strided by the width of their registers.
 void pack(Warp& warp, const Instr& in, uint32_t mask) {
   const uint64_t part = in.immediate, whole = part * in.count;
   const uint32_t* parts = warp.frame().function->extra.data() + in.extra;
@@ -42,7 +42,7 @@ void pack(Warp& warp, const Instr& in, uint32_t mask) {
 void unpack(Warp& warp, const Instr& in, uint32_t mask) {
   const uint64_t part = in.immediate, whole = part * in.count;
   const uint32_t* parts = warp.frame().function->extra.data() + in.extra;
-  char copied[16 * kLanes];  // a part may be the register the whole was in
+  char copied[16 * kLanes];  // a destination may be the source register itself
   memcpy(copied, warp.at<char>(in.a), whole * kLanes);
   for (uint32_t k = 0; k < in.count; ++k) {
     const char* from = copied + k * part;
@@ -89,7 +89,7 @@ void decode_parts(Decode& d, const ast::Operand& list, Type type, bool packs) {
   d.out.immediate = bytes;
 }
 
-// The address of a variable in the frame or in the parameters of the kernel.
+// Decodes the address of a variable in the frame or in the kernel's parameters.
 bool decode_frame_address(Decode& d, const ast::Operand& from, Type type) {
   if (from.kind != ast::Kind::kName || from.variable == ast::kNone) return false;
   const ast::Variable& variable =
@@ -140,7 +140,7 @@ void is_in_space(Warp& warp, const Instr& in, uint32_t mask) {
         break;
       case Space::kLocal: is = in_local; break;
       case Space::kParam: is = in_params; break;
-      case Space::kConst:  // variables of both spaces are in one piece, constants first
+      case Space::kConst:  // .const and .global share one piece of memory, constants first
         is = address[i] - constants < block.launch->program->const_bytes;
         break;
       default:
@@ -154,8 +154,8 @@ void is_in_space(Warp& warp, const Instr& in, uint32_t mask) {
 
 }  // namespace
 
-// Clocks count the warp's instructions and what it slept, %globaltimer from the kernel's start on, as
-// nanoseconds: so they repeat from run to run, and time passes for those who wait for it.
+// Clocks count the warp's instructions and the time it slept, as nanoseconds; %globaltimer adds the
+// kernel's start. So clocks are reproducible from run to run, and advance for code that polls them.
 void read_clock(Warp& warp, const Instr& in, uint32_t mask) {
   uint64_t now = warp.block->begin_ns + warp.time_ns();
   if (in.mode >= kNanoseconds) now += warp.block->launch->start_ns;
@@ -215,7 +215,7 @@ void decode_cvta(Decode& d) {
 }
 
 void decode_isspacep(Decode& d) {
-  d.out.count = d.take("shared::cluster") ? 1 : 0;  // else that of the block alone
+  d.out.count = d.take("shared::cluster") ? 1 : 0;  // 0: the block's own shared memory alone
   d.out.mode = static_cast<uint8_t>(d.out.count != 0 ? Space::kShared : take_space(d));
   d.out.dst = d.destination(0, Type::kPred);
   d.out.a = d.source(1, Type::kB64);

@@ -1,5 +1,5 @@
-// What the lanes of a warp tell each other. A member mask names who takes part; those of them that
-// are not on this path count as absent.
+// Data exchange between the lanes of a warp. A member mask names the lanes that take part; members
+// that are not on this path count as absent.
 #include "lanes.h"
 #include "ops.h"
 #include "pick.h"
@@ -9,7 +9,7 @@ namespace {
 
 enum ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 
-// c: bits 0-4 clamp, bits 8-12 the segment mask.
+// c: bits 0-4 hold the clamp value, bits 8-12 the segment mask.
 void shuffle(Warp& warp, const Instr& in, uint32_t mask) {
   const uint32_t* a = warp.at<uint32_t>(in.a);
   const uint32_t* b = warp.at<uint32_t>(in.b);
@@ -120,7 +120,7 @@ void elect(Warp& warp, const Instr& in, uint32_t mask) {
   write_predicate(warp, in.dst2, leaders, mask);
 }
 
-// d or d|p
+// Takes a destination of the form d or d|p.
 void take_pair(Decode& d, Type type) {
   const ast::Operand& result = d.operand(0);
   if (result.separator != '|') {

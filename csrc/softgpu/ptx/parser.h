@@ -7,7 +7,7 @@
 
 namespace softgpu::ptx {
 
-// Throws Invalid, which names the line.
+// Throws Invalid, whose message names the line.
 ast::Module parse(std::string_view text);
 
 }  // namespace softgpu::ptx

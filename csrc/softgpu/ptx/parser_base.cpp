@@ -120,7 +120,7 @@ Declaration read_declaration(TokenReader& in) {
     if (word == ".align") {
       const uint64_t align = in.whole_number();
       if (align == 0 || align > kMostAlign || (align & (align - 1)) != 0) in.fail("bad alignment");
-      // After .ptr it is that of what is pointed to.
+      // After .ptr, it is the alignment of the pointed-to memory.
       if (found.type == Type::kNone) found.align = static_cast<uint32_t>(align);
     } else if (word == ".v2" || word == ".v4" || word == ".v8") {
       found.elements = static_cast<uint32_t>(word[2] - '0');

@@ -1,4 +1,4 @@
-// What the parsers of modules and of function bodies share: tokens, numbers, declarations.
+// Shared by the parsers of modules and of function bodies: tokens, numbers, declarations.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace softgpu::ptx {
 
 struct Number {
   bool is_real = false;
-  bool is_single = false;  // 0f...: the bits are those of a float
+  bool is_single = false;  // 0f...: `bits` holds a float
   uint64_t bits = 0;
 };
 
@@ -26,7 +26,7 @@ class TokenReader {
   Token word(const char* what);
   Number number();            // with its sign
   uint64_t whole_number();
-  void skip_to(std::string_view end);  // and past it
+  void skip_to(std::string_view end);  // skips `end`, too
   void skip_braces();
   [[noreturn]] void fail(const std::string& what) const;
 
@@ -35,20 +35,20 @@ class TokenReader {
   Token token_;
 };
 
-// The part of a declaration that its variables have in common: .global .align 4 .v2 .f32
+// The part of a declaration that its variables share: .global .align 4 .v2 .f32
 struct Declaration {
   Space space = Space::kReg;
   Type type = Type::kNone;
-  uint32_t align = 0;  // 0: as the type
+  uint32_t align = 0;  // 0: the type's own
   uint32_t elements = 1;
 };
 
 bool begins_declaration(std::string_view word);
 Declaration read_declaration(TokenReader& in);
-// The name, its dimensions and what it starts with.
+// Reads a variable's name, dimensions and initialiser.
 ast::Variable read_variable(TokenReader& in, const Declaration& of);
 
-// The body of a function, from after its opening brace to past the closing one.
+// Reads a function's body, from after its opening brace to past the closing one.
 void read_body(TokenReader& in, ast::Function& function);
 
 }  // namespace softgpu::ptx

@@ -1,4 +1,4 @@
-// The body of a function: declarations, labels and instructions, and which name means what where.
+// Parses a function's body (declarations, labels, instructions) and resolves names by their scope.
 #include <cctype>
 #include <unordered_map>
 
@@ -25,7 +25,7 @@ class BodyParser {
  public:
   BodyParser(TokenReader& in, ast::Function& function) : in_(in), function_(function) {
     scopes_.emplace_back();
-    // Their order: results, parameters, then what the body declares.
+    // Function::variables starts with the results and parameters; the body's variables follow.
     for (const auto* list : {&function.results, &function.params}) {
       for (const ast::Variable& variable : *list) add_variable(variable);
     }
@@ -95,7 +95,7 @@ class BodyParser {
     throw Invalid(directive.line, "unknown directive '" + std::string(directive.text) + "'");
   }
 
-  // `name: .branchtargets a, b;` after the colon.
+  // Reads `name: .branchtargets a, b;` from after the colon.
   void read_list(const std::string& name) {
     const Token directive = in_.advance();
     if (directive.is(".callprototype")) return in_.skip_to(";");

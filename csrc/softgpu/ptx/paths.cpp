@@ -1,4 +1,4 @@
-// How the lanes of a warp part, meet, wait for each other and take turns; see warp.h.
+// How the lanes of a warp diverge, reconverge, wait for each other and take turns; see warp.h.
 #include <algorithm>
 
 #include "cluster.h"
@@ -8,8 +8,8 @@
 namespace softgpu::ptx {
 namespace {
 
-// The path that has the lane now is the topmost with it. It can run, unless others above it are its
-// own parts: then the lane has come to where these will meet it.
+// The path that the lane is on, which is the topmost one that has it; SIZE_MAX if that path cannot
+// run because paths split from it are above it. Then the lane waits where they will reconverge.
 size_t runnable_path_of(const Warp& warp, uint32_t lane) {
   uint32_t above = 0;
   for (size_t i = warp.paths.size(); i-- > warp.frames[warp.depth - 1].first_path;) {
@@ -20,8 +20,8 @@ size_t runnable_path_of(const Warp& warp, uint32_t lane) {
   return SIZE_MAX;
 }
 
-// One path of `lanes`, which are all at `pc`: it meets others where those of their paths would that
-// hold them all.
+// Joins `lanes`, which are all at `pc`, into one path. It reconverges where the innermost path that
+// holds all of them waits.
 void join(Warp& warp, uint32_t pc, uint32_t lanes) {
   uint32_t reconverge = kNever;
   for (size_t i = warp.frame().first_path; i < warp.paths.size(); ++i) {
@@ -35,7 +35,7 @@ void join(Warp& warp, uint32_t pc, uint32_t lanes) {
   warp.paths.push_back({pc, reconverge, lanes});
 }
 
-// The present path waits at `reconverge`, unless it would end there itself.
+// Makes the current path wait at `reconverge`, or drops it if it would end there anyway.
 void part(Warp& warp, uint32_t reconverge) {
   Path& path = warp.paths.back();
   if (path.reconverge == reconverge) {
@@ -87,7 +87,7 @@ void part_by_index(Warp& warp, const Instr& in, uint32_t next, uint32_t active, 
 }
 
 bool gather(Warp& warp, const Instr& in, uint32_t pc, uint32_t active, uint32_t mask) {
-  const bool names = in.flow == Flow::kSync;  // a barrier needs all
+  const bool names = in.flow == Flow::kSync;  // a barrier needs all lanes
   const uint32_t named = names ? warp.at<uint32_t>(in.d)[__builtin_ctz(mask)] : kAllLanes;
   const uint32_t missing = named & warp.frame().live & warp.alive & ~active;
   if (missing == 0) return true;
@@ -130,7 +130,7 @@ void give_way(Warp& warp) {
   }
   if (lowest == SIZE_MAX) return;
   Path chosen = warp.paths[lowest];
-  warp.paths[lowest].mask &= ~lanes;  // an empty path is dropped in its time
+  warp.paths[lowest].mask &= ~lanes;  // settle() drops the path later if it is empty
   chosen.mask = lanes;
   chosen.waits = false;
   warp.paths.push_back(chosen);

@@ -1,4 +1,4 @@
-// From a PTX type to the template instance for it. `make` is called with a value of the C++ type.
+// Picks the template instance for a PTX type by calling `make` with a value of its C++ type.
 #pragma once
 
 #include "program.h"
@@ -27,7 +27,7 @@ Handler pick_wide_integer(Type type, Make make) {  // 32 and 64 bits
 }
 
 template <class Make>
-Handler pick_bits(Type type, Make make) {  // 16 to 64 bits, whatever they mean
+Handler pick_bits(Type type, Make make) {  // any type of 16 to 64 bits
   switch (bytes_of(type)) {
     case 2: return make(uint16_t{});
     case 4: return make(uint32_t{});

@@ -1,4 +1,4 @@
-// The functions that device code finds provided: vprintf, __assertfail, malloc and free.
+// The functions provided to device code: vprintf, __assertfail, malloc and free.
 #include "print.h"
 
 #include <cstdio>
@@ -14,11 +14,11 @@
 namespace softgpu::ptx {
 namespace {
 
-constexpr size_t kBufferBytes = 1 << 20;  // as CU_LIMIT_PRINTF_FIFO_SIZE begins
+constexpr size_t kBufferBytes = 1 << 20;  // the default of CU_LIMIT_PRINTF_FIFO_SIZE
 
-// Protects what has been printed and not written yet. Held for a copy only.
+// Protects printed(), the text not yet written out. Held only to copy text.
 std::mutex& print_mutex() {
-  static auto* mutex = new std::mutex;  // outlives main(), like the threads that use it
+  static auto* mutex = new std::mutex;  // never destroyed: threads that use it may outlive main()
   return *mutex;
 }
 std::string& printed() {
@@ -26,7 +26,7 @@ std::string& printed() {
   return *text;
 }
 
-// The arguments of one lane's call, as they lie in its frame.
+// The arguments of one lane's call, as laid out in its frame.
 struct Arguments {
   const char* frame;
   const uint32_t* offsets;
@@ -39,7 +39,7 @@ struct Arguments {
 
 const char* text_at(uint64_t address) { return reinterpret_cast<const char*>(address); }
 
-// One conversion of the format: flags, width, precision, length, letter.
+// One conversion of a format string: flags, width, precision, length, letter.
 struct Conversion {
   std::string flags;  // from '%' up to the length
   std::string length;
@@ -56,7 +56,7 @@ Conversion read_conversion(const char*& at) {
   return found;
 }
 
-// Next value of the packed argument list: each at a multiple of its own size.
+// Next value of the packed argument list, in which each is aligned to its own size.
 template <class T>
 T next_value(const char* list, size_t* at) {
   *at = (*at + sizeof(T) - 1) / sizeof(T) * sizeof(T);
@@ -135,7 +135,7 @@ int32_t print(const Arguments& arguments) {
     append_conversion(&text, conversion, list, &at);
   }
   const std::lock_guard<std::mutex> lock(print_mutex());
-  // A full buffer on a GPU loses the oldest; here, the newest.
+  // A full buffer drops the newest text; on a GPU it drops the oldest.
   if (printed().size() + text.size() <= kBufferBytes) printed() += text;
   return values;
 }

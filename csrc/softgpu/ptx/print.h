@@ -1,4 +1,5 @@
-// Device-side printf: collected while kernels run, written when the program synchronises.
+// Device-side printf: output is collected while kernels run and written when the program
+// synchronises.
 #pragma once
 
 #include <string>
@@ -6,7 +7,7 @@
 namespace softgpu::ptx {
 
 bool anything_printed();
-// To the process's stdout, whatever has been printed since.
+// Writes to the process's stdout whatever has been printed since the last flush.
 void flush_printed();
 
 }  // namespace softgpu::ptx

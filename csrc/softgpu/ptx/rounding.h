@@ -1,5 +1,5 @@
-// The CPU's rounding mode for the length of one instruction. The operations inside have to be kept
-// from the optimiser, which believes in round-to-nearest: see `opaque`.
+// Sets the CPU's rounding mode for the duration of one instruction. The operations inside must be
+// hidden from the optimiser, which assumes round-to-nearest: see `opaque`.
 #pragma once
 
 #include <cfenv>
@@ -19,7 +19,7 @@ class RoundingScope {
   RoundingScope& operator=(const RoundingScope&) = delete;
 };
 
-// A value the compiler knows nothing about, so that it cannot move what depends on it.
+// Returns the value in a way opaque to the compiler, so that it cannot move dependent operations.
 template <class T>
 inline T opaque(T value) {
   asm volatile("" : "+x"(value) : : "memory");

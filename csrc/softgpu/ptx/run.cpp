@@ -10,10 +10,10 @@ namespace softgpu::ptx {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kMostTogetherBytes = 1 << 30;  // of blocks that are there side by side
+constexpr uint64_t kMostTogetherBytes = 1 << 30;  // for all blocks resident at once
 constexpr uint64_t kMostPlaces = 8192;            // each takes a few of a process's mappings
-constexpr uint32_t kManyPasses = 1024;            // until others go on though this one is busy
-constexpr uint64_t kUnknownDepthBytes = 64 << 10;  // recursion, calls through pointers
+constexpr uint32_t kManyPasses = 1024;            // until a busy block yields to others
+constexpr uint64_t kUnknownDepthBytes = 64 << 10;  // for recursion and calls through pointers
 
 uint64_t pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -27,7 +27,7 @@ uint64_t shared_bytes_of(const Launch& launch) {
   return uint64_t{launch.program->shared_bytes} + launch.dynamic_shared_bytes;
 }
 
-// Local memory of the deepest chain of calls.
+// Local memory that the deepest call chain needs.
 uint64_t deepest(const Function& function, std::set<const Function*>* path) {
   if (!path->insert(&function).second) return kUnknownDepthBytes;
   uint64_t below = function.calls_unknown ? kUnknownDepthBytes : 0;
@@ -59,7 +59,7 @@ Grid::~Grid() {
   if (arena_ != nullptr) munmap(arena_, place_bytes_ * most_places_);
 }
 
-// Addresses for all places there may be; a place takes memory when a block first needs it.
+// Reserves addresses for the most places there may be; a place gets memory when first needed.
 void Grid::reserve() {
   const uint64_t warps = warps_of(launch_);
   const uint64_t shared = shared_bytes_of(launch_);
@@ -109,7 +109,7 @@ bool Grid::add_place() {
   return true;
 }
 
-// With its whole cluster. Null: there is none left, or no room for it.
+// Begins the next block, with its whole cluster. Null if none is left or there is no room for it.
 Block* Grid::begin_next() {
   if (begun_ == count_) return nullptr;
   while (free_.size() < cluster_) {
@@ -129,7 +129,8 @@ Block* Grid::begin_next() {
   return &first;
 }
 
-// When there is one for each block of the next cluster, since the kernel began.
+// Takes a place for each block of the next cluster; returns when the last of these places became
+// free, in ns since the kernel began.
 uint64_t Grid::take_places() {
   uint64_t begin_ns = 0;
   const uint64_t end = begun_ + cluster_;
@@ -140,7 +141,7 @@ uint64_t Grid::take_places() {
   return begin_ns;
 }
 
-// The next block of the cluster; clusters come in order, and blocks inside one.
+// Begins the cluster's next block. Clusters begin in order, and so do the blocks within one.
 void Grid::begin(Block& block, Cluster& cluster, uint64_t begin_ns) {
   uint64_t which = begun_ / cluster_, rank = begun_ % cluster_;
   block.begin_ns = begin_ns;
@@ -161,7 +162,7 @@ void Grid::begin(Block& block, Cluster& cluster, uint64_t begin_ns) {
   for (Warp& warp : block.warps) begin_warp(warp);
 }
 
-// Its memory may be looked at until the last one of its cluster has ended.
+// Its place is freed only with the last block of its cluster: the others may access its memory.
 void Grid::end(Block& block) {
   uint64_t end_ns = block.begin_ns;
   for (const Warp& warp : block.warps) {
@@ -175,15 +176,15 @@ void Grid::end(Block& block) {
   free_.insert(free_.end(), cluster.blocks.begin(), cluster.blocks.end());
 }
 
-// A block goes on until it ends or waits. Then one more begins, as long as there is room, or the
-// one goes on that has waited longest.
+// A block runs until it ends or waits. After a wait, another block begins if there is room;
+// otherwise the block that has waited longest continues.
 CUresult Grid::run() {
   bool waits = true;
-  size_t held = 0;  // turns in which nobody could run, one after another
+  size_t held = 0;  // consecutive turns in which no warp could run
   while (begun_ < count_ || !waiting_.empty()) {
     Block* block = waits || waiting_.empty() ? begin_next() : nullptr;
     if (block == nullptr) {
-      // All have to be there when they meet.
+      // All blocks of a cooperative launch must be resident to wait for each other.
       if (waits && launch_.cooperative && begun_ < count_) return CUDA_ERROR_OUT_OF_MEMORY;
       if (waiting_.empty()) return CUDA_ERROR_OUT_OF_MEMORY;  // not even one cluster
       if (held > waiting_.size()) return CUDA_ERROR_LAUNCH_TIMEOUT;
@@ -228,7 +229,7 @@ Grid::Turn Grid::finish(Block& block) {
     if (warp.state == WarpState::kAtCluster) return Turn::kHeld;
   }
   for (const Warp& warp : block.warps) {
-    // Everybody waits and nobody can come: on a GPU that hangs until somebody ends it.
+    // A deadlock: every warp waits and none is left to arrive. A GPU would hang until killed.
     if (warp.state != WarpState::kDone) block.fail(CUDA_ERROR_LAUNCH_TIMEOUT);
   }
   return block.error == CUDA_SUCCESS ? Turn::kEnded : Turn::kFailed;

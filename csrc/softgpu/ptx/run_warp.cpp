@@ -1,4 +1,4 @@
-// The loop that runs a warp, and where it goes after each instruction.
+// The interpreter loop: runs a warp and decides where it continues after each instruction.
 #include "cluster.h"
 #include "control.h"
 #include "control_flow.h"
@@ -8,12 +8,12 @@
 namespace softgpu::ptx {
 namespace {
 
-constexpr uint64_t kSlice = 10'000;  // instructions until others get their turn
+constexpr uint64_t kSlice = 10'000;  // instructions before others get their turn
 
 uint32_t count(uint32_t mask) { return static_cast<uint32_t>(__builtin_popcount(mask)); }
 
-// What follows an instruction that is not simply followed by the next one. False: stop running.
-// The path on top is where to go on.
+// Executes an instruction that may not be followed by the next one; the path on top then says where
+// to continue. Returns false if the warp must stop running.
 bool redirect(Warp& warp, const Instr& in, uint32_t next, uint32_t active, uint32_t mask) {
   Frame& frame = warp.frame();
   Path& path = warp.paths.back();
@@ -30,7 +30,7 @@ bool redirect(Warp& warp, const Instr& in, uint32_t next, uint32_t active, uint3
     case Flow::kCall:
       if (in.mode != 0) return call_builtin(warp, in, mask);
       if (in.a != kNoSlot) {
-        // Lanes that call another function come back to this instruction.
+        // Lanes that call another function execute this instruction again.
         uint32_t same = mask;
         callee_of(warp, in, &same);
         if (same != mask) {

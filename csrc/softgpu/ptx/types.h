@@ -1,4 +1,4 @@
-// The types and state spaces of PTX, and the one error its reading can end with.
+// The types and state spaces of PTX, and the exception thrown for PTX that cannot be loaded.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,16 @@ enum class Type : uint8_t {
 
 enum class Space : uint8_t { kGeneric, kReg, kConst, kGlobal, kLocal, kParam, kShared };
 
-// "s32" and so on; kNone for any other word.
+// Maps "s32" and so on to the type; kNone for any other word.
 Type type_named(std::string_view word);
 uint32_t bytes_of(Type type);
 bool is_signed(Type type);
 bool is_unsigned(Type type);
 bool is_float(Type type);    // scalar: f16 bf16 f32 f64
-bool is_integer(Type type);  // u and s of 8 to 64 bits
+bool is_integer(Type type);  // u8 to u64 and s8 to s64
 bool is_bits(Type type);
 
-// Text that is not PTX, or PTX that the interpreter does not know.
+// The text is not PTX, or PTX that the interpreter does not support.
 class Invalid : public std::runtime_error {
  public:
   Invalid(uint32_t line, const std::string& what)

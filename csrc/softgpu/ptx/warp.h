@@ -1,9 +1,11 @@
-// A warp while it runs, and what its block shares. Only the thread that runs the kernel touches it.
+// The state of a running warp, and what its block shares. Only the thread that runs the kernel
+// touches it.
 //
-// Divergence. A frame has a stack of paths, the top one runs. A branch that parts the lanes leaves
-// a path that waits at the immediate post-dominator and puts the two sides above it; a path that
-// gets there is dropped. A path that comes to a `.sync` instruction waits until the lanes that its
-// mask names have come there, too, and goes on together with them. Lanes that returned or exited are missing from every path's mask.
+// Divergence. A frame has a stack of paths; the top one runs. A branch at which lanes diverge
+// leaves a path that waits at the immediate post-dominator and pushes the two sides on top of it; a
+// path that gets there is dropped. A path that reaches a `.sync` instruction waits until the lanes
+// that the instruction's mask names have reached it, too, and continues together with them. Lanes
+// that have returned or exited are in no path's mask.
 #pragma once
 
 #include <cuda.h>
@@ -17,12 +19,12 @@ namespace softgpu::ptx {
 
 struct Path {
   uint32_t pc, reconverge, mask;
-  bool waits = false;  // at an instruction that needs lanes of other paths
+  bool waits = false;  // at an instruction that needs lanes of other paths, too
 };
 
 struct Frame {
   const Function* function = nullptr;
-  const Function* prepared = nullptr;  // whose constants the registers hold
+  const Function* prepared = nullptr;  // the function whose constants the registers hold
   std::unique_ptr<char[]> storage;
   char* registers = nullptr;
   uint32_t capacity = 0;
@@ -30,11 +32,11 @@ struct Frame {
   size_t first_path = 0;
   const Instr* call = nullptr;
   uint32_t call_mask = 0;
-  uint64_t local_offset = 0;  // of this frame in each lane's local memory
+  uint64_t local_offset = 0;  // where this frame begins in each lane's local memory
 };
 
 struct Counters {
-  uint64_t instructions = 0;  // of single threads
+  uint64_t instructions = 0;  // counted per thread
   uint64_t flops = 0;
   uint64_t sectors = 0;       // of 32 bytes, to and from global memory
 };
@@ -48,28 +50,28 @@ struct Warp {
   Block* block = nullptr;
   const Instr* current = nullptr;
   uint32_t index = 0;
-  uint32_t lanes = 0;         // that exist
-  uint32_t alive = 0;         // that have not exited
-  uint32_t carry = 0;         // condition code, a bit a lane
+  uint32_t lanes = 0;         // mask of the lanes that exist
+  uint32_t alive = 0;         // mask of the lanes that have not exited
+  uint32_t carry = 0;         // condition code, one bit per lane
   WarpState state = WarpState::kReady;
-  uint32_t barrier = 0;       // where it waits
+  uint32_t barrier = 0;       // number of the barrier it waits at
   uint32_t barrier_mask = 0;
-  uint32_t at_cluster = 0;     // lanes that have arrived at the barrier of the cluster
-  uint64_t cluster_phase = 0;  // of it, that the newest arrival helps to end
-  uint64_t arrived_ns = 0;     // what it had slept then
-  size_t depth = 0;           // of frames in use
+  uint32_t at_cluster = 0;     // mask of the lanes that have arrived at the cluster's barrier
+  uint64_t cluster_phase = 0;  // Cluster::phase once the barrier opens for the newest arrival
+  uint64_t arrived_ns = 0;     // slept_ns at that arrival
+  size_t depth = 0;           // number of frames in use
   std::vector<Frame> frames;
   std::vector<Path> paths;
   uint64_t executed = 0;      // instructions of the warp
   uint64_t slept_ns = 0;
-  uint32_t watched = 0;       // in this turn, without changing anything
+  uint32_t watched = 0;       // polling accesses in this turn since one that changed memory
 
   template <class T>
   T* at(uint32_t offset) const {
     return reinterpret_cast<T*>(registers + offset);
   }
   Frame& frame() { return frames[depth - 1]; }
-  // Since its block began: an instruction lasts a nanosecond.
+  // Time since its block began, counting a nanosecond per instruction.
   uint64_t time_ns() const { return executed + slept_ns; }
 };
 
@@ -77,7 +79,7 @@ struct Barrier {
   uint32_t arrived = 0;   // threads, rounded up to whole warps
   uint32_t expected = 0;  // 0: all threads of the block
   uint32_t trues = 0, counted = 0;  // bar.red
-  uint64_t slept_ns = 0;            // of who arrived, the longest
+  uint64_t slept_ns = 0;            // the longest of the warps that arrived
 };
 
 struct Launch {
@@ -88,33 +90,34 @@ struct Launch {
   uint32_t dynamic_shared_bytes;
   uint32_t sm_count;
   uint64_t number;    // %gridid
-  uint64_t start_ns = 0;     // of the device's clock: %globaltimer
-  uint64_t resident = 1;     // blocks that the device has side by side
-  bool cooperative = false;  // all blocks are; they may meet
-  uint32_t cluster[3] = {1, 1, 1};  // blocks of one
-  const uint32_t* sms = nullptr;    // those that it may use; null: 0 to sm_count - 1
+  uint64_t start_ns = 0;     // on the device's clock: %globaltimer
+  uint64_t resident = 1;     // blocks that the device can hold at once
+  bool cooperative = false;  // all blocks are resident at once and may wait for each other
+  uint32_t cluster[3] = {1, 1, 1};  // size of a cluster in blocks
+  const uint32_t* sms = nullptr;    // the SMs it may use; null: 0 to sm_count - 1
   uint64_t together = UINT64_MAX;   // blocks that fit on the SMs that it begins on
 };
 
-// What %envreg1 and 2 lead a cooperative kernel to: cooperative groups count arrivals in `barrier`.
+// %envreg1 and %envreg2 hold the address of this for a cooperative kernel; cooperative groups count
+// arrivals in `barrier`.
 struct Workspace {
   uint32_t bytes = sizeof(Workspace), barrier = 0;
 };
 
-struct Cluster {  // blocks that are there together from the first to the last
+struct Cluster {  // blocks that begin together and keep their places until the last one has ended
   std::vector<Block*> blocks;  // by rank
-  uint32_t live = 0;           // that have not ended
-  uint64_t phase = 0;          // of its barrier: how often it has opened
-  uint64_t slept_ns = 0;       // the longest of whoever it opened for
+  uint32_t live = 0;           // blocks that have not ended
+  uint64_t phase = 0;          // how often its barrier has opened
+  uint64_t slept_ns = 0;       // the longest of the warps it opened for
 };
 
 struct Block {
   const Launch* launch = nullptr;
-  Workspace* workspace = nullptr;  // only of a cooperative launch
+  Workspace* workspace = nullptr;  // only in a cooperative launch
   uint32_t index[3] = {0, 0, 0};
   uint64_t number = 0;
   CUresult error = CUDA_SUCCESS;
-  uint64_t begin_ns = 0;  // since the kernel did: blocks before its cluster had the place
+  uint64_t begin_ns = 0;  // since the kernel began; later than 0 if earlier blocks held the place
   Counters counters;
   std::vector<Warp> warps;
   Barrier barriers[16];
@@ -122,8 +125,8 @@ struct Block {
   Cluster own_cluster;
   uint32_t rank = 0;
 
-  // Shared memory, then the local memory of each thread, in an arena of all blocks; what is not the
-  // block's own there, and pages between, are out of bounds.
+  // Shared memory, then the local memory of each thread, within an arena that all blocks share.
+  // Everything else in the arena, guard pages included, is out of bounds for this block.
   const char* arena = nullptr;
   uint64_t arena_bytes = 0;
   char* shared = nullptr;
