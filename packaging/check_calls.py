@@ -2,7 +2,7 @@
 
     python packaging/check_calls.py
 
-Prints what is wrong; exit code 1 if anything is. Fast: it reads text files only.
+Prints what is wrong; the exit code is 1 if anything is. Fast, as it only reads text files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import call_table
 
 
 def main() -> int:
-    """Hold the table against every header in csrc/api; the exit code of the check."""
+    """Compare the table with every header in csrc/api; return the exit code."""
     try:
         rows = call_table.read(call_table.TABLE.read_text())
     except ValueError as exc:

@@ -1,9 +1,9 @@
-"""Check that generated files in the repository are what their generators make now.
+"""Check that the generated files in the repository are up to date.
 
     python packaging/check_generated.py
 
-Prints what differs and how to renew it; exit code 1 if anything does. A generator that cannot run
-here, such as the stubs' on a machine without a network, is an error and not a pass.
+Prints each difference and how to regenerate the file; the exit code is 1 if there is any. A
+generator that cannot run, such as that of the stubs without a network, is an error, not a pass.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ PAGES = (  # each makes one file
 
 @dataclass(frozen=True, kw_only=True)
 class Generated:
-    """Some committed files, and what makes them."""
+    """Some committed files, and their generator."""
 
     folder: Path
     remedy: str
     generate: Callable[[Path], None]
-    exact: bool  # False: the folder also holds files that need another input to make
+    exact: bool  # False: the folder also holds files that this generator does not make here
 
 
 def main() -> int:
-    """Compare everything; the exit code of the check."""
+    """Compare everything; return the exit code."""
     problems = [text for generated in everything() for text in differences(generated)]
     for text in problems:
         print(text, file=sys.stderr)
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def everything() -> list[Generated]:
-    """What is generated and committed."""
+    """List all files that are generated and committed."""
     rows = [
         Generated(
             folder=generate_stubs.OUTPUT,
@@ -73,7 +73,7 @@ def everything() -> list[Generated]:
                 folder=ROOT / "csrc" / "api",
                 remedy="make headers",
                 generate=_generate_api,
-                exact=False,  # one file for each version of cuda.h, and one version is here
+                exact=False,  # one file per version of cuda.h, and only one version is here
             )
         )
     return rows
@@ -89,7 +89,7 @@ def _page(module: ModuleType) -> Generated:
 
 
 def differences(generated: Generated) -> list[str]:
-    """One text for each file that is missing, left over or different."""
+    """Describe each file that is missing, left over or different."""
     with tempfile.TemporaryDirectory() as scratch:
         fresh_folder = Path(scratch)
         generated.generate(fresh_folder)

@@ -1,10 +1,10 @@
-"""Write csrc/core/abi.txt: where everything is that crosses between a job and the daemon.
+"""Write csrc/core/abi.txt: the binary layout of everything that jobs and the daemon exchange.
 
     python packaging/generate_abi.py [--output FOLDER]
 
-One line a thing, as the compiler has it: a struct and its bytes, a field with its offset and type,
-the value of an enumerator or a constant. What older builds read may not change under its version:
-a listing that would break them is not written, and the exit code is 1.
+One line per item, as compiled: a struct and its size, a field with its offset and type, the value
+of an enumerator or a constant. Within a version, what older builds read must not change: a listing
+that would break them is not written, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "csrc" / "core"
 OUTPUT = CORE
 NAME = "abi.txt"
-VERSIONS = {  # of each namespace: what has to be raised where it changes
+VERSIONS = {  # by namespace: the constant to raise when its layout changes
     "wire": "wire::kProtocolVersion",
     "shm": "shm::kLayoutVersion",
     "trace": "trace::kTraceVersion",
@@ -39,7 +39,7 @@ Listing = Mapping[str, str]
 
 
 def main() -> int:
-    """Write the listing, if older builds can live with it."""
+    """Write the listing unless it would break older builds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the listing")
     output = parser.parse_args().output
@@ -52,19 +52,19 @@ def main() -> int:
 
 
 def generate(output: Path) -> None:
-    """Write the listing into `output`, whatever older builds make of it."""
+    """Write the listing into `output`, even if it breaks older builds."""
     lines = [f"{name} {value}\n" for name, value in compiled().items()]
     (output / NAME).write_text(PREFACE + "".join(lines))
 
 
 def read(path: Path) -> Listing:
-    """A listing that was written."""
+    """Read a listing from a file."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return dict(line.split(" ", 1) for line in lines)
 
 
 def breaks(before: Listing, after: Listing) -> list[str]:
-    """What of `before` a build that was made with it would no longer find in `after`."""
+    """List the entries of `before` that a build made with it would no longer find in `after`."""
     raised = {s for s, version in VERSIONS.items() if int(after[version]) > int(before[version])}
     return [
         f"{name} {value} became {after.get(name, 'nothing')}"
@@ -76,7 +76,7 @@ def breaks(before: Listing, after: Listing) -> list[str]:
 
 
 def _is_reserved(name: str) -> bool:
-    """A field that others may take the place of."""
+    """Whether the field is reserved, so that other fields may take its place."""
     return name.rpartition(".")[2].startswith("reserved")
 
 
@@ -86,7 +86,7 @@ def _may_become(name: str, value: str, fresh: str, before: Listing) -> bool:
     if _ends_a_message(name, before):
         (start, length), (fresh_start, fresh_length) = _text(value), _text(fresh)
         return start == fresh_start and fresh_length > length
-    # A count, or what has room for more; whatever moves by that is listed itself.
+    # A count may grow, and so may a message; any field that moves because of it has its own entry.
     grows = name.endswith(("Count", "Bytes")) or f"{name}.header" in before
     return (grows or name in VERSIONS.values()) and int(fresh) > int(value)
 
@@ -98,13 +98,13 @@ def _ends_a_message(name: str, listing: Listing) -> bool:
 
 
 def _text(value: str) -> tuple[str, int]:
-    """Where a field is and of what, and how many of these."""
+    """Split a field into its offset with type, and its array length."""
     start, _, length = value.partition("[")
     return start, int(length.rstrip("]") or 1)
 
 
 def compiled(headers: Path = CORE) -> Listing:
-    """What the compiler makes of the headers in a folder."""
+    """Compile the headers in a folder and list their layout from the debug information."""
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / "abi.o"
         command = [os.environ.get("CXX", "g++"), "-std=c++17", "-c", "-g", f"-I{headers}"]
@@ -137,14 +137,14 @@ def _members(scope: DIE, prefix: str) -> Iterator[tuple[str, str]]:
                 yield f"{name}::{_name(value)}", str(_number(value, "const_value"))
         elif die.tag == "DW_TAG_structure_type" and "DW_AT_byte_size" in die.attributes:
             yield name, str(_number(die, "byte_size"))
-            yield from _members(die, f"{name}::")  # structs in it
+            yield from _members(die, f"{name}::")  # nested structs
             for field in _children(die, "member"):
                 where = _number(field, "data_member_location")
                 yield f"{name}.{_name(field)}", f"at {where}: {_type(field)}"
 
 
 def _type(die: DIE) -> str:
-    """As a reader of bytes sees it: atomics are what they hold."""
+    """Name the type as it is laid out in memory: an atomic has its value's type."""
     kind = die.get_DIE_from_attribute("DW_AT_type")
     if kind.tag == "DW_TAG_array_type":
         lengths = (_number(part, "upper_bound") + 1 for part in _children(kind, "subrange_type"))

@@ -2,7 +2,7 @@
 
     python packaging/generate_api_docs.py
 
-The comments are in what protoc makes of the file, that of the stubs (generate_stubs.py).
+The comments come from the descriptors that protoc makes; it is the protoc of generate_stubs.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ How to log in, who may do what, limits and errors: [protocol.md](protocol.md#rpc
 `tandem.v1`; sizes and times have their unit in the name, or are a `Duration` or `Timestamp` of
 `google.protobuf`. The number behind a field's name is that of the wire.
 """
-# Where the parts of a file are, as google/protobuf/descriptor.proto numbers them.
+# Field numbers in google/protobuf/descriptor.proto; paths of source locations consist of them.
 MESSAGES, ENUMS, SERVICES = 4, 5, 6
 FIELDS, NESTED, NESTED_ENUMS = 2, 3, 4  # in a message
 VALUES = METHODS = 2  # in an enumeration, in a service
@@ -54,7 +54,7 @@ def generate(folder: Path) -> None:
 
 
 def described() -> FileDescriptorProto:
-    """What protoc reads in the file, comments included."""
+    """Let protoc parse the file; return its descriptor, comments included."""
     python = generate_stubs.generator_python()
     proto = Path(PROTO)
     with tempfile.TemporaryDirectory() as scratch:
@@ -66,7 +66,7 @@ def described() -> FileDescriptorProto:
 
 
 class Page:
-    """One file's services, messages and enumerations in Markdown."""
+    """One proto file's services, messages and enumerations in Markdown."""
 
     def __init__(self, file: FileDescriptorProto) -> None:
         self._file = file
@@ -77,19 +77,19 @@ class Page:
         }
 
     def services(self) -> Iterator[str]:
-        """A table of calls for each."""
+        """Yield each service with a table of its calls."""
         for number, service in enumerate(self._file.service):
             yield from self._section(f"## {service.name}", (SERVICES, number))
             yield self._calls(service, (SERVICES, number))
 
     def messages(self) -> Iterator[str]:
-        """A table of fields for each."""
+        """Yield each message with a table of its fields."""
         yield "## Messages\n"
         for number, message in enumerate(self._file.message_type):
             yield from self._message(message, message.name, (MESSAGES, number))
 
     def enums(self) -> Iterator[str]:
-        """A table of values for each that is in no message."""
+        """Yield each top-level enumeration with a table of its values."""
         yield "## Enumerations\n"
         for number, enum in enumerate(self._file.enum_type):
             yield from self._enum(enum, enum.name, (ENUMS, number))
@@ -160,14 +160,14 @@ class Page:
 
 
 def _one_of(field: FieldDescriptorProto, message: DescriptorProto) -> str:
-    """Of fields that exclude each other."""
+    """Name the oneof that the field belongs to, if any."""
     if field.proto3_optional or not field.HasField("oneof_index"):
         return ""
     return f", one of `{message.oneof_decl[field.oneof_index].name}`"
 
 
 def _plain(comments: Iterable[str]) -> str:
-    """In one line, and nothing in it that a table would take for its own."""
+    """Join the comments in one line, with characters escaped that mean something in a table."""
     words = " ".join(" ".join(comments).split())
     return words.replace("|", "\\|").replace("<", "&lt;")
 

@@ -76,7 +76,7 @@ def generate(output: Path) -> None:
 
 
 def page() -> str:
-    """The whole text."""
+    """Return the page's text."""
     codes = [f"| {r.exit_code} | `{r.error.__name__}` | {_first_line(r.error)} |" for r in ERRORS]
     lines = [PREFACE, *_sections(), EXIT_CODES + "\n".join(codes), EXIT_CODES_END]
     lines += [COMPLETION, PLACE.rstrip()]
@@ -108,7 +108,7 @@ def _usage(command: click.Command, path: str) -> str:
 
 
 def _markdown(prose: str) -> str:
-    # click shows a paragraph after \b as it is written: so does a code block.
+    # click shows a paragraph after \b verbatim; in Markdown, that is a code block.
     parts = [part.strip("\n") for part in re.split(r"\n\n+", prose) if part.strip("\b\n ")]
     shown = [
         f"```text\n{part[1:].strip(chr(10))}\n```" if part.startswith("\b") else part
@@ -131,7 +131,7 @@ def _option(option: click.Option) -> str:
 
 
 def _default(option: click.Option) -> str:
-    """What `--help` shows as such, too."""
+    """The default, where `--help` shows it, too."""
     if not option.show_default or option.default is None:
         return ""
     if option.secondary_opts:

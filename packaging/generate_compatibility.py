@@ -1,10 +1,10 @@
-"""Write docs/compatibility.md from what was run.
+"""Write docs/compatibility.md from the results of test runs.
 
     python packaging/generate_compatibility.py [--run] [--output FOLDER]
 
-With `--run` the client matrix is run first (tests/matrix, without a GPU; a few minutes) and its
-outcome kept in docs/compatibility.json. Without it the page is made of what is kept there, and of
-the results of `make gpu` under bench/results. A row that never ran says so.
+The page is made from the outcome of the client matrix in docs/compatibility.json and from the
+results of `make gpu` under bench/results. With `--run`, the client matrix runs first (tests/matrix,
+without a GPU; a few minutes) and its outcome is written to that file. A row that never ran says so.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ By `make gpu` on a machine with one; results are kept under `bench/results`.
 
 @dataclass(frozen=True, kw_only=True)
 class Client:
-    """A package of the matrix, and the words in a test's name by which it is known."""
+    """A package of the matrix, and the words in a test's name that identify it."""
 
     name: str
     package: str
@@ -71,7 +71,8 @@ CLIENTS = (
 )
 
 
-# Parts with a row a program. What the first, which times, had no time for the second may have run.
+# Parts with a row per program. The second, which does not time them, may have run a program that
+# the first had no time for.
 TIMED, UNTIMED = WITH_ROWS = ("workloads", "programs")
 
 
@@ -81,7 +82,7 @@ class Workload:
 
     name: str
     part: str | None = None  # None: no program of ours uses it yet
-    rows: tuple[str, ...] = ()  # of the part's, if it is not all of them
+    rows: tuple[str, ...] = ()  # rows of the part; none: the whole part
 
 
 WORKLOADS = (
@@ -119,7 +120,7 @@ WORKLOADS = (
 
 
 def main() -> int:
-    """Write the page, after a run if asked."""
+    """Write the page, running the matrix first if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", action="store_true", help="run the client matrix first")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the page")
@@ -139,7 +140,7 @@ def generate(output: Path) -> None:
 
 
 def run_matrix() -> int:
-    """Run the matrix and keep what came of it; pytest's exit code."""
+    """Run the matrix and record its outcome; return pytest's exit code."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "not gpu", str(MATRIX)]
@@ -153,7 +154,7 @@ def run_matrix() -> int:
 
 
 def _outcomes(report: Path) -> Iterator[tuple[str, str]]:
-    """Test id -> passed, failed or skipped, of a JUnit report that we wrote ourselves."""
+    """Yield each test's name with passed, failed or skipped, from our own JUnit report."""
     for case in ElementTree.parse(report).iter("testcase"):
         kinds = {child.tag for child in case}
         failed = kinds & {"failure", "error"}
@@ -180,7 +181,7 @@ def _matrix(runs: dict[str, object]) -> Iterator[str]:
 
 
 def _toolkit(test: str) -> str:
-    """Of a parametrised name such as `test_a_client[12.9-nvml]`."""
+    """Find the toolkit in a parametrised name such as `test_a_client[12.9-nvml]`."""
     match = re.search(r"\[(?:.*-)?(12\.9|13)(?:-.*)?\]$", test)
     return match[1] if match else ""
 
@@ -209,7 +210,7 @@ def _gpu() -> Iterator[str]:
 
 
 def _where_it_ran(workload: Workload) -> Workload:
-    """Of the parts with its rows, with the first that ran them all; if none did, as it is."""
+    """Assign the workload to the first part that ran all its rows; leave it as is if none did."""
     for part in WITH_ROWS if workload.rows else ():
         found = gpu_results.newest(part)
         if found is not None and _all_ran(workload, found.figures):
@@ -222,7 +223,7 @@ def _all_ran(workload: Workload, figures: Mapping[str, Any]) -> bool:
 
 
 def _gpu_result(workload: Workload) -> str:
-    """Of the newest results that have the part; dry runs stand under other names."""
+    """The result in the newest file that has the part; dry runs do not count."""
     if workload.part is None:
         return "not run: no program of ours uses it yet"
     found = gpu_results.newest(workload.part)
@@ -232,7 +233,7 @@ def _gpu_result(workload: Workload) -> str:
 
 
 def _outcome(workload: Workload, figures: Mapping[str, Any]) -> str:
-    """Of a part; or, of rows, what each of them says."""
+    """The outcome of a part, or of each of the workload's rows."""
     if not workload.rows or "rows" not in figures:
         return "**failed**" if {"failed", "failed_again"} & figures.keys() else "passed"
     rows: Mapping[str, Mapping[str, Any]] = figures["rows"]
@@ -240,7 +241,7 @@ def _outcome(workload: Workload, figures: Mapping[str, Any]) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    """In words; not `ok` is also a row that is slower than its limit."""
+    """A row's outcome in words; a row slower than its limit is not `ok` either."""
     if "ok" not in row:
         return str(row.get("runs_bare", "not run"))
     if row["runs_bare"] != "ok":
@@ -253,7 +254,7 @@ def _row(row: Mapping[str, Any]) -> str:
 
 
 def _beside_that(row: Mapping[str, Any]) -> str:
-    """What a row of either part says beside that: how fast it was, or how it went among others."""
+    """What else a row tells: how fast it ran, or how it went together with other programs."""
     if "ratio" in row:
         return f"{row['ratio']} of the throughput"
     how = row["runs_together"]

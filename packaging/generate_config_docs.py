@@ -1,4 +1,4 @@
-"""Write docs/config.md from the tables that the daemon reads its configuration by.
+"""Write docs/config.md from the schema of the daemon's configuration.
 
 python packaging/generate_config_docs.py
 """
@@ -46,7 +46,7 @@ def generate(folder: Path) -> None:
 
 
 def _tables(table: type[BaseModel], path: str) -> Iterator[str]:
-    """Each table that is in one, and what is in that; the same once."""
+    """Yield each nested table, depth first; a table that occurs twice, once."""
     seen = set[type[BaseModel]]()
     for name, field in table.model_fields.items():
         key = field.alias or name
@@ -64,12 +64,12 @@ def _tables(table: type[BaseModel], path: str) -> Iterator[str]:
 
 
 def _title(line: str) -> str:
-    """The names of it: those that are in front of the rest."""
+    """The title: the part of a docstring's first line before the colon."""
     return line.partition(":")[0].rstrip(".").replace('"', "")
 
 
 def _prose(title: str, more: list[str]) -> Iterator[str]:
-    """What its docstring says besides, in one paragraph."""
+    """The rest of the docstring, as one paragraph."""
     _, colon, rest = title.partition(":")
     told = " ".join([rest.strip()] * bool(colon) + " ".join(more).split())
     if told:
@@ -89,7 +89,7 @@ def _rows(table: type[BaseModel], path: str) -> Iterator[str]:
 
 
 def _table_of(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - whatever a field may be
-    """The table that is there, alone or by names of its own; None: a value is."""
+    """The table that a field holds, directly or in a dictionary; None if it holds a value."""
     if get_origin(annotation) is dict:
         annotation = get_args(annotation)[1]
     is_table = isinstance(annotation, type) and issubclass(annotation, BaseModel)
@@ -97,7 +97,7 @@ def _table_of(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - what
 
 
 def _value(key: str, field: FieldInfo) -> str:
-    """What may stand there, its unit and its range."""
+    """Describe the values that a field accepts, with unit and range."""
     kind, metadata = _bare(field.annotation, field.metadata)
     form = next((one.text for one in metadata if isinstance(one, Form)), None)
     if form is not None:
@@ -112,7 +112,7 @@ def _value(key: str, field: FieldInfo) -> str:
 
 
 def _bare(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:  # noqa: ANN401 - likewise
-    """Without None, and with what is said of the type inside."""
+    """Strip None and `Annotated` from a type; add the metadata found inside."""
     if get_origin(annotation) in (Union, UnionType):
         annotation = next(one for one in get_args(annotation) if one is not type(None))
     inner = list(getattr(annotation, "__metadata__", ()))

@@ -1,8 +1,8 @@
-"""Write docs/driver-facts.md: what we believe of NVIDIA's driver, and what a GPU said to it.
+"""Write docs/driver-facts.md: what we believe about NVIDIA's driver, and what a GPU showed.
 
     python packaging/generate_driver_facts.py
 
-The beliefs stand in the parts of bench/gpu, the answers in the results of `make gpu`.
+The beliefs are in the parts of bench/gpu, the answers in the results of `make gpu`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.gpu.harness.beliefs import SETTLING, Belief, answer, beliefs_of, why_
 
 OUTPUT = gpu_results.ROOT / "docs"
 NAME = "driver-facts.md"
-REASON = 120  # characters of one
+REASON = 120  # longest reason for a missing answer, in characters
 
 PREFACE = """\
 # What we believe of NVIDIA's driver, and what a GPU said
@@ -56,14 +56,14 @@ def _lines() -> Iterator[str]:
 
 
 def failures(figures: Mapping[str, Any]) -> str:
-    """Which runs of a part did not end well: the one whose figures these are, and a later one."""
+    """Say which runs of a part failed: the run that gave these figures, or a later one."""
     runs = {"it": figures, "a later run": figures.get("failed_again", {})}
     codes = {run: found["failed"] for run, found in runs.items() if "failed" in found}
     return "".join(f"; {run} ended with code {code}" for run, code in codes.items())
 
 
 def measured(belief: Belief, figures: Mapping[str, object]) -> str:
-    """A cell: each answer, or why there is none."""
+    """A table cell: each answer, or why there is none."""
     return "; ".join(f"{path}: {_said(figures, path)}" for path in belief.answers)
 
 

@@ -1,4 +1,4 @@
-"""Finds what a GPU said: the files that `make gpu` leaves under bench/results."""
+"""Finds results measured on a GPU: the files that `make gpu` leaves under bench/results."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ RESULTS = ROOT / "bench" / "results"
 
 
 class Found(NamedTuple):
-    """The figures of a part, in the newest file that has it."""
+    """The figures of a part, and the file they are from."""
 
     path: Path
     figures: dict[str, Any]
 
 
 def newest(part: str) -> Found | None:
-    """None: no GPU ran it. Dry runs stand under other names."""
+    """Find a part's newest results; None if no GPU has run it. Dry runs do not count."""
     for path in sorted(RESULTS.glob("20*.json"), reverse=True):
         if "dry-run" in path.name:
             continue

@@ -2,8 +2,8 @@
 
     python packaging/headers.py [--keep DIR]
 
-Downloads the runtime packages (2 MiB each) into DIR, or a temporary folder. A new version of CUDA
-is one line in PACKAGES; what it declares and calls.def lacks is then named by check_calls.py.
+Downloads the runtime packages (2 MiB each) into DIR, or a temporary folder. To add a new version of
+CUDA, add a line to PACKAGES; check_calls.py then names the functions that calls.def lacks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRELOADED = "-fno-exceptions -fno-rtti -D__CUDA_API_VERSION_INTERNAL"
 
 
 def main() -> int:
-    """Go through all versions; exit code 1 if the shim does not build with one."""
+    """Go through all versions; return exit code 1 if the shim does not build with one of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where the packages are kept")
     arguments = parser.parse_args()
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def _include(folder: Path, package: str) -> Path:
-    """The folder with cuda.h of a package, downloaded once."""
+    """Return the folder with a package's cuda.h; download the package on first use."""
     if not list(folder.glob("**/cuda.h")):
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
         subprocess.run([*command, package], check=True)

@@ -1,12 +1,12 @@
-"""Fetch NVIDIA's own driver libraries, for tests that ask them what they answer without a card.
+"""Fetch NVIDIA's own driver libraries, for tests of what they answer on a machine without a GPU.
 
     python packaging/nvidia_libraries.py [--suite experimental] [--to build/nvidia]
 
-Debian has them in its section non-free: libcuda.so.1, libnvidia-ml.so.1, and MPS's control daemon.
-They come, with signatures checked, by the machine's own apt from the mirror that it uses anyway,
-and are unpacked into TO/VERSION: nothing is installed, no setting of the machine changes, and root
-is not needed. Where there is no apt: NVIDIA's installer has the same files (`--extract-only`), and
-TANDEM_NVIDIA_LIBRARIES=FOLDER says where they are.
+Debian has them in its section non-free: libcuda.so.1, libnvidia-ml.so.1, and the MPS control
+daemon. The machine's own apt downloads the packages from the mirror that it uses anyway and checks
+their signatures; this script unpacks them into TO/VERSION. It installs nothing, changes no setting
+of the machine, and needs no root. Where there is no apt, NVIDIA's installer has the same files
+(`--extract-only`); TANDEM_NVIDIA_LIBRARIES=FOLDER then says where they are.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("libcuda1", "libnvidia-ml1", "nvidia-cuda-mps")
 WANTED = ("libcuda.so.*", "libnvidia-ml.so.*", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-NEWEST = "experimental"  # of Debian's suites the one with the newest driver
+NEWEST = "experimental"  # the Debian suite with the newest driver
 HINT = "unpack them from NVIDIA's installer instead, and set TANDEM_NVIDIA_LIBRARIES to the folder"
 
 
 def main() -> int:
-    """Fetch and unpack; prints the folder."""
+    """Fetch and unpack the libraries; print the folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--suite", default=NEWEST, help=f"of Debian; {NEWEST} has the newest")
     parser.add_argument("--to", type=Path, default=ROOT / "build" / "nvidia", metavar="FOLDER")
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def fetched(suite: str, target: Path, scratch: Path) -> Path:
-    """The folder with the libraries of that suite, called as their version is."""
+    """Fetch the suite's libraries into a folder named after their version; return the folder."""
     apt = Apt(scratch, mirror(), suite)
     apt.get("update")
     apt.get("download", *PACKAGES)
@@ -65,7 +65,7 @@ def fetched(suite: str, target: Path, scratch: Path) -> Path:
 
 
 def mirror() -> str:
-    """Where this machine gets Debian's packages from."""
+    """Find the mirror from which this machine gets Debian's packages."""
     command = ["apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)"]
     for line in _said([*command, "Created-By: Packages"]).splitlines():
         origin, label, address = line.split(maxsplit=2)
@@ -77,10 +77,10 @@ def mirror() -> str:
 
 
 class Apt:
-    """apt with lists of its own, which hold the section non-free of one suite and nothing else."""
+    """apt with package lists of its own, which cover only the section non-free of one suite."""
 
     def __init__(self, folder: Path, address: str, suite: str) -> None:
-        """Write its sources into the folder, where packages are downloaded to as well."""
+        """Write apt's sources into the folder, which is also where it downloads packages."""
         self.folder = folder
         source = folder / "sources.list"
         source.write_text(f"deb [signed-by={KEYRING}] {address} {suite} non-free\n")
@@ -92,11 +92,11 @@ class Apt:
             "Dir::Cache::pkgcache=",
             "Dir::Cache::srcpkgcache=",
             f"Dir::Cache::archives={folder}",
-            "APT::Sandbox::User=",  # the folder is only ours to write to
+            "APT::Sandbox::User=",  # only we may write to the folder, not apt's sandbox user
         ]
 
     def get(self, *words: str) -> None:
-        """Run apt-get in the folder; what it says is the error."""
+        """Run apt-get in the folder; if it fails, exit with its message."""
         options = [word for setting in self.settings for word in ("-o", setting)]
         _said(["apt-get", "-q", *options, *words], folder=self.folder)
 

@@ -2,12 +2,12 @@
 
     python packaging/wheel.py [--output dist] [PYTHON...]
 
-One for each Python that is named, for a wheel is for one minor version; without any, for the one
-that runs this. A Python has to have its headers, as Debian's python3-dev has them.
+A wheel is for one minor version of Python: builds one for each PYTHON, or, if none is named, for
+the one that runs this. Each Python needs its headers, which Debian has in python3-dev.
 
-All but the shim is compiled by clang as PyPI's ziglang has it, which links for any version of glibc
-and puts its own C++ library into what it makes (csrc/ninja_build.py). No older system is needed for
-that, nor a container. What comes of it is then looked at: by auditwheel, and file by file.
+The clang in PyPI's ziglang compiles everything but the shim. It links for any version of glibc and
+links its own C++ library statically (csrc/ninja_build.py), so neither an older system nor a
+container is needed. Then auditwheel checks the wheel, and this script checks it file by file.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ import ninja_build
 
 ROOT = Path(__file__).resolve().parent.parent
 GLIBC = (2, 28)
-SHIM_GLIBC = (2, 17)  # it goes into containers, whatever those hold
-# Pinned: another compiler is another wheel.
+SHIM_GLIBC = (2, 17)  # older, since the shim must load in any container
+# Pinned, since another compiler makes another wheel.
 TOOLS = ("auditwheel==6.8.2", "ziglang==0.17.1")
 WORK = ROOT / "build/wheel"
 TAG = f"manylinux_{GLIBC[0]}_{GLIBC[1]}_{platform.machine()}"
 
 
 def main() -> int:
-    """Build them, and say where they are."""
+    """Build the wheels and print their paths."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=ROOT / "dist", metavar="FOLDER")
     parser.add_argument("pythons", nargs="*", default=[sys.executable], metavar="PYTHON")
@@ -55,12 +55,12 @@ def main() -> int:
         for python in arguments.pythons:
             print(shutil.copy2(checked(tools, build(python, compiler(tools))), arguments.output))
     except subprocess.CalledProcessError as failure:
-        return failure.returncode  # it has said why
+        return failure.returncode  # the command has printed why
     return 0
 
 
 def environment(folder: Path, python: str, needs: tuple[str, ...]) -> Path:
-    """The Python of a virtual environment that has them; kept for the next time."""
+    """Return the Python of a virtual environment with `needs`, which is kept for the next time."""
     if not (folder / "bin/python").exists():
         _run(python, "-m", "venv", str(folder))
     made = folder / "bin/python"
@@ -69,21 +69,21 @@ def environment(folder: Path, python: str, needs: tuple[str, ...]) -> Path:
 
 
 def compiler(tools: Path) -> str:
-    """The command of what compiles for old versions of glibc."""
+    """Return the command of the compiler that targets GLIBC."""
     target = f"{platform.machine()}-linux-gnu.{native_needs.text(GLIBC)}"
     return f"{tools} -m ziglang c++ -target {target}"
 
 
 def build(python: str, cxx: str) -> Path:
-    """The wheel of this checkout for that Python."""
+    """Build a wheel of this checkout for the given Python."""
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     where = WORK / _minor_version(python)
     own = environment(where / "environment", python, tuple(needs))
     for left in [*ROOT.glob("build/lib*"), *ROOT.glob("build/bdist*"), where / "out"]:
-        shutil.rmtree(left, ignore_errors=True)  # files that the checkout has no more
+        shutil.rmtree(left, ignore_errors=True)  # may hold files no longer in the checkout
     variables = {
         ninja_build.PORTABLE_CXX: cxx,
-        # One for all, or each Python would compile everything anew.
+        # The same path for all Pythons; otherwise each would compile everything anew.
         "TANDEM_CUDA_INCLUDE": str(ninja_build.cuda_include()),
     }
     _run(
@@ -97,14 +97,14 @@ def build(python: str, cxx: str) -> Path:
 
 
 def checked(tools: Path, wheel: Path) -> Path:
-    """The same wheel; the end of this program where it is not what its name says."""
+    """Return the wheel, or exit with an error if it does not keep what its name promises."""
     if wrong := [*complaints(wheel), *auditwheels_complaints(tools, wheel)]:
         sys.exit("\n".join(f"error: {wheel.name}: {each}" for each in wrong))
     return wheel
 
 
 def complaints(wheel: Path) -> list[str]:
-    """What its compiled files need that is not on every machine it is for."""
+    """List what the wheel's compiled files need that not every machine it is for has."""
     found = []
     with tempfile.TemporaryDirectory(prefix="tandem-wheel-") as folder:
         zipfile.ZipFile(wheel).extractall(folder)
@@ -116,7 +116,7 @@ def complaints(wheel: Path) -> list[str]:
 
 
 def auditwheels_complaints(tools: Path, wheel: Path) -> list[str]:
-    """What the tag promises and auditwheel does not find, which knows of more than versions."""
+    """Let auditwheel, which checks more than versions, verify what the tag promises."""
     words = [str(tools), "-m", "auditwheel", "show", str(wheel)]
     said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     tag = re.search(r'consistent\s+with\s+the\s+following\s+platform\s+tag:\s+"(\w+)"', said)

@@ -2,10 +2,10 @@
 
     python packaging/deb/build.py [--python /usr/bin/python3] [--output dist]
 
-What it installs is a virtual environment in /usr/lib/tandem, with all that Tandem needs and nothing
-of Debian's but its Python and C library, so that it neither changes nor depends on other packages
-of Python. The native parts are those of this checkout: the Python that builds has to have the ABI
-of the one that will run them, whose minor version the package then depends on.
+The package installs a virtual environment in /usr/lib/tandem with everything that Tandem needs. It
+uses only Debian's Python and C library, so it neither changes nor depends on other Python packages.
+The native parts are those of this checkout: the Python that builds must have the same ABI as the
+one that will run them, and the package depends on that one's minor version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHELLS = {
     "zsh": "usr/share/zsh/vendor-completions/_tandem",
     "fish": "usr/share/fish/vendor_completions.d/tandem.fish",
 }
-# What of packaging/ goes where.
+# Files and folders of packaging/, and where they are installed.
 FILES = {
     "tandemd.service": "usr/lib/systemd/system/tandemd.service",
     "tandemd-helper.service": "usr/lib/systemd/system/tandemd-helper.service",
@@ -46,7 +46,7 @@ ABI = "import sysconfig, sys; print(sysconfig.get_config_var('SOABI'), *sys.vers
 
 
 def main() -> int:
-    """Build it, and say where it is."""
+    """Build the package and print its path."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", type=Path, default=Path("/usr/bin/python3"), metavar="FILE")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", metavar="FOLDER")
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def make_wheel(source: Path, folder: Path) -> Path:
-    """Of the checkout at `source`, whose native parts are compiled already or are now."""
+    """Make a wheel of the checkout at `source`, compiling its native parts if needed."""
     options = ["--no-deps", "--no-build-isolation", "--no-index", "-w", str(folder)]
     _run(sys.executable, "-m", "pip", "-q", "wheel", *options, str(source))
     (wheel,) = folder.glob("gpu_tandem-*.whl")
@@ -70,7 +70,7 @@ def make_wheel(source: Path, folder: Path) -> Path:
 
 
 def make_environment(stage: Path, python: Path, what: list[str], *options: str) -> None:
-    """A virtual environment of `python` below `stage`, with `what` installed, as pip has it."""
+    """Make a virtual environment of `python` below `stage` and install `what` in it with pip."""
     own, other = (_ask(each, ABI).split() for each in (Path(sys.executable), python))
     if own != other:
         sys.exit(
@@ -85,7 +85,7 @@ def make_environment(stage: Path, python: Path, what: list[str], *options: str) 
 
 
 def _make_movable(home: Path, python: Path) -> None:
-    """It was made at another place than it will be at."""
+    """Make the environment work at its final path, which is not where it was built."""
     keep = {*PROGRAMS, "python", "python3"}
     for file in (home / "bin").iterdir():
         if file.name not in keep:
@@ -103,9 +103,9 @@ def _make_movable(home: Path, python: Path) -> None:
 
 
 def build(stage: Path, python: Path, output: Path) -> Path:
-    """The package of what is below `stage`."""
+    """Build the package from the files below `stage`."""
     site = next((stage / HOME / "lib").glob("python*/site-packages"))
-    # Compiled here, or each start would compile all of it again: nobody may write there later.
+    # Compile now: users cannot write there later, so each start would compile everything again.
     _run(str(python), "-m", "compileall", "-q", "-s", str(stage), "-p", "/", str(site))
     for name in PROGRAMS:
         link = stage / "usr/bin" / name
@@ -169,7 +169,7 @@ def _project() -> dict[str, str]:
 
 
 def _version() -> str:
-    """As Debian orders them: 1.0rc1 comes before 1.0."""
+    """The version as Debian sorts it: 1.0~rc1 comes before 1.0."""
     return re.sub(r"(?<=\d)(a|b|rc|\.dev)(?=\d)", r"~\1", _project()["version"])
 
 

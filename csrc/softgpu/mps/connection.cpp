@@ -1,2 +1,2 @@
-// The same way to the device process as the driver's.
+// Connects to the device process with the driver's code.
 #include "../driver/connection.cpp"

@@ -32,7 +32,7 @@ int Control::Order::number(size_t i) const { return i < words.size() ? std::atoi
 
 void Control::client_came(int connection, pid_t pid, uid_t uid) {
   if (quitting_) return world_->reply(connection, "error " + std::to_string(kConnectionFailed));
-  const bool somebody_waits = clients_of(0) > 0;  // and whoever comes now, behind them
+  const bool somebody_waits = clients_of(0) > 0;  // then the new client queues behind them
   clients_[connection] = {pid, uid, 0, ++clients_so_far_};
   const bool is_ready = !somebody_waits && !servers_.empty() &&
                         servers_.begin()->second.uid == uid &&
@@ -48,7 +48,7 @@ void Control::connection_closed(int connection) {
   if (clients_.erase(connection) > 0) admit();
 }
 
-// Gives waiting clients, in the order they came, to the server; starts and ends servers for them.
+// Assigns waiting clients to the server in order of arrival; starts and ends servers for them.
 void Control::admit() {
   std::vector<int> waiting;
   for (const auto& [connection, client] : clients_) {
@@ -72,7 +72,7 @@ void Control::admit() {
       continue;
     }
     if (up && clients_of(pid) == 0) end(pid, false);
-    return;  // those behind it wait as well
+    return;  // later clients wait behind it
   }
   if (servers_.empty() && !wanted_.empty() && !quitting_) {
     const uid_t uid = wanted_.front();
@@ -125,7 +125,7 @@ std::string Control::welcome(const Server& server) const {
   return all;
 }
 
-// "ready NUMBER UUID...", "fault STATUS" or "active".
+// Handles a server's message: "ready NUMBER UUID...", "fault STATUS" or "active".
 void Control::server_said(pid_t pid, const std::string& text) {
   const auto found = servers_.find(pid);
   const std::vector<std::string> words = words_of(text);
@@ -229,7 +229,8 @@ Control::Server* Control::find_server(pid_t pid, std::string* error) {
   return nullptr;
 }
 
-// The one that the order names first; null where `error` says why not.
+// The server that the order's first argument names, if the user may control it; otherwise null,
+// with the reason in `error`.
 Control::Server* Control::find_own_server(const Order& order, const char* what,
                                           std::string* error) {
   Server* server = find_server(order.number(1), error);
@@ -305,7 +306,7 @@ std::string Control::get_device_client_list(const Order& order) {
   return join(lines);
 }
 
-// Of one server, or of all.
+// Lists the clients of one server, or of all.
 std::string Control::ps(const Order& order) {
   const bool is_one = order.words.size() > 2 && order.words[1] == "-p";
   if (is_one && servers_.count(order.number(2)) == 0) {
@@ -341,7 +342,7 @@ std::string Control::terminate_client(const Order& order) {
   return "Invalid process " + std::to_string(order.number(2)) + "!\n";
 }
 
-// Without a timeout the clients are waited for.
+// Without a timeout, waits for the clients to end.
 std::string Control::quit(const Order& order) {
   if (order.uid != owner_ && order.uid != 0) {
     return "Not enough privilege to execute quit command\n";

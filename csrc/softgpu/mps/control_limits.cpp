@@ -1,5 +1,5 @@
-// The commands that set and show limits. What cannot be set leaves what was there, without a word
-// but in the log.
+// The commands that set and show limits. An invalid value leaves the limit as it was and is
+// reported only in the log.
 #include <cstdio>
 #include <cstdlib>
 
@@ -26,7 +26,7 @@ std::string set_percentage_of(World* world, Limits* limits, const std::string& t
   return show_percentage(limits->percent);
 }
 
-// "4G"; all else is MiB. kNever: no limit.
+// Parses "4G"; any other number is in MiB. Returns kNever for no limit.
 uint64_t bytes_of(const std::string& text) {
   char* end = nullptr;
   const uint64_t count = std::strtoull(text.c_str(), &end, 10);
@@ -40,7 +40,7 @@ uint64_t* limit_of(World* world, Limits* limits, int device) {
   return nullptr;
 }
 
-// In whole GiB from one on.
+// Shows the limit in whole GiB if it is at least one GiB, otherwise in MiB.
 std::string show_memory(World* world, Limits* limits, int device) {
   const uint64_t* bytes = limit_of(world, limits, device);
   if (!bytes) return "";

@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostPipeBytes = 87;  // of the directory: its longest socket's name still fits
+constexpr size_t kMostPipeBytes = 87;  // directory's length such that all socket paths still fit
 
 std::string log_directory() {
   const char* named = getenv("CUDA_MPS_LOG_DIRECTORY");
@@ -35,7 +35,7 @@ std::string log_directory() {
 
 class Daemon : public World {
  public:
-  // Servers write to `server_log`.
+  // `server_log`: the file descriptor that servers write their log to.
   Daemon(int listener, int server_log)
       : control_(this, geteuid()), listener_(listener), server_log_(server_log) {
     read_environment();
@@ -61,7 +61,7 @@ class Daemon : public World {
   Control control_;
   int listener_;
   int server_log_;
-  int session_ = -1;  // the connection whose commands are answered: one at a time
+  int session_ = -1;  // the only connection whose commands are answered at the time
   std::vector<int> connections_;
   std::map<pid_t, int> servers_;
   bool timed_ = false;
@@ -95,7 +95,7 @@ int Daemon::run() {
       timed_ = false;
       control_.time_is_up();
     }
-    // Who left is seen before who came after that.
+    // Handle disconnections before connections that came after them.
     for (size_t i = 1; i <= connections; ++i) {
       if (fds[i].revents) serve_connection(fds[i].fd);
     }
@@ -108,7 +108,7 @@ int Daemon::run() {
   return control_.exit_code();
 }
 
-// Until the timeout of `quit -t`; a new one begins to run here.
+// Milliseconds left until the timeout of `quit -t`; starts the timer for a new one. -1: no timeout.
 int Daemon::wait_ms() {
   if (!timed_ && control_.quit_timeout_s() >= 0) {
     timed_ = true;
@@ -160,7 +160,8 @@ void Daemon::close_connection(int fd) {
   control_.connection_closed(fd);
 }
 
-// Not while there is another, and none any more once it is to quit: that one waits for the end.
+// Refused while there is another session, and once the daemon is quitting: the session that gave
+// the command waits for the end.
 void Daemon::open_session(int fd) {
   if (session_ >= 0 || control_.quitting()) return reply(fd, "busy");
   session_ = fd;
@@ -176,7 +177,7 @@ void Daemon::serve_server(pid_t pid, int fd) {
   servers_.erase(pid);
   int status = 0;
   waitpid(pid, &status, 0);
-  // As NVIDIA's: it makes no difference to it whether a signal ended a server.
+  // Like NVIDIA's program, this makes no difference between an exit and a death by signal.
   control_.server_ended(pid, WEXITSTATUS(status));
 }
 
@@ -214,7 +215,7 @@ void Daemon::tell_server(pid_t server, const std::string& text) {
 }
 
 void Daemon::end_server(pid_t server, bool by_force) {
-  // Either way its connection to the device process ends, and with it what clients it still has.
+  // Either way the server's connection to the device process closes, and its remaining clients end.
   kill(server, by_force ? SIGKILL : SIGTERM);
 }
 
@@ -246,7 +247,7 @@ int listen_at(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) return -1;
   std::memcpy(address.sun_path, path.c_str(), path.size());
-  unlink(path.c_str());  // the lock is ours: a dead daemon's
+  unlink(path.c_str());  // left by a dead daemon, since we hold the lock
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   const bool listens =
       fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
@@ -266,7 +267,8 @@ int open_log(const char* name) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
-// Its log goes to a file then; that of its servers to the one that is returned.
+// Detaches from the terminal and sends the daemon's log to a file. Returns the file descriptor of
+// its servers' log.
 int leave_terminal() {
   setsid();
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -279,17 +281,17 @@ int leave_terminal() {
 
 bool lock_file(const std::string& path) {
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  struct flock whole{};  // not the function of that name
+  struct flock whole{};  // `struct` tells it from the function of the same name
   whole.l_type = F_WRLCK;
   return file >= 0 && fcntl(file, F_SETLK, &whole) == 0;
 }
 
 void make_socket_of_debuggers(const std::string& path, mode_t mask) {
   umask(mask);
-  (void)listen_at(path);  // kept, and nobody is answered
+  (void)listen_at(path);  // left open; nobody is answered
 }
 
-// `started`: told once it listens; negative: it stays in the foreground.
+// `started` is a pipe, written to once the daemon listens; negative to stay in the foreground.
 int serve_in(const std::string& directory, int started) {
   const mode_t mask = umask(0);
   const bool is_there = mkdir(directory.c_str(), 0777) == 0 || errno == EEXIST;
@@ -301,7 +303,7 @@ int serve_in(const std::string& directory, int started) {
   }
   const std::string pid_path = directory + "/nvidia-cuda-mps-control.pid";
   const std::string log_pipe = directory + "/log";
-  (void)mkfifo(log_pipe.c_str(), 0777);  // nobody writes to it here
+  (void)mkfifo(log_pipe.c_str(), 0777);  // exists only for show: nothing writes to it
   if (directory.size() > kMostPipeBytes) return 1;
   const int listener = listen_at(control_path());
   if (listener < 0) return 1;

@@ -1,4 +1,4 @@
-// The control program as a daemon: its sockets, files and child processes.
+// The MPS control program as a daemon: its sockets, files and child processes.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace tandem::softgpu::mps {
 
 std::string control_path();
 
-// Runs until `quit`. In the background the caller's process ends once the daemon listens.
+// Runs until `quit`. In the background, the calling process returns once the daemon listens.
 int run_daemon(bool in_background);
 
 }  // namespace tandem::softgpu::mps

@@ -19,7 +19,7 @@ void write_log(const char* who, const std::string& text) {
   std::snprintf(begin, sizeof begin, "[%s.%03d %s %5d] ", stamp, static_cast<int>(ms), who,
                 getpid());
   const std::string line = begin + text + "\n";
-  (void)!write(STDOUT_FILENO, line.data(), line.size());  // in one piece: servers write, too
+  (void)!write(STDOUT_FILENO, line.data(), line.size());  // a single write: servers write here, too
 }
 
 }  // namespace tandem::softgpu::mps

@@ -1,11 +1,11 @@
-// Lines of the log, as NVIDIA's program writes them.
+// Writes log lines in the format of NVIDIA's program.
 #pragma once
 
 #include <string>
 
 namespace tandem::softgpu::mps {
 
-// To stdout. `who`: Control, or Other: a server that is not up yet.
+// Writes to stdout. `who` is Control, or Other for a server that is not up yet.
 void write_log(const char* who, const std::string& text);
 
 }  // namespace tandem::softgpu::mps

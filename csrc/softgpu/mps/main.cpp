@@ -1,4 +1,4 @@
-// nvidia-cuda-mps-control of the software GPU: the daemon, and what talks to it.
+// nvidia-cuda-mps-control of the software GPU: the daemon and the client that sends it commands.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ bool ask(int fd, const std::string& text, std::string* answer) {
   return got > 0;
 }
 
-// Commands from stdin, one a line; answers to stdout.
+// Sends commands from stdin, one per line; prints the answers to stdout.
 int talk() {
   const int fd = connect_to_daemon();
   if (fd < 0) {
@@ -45,8 +45,8 @@ int talk() {
       std::fprintf(stderr, "Cannot send command to MPS control daemon process\n");
       return 1;
     }
-    if (!ask(fd, line, &answer)) break;  // it has quit
-    if (answer[0] == '\1') return 1;     // it has quit, and not all was well
+    if (!ask(fd, line, &answer)) break;  // the daemon has quit
+    if (answer[0] == '\1') return 1;     // the daemon has quit, and a server had failed
     if (answer[0] != '\0') std::fputs(answer.c_str(), stdout);
   }
   close(fd);

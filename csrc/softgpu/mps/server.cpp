@@ -17,7 +17,8 @@
 namespace tandem::softgpu::mps {
 namespace {
 
-// It lies beside this one; a program, unlike a library, cannot ask where it was loaded from.
+// Names the device program, which lies beside this one. A program, unlike a library, cannot ask
+// where it was loaded from, so the path comes from /proc/self/exe.
 void name_device_program() {
   char path[4096];
   const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -31,7 +32,7 @@ void tell(int control, const std::string& text) {
   (void)!send(control, text.data(), text.size(), MSG_NOSIGNAL);
 }
 
-// False when the control program has gone.
+// Handles a message of the control program. Returns false if that has gone.
 bool obey(int control, int device) {
   char text[256] = "";
   const ssize_t got = recv(control, text, sizeof text - 1, 0);
@@ -45,7 +46,7 @@ bool obey(int control, int device) {
   return true;
 }
 
-// False when the device process has gone.
+// Handles messages of the device process. Returns false if that has gone.
 bool relay(int control, int device) {
   alignas(8) char packet[kMaxPacketBytes];
   const ssize_t got = recv(device, packet, sizeof packet, 0);
@@ -76,7 +77,7 @@ int serve(int control) {
   name_device_program();
   const int device = ::softgpu::connect_to_device(kMpsServer, true, &welcome);
   if (device < 0) return cannot_start();
-  // What CUDA shows any program; in a list its clients count from 0, whatever the machine has.
+  // Clients see only the devices of the server's CUDA_VISIBLE_DEVICES, counted from 0.
   if (const char* list = getenv("CUDA_VISIBLE_DEVICES")) {
     ::softgpu::show_visible_devices(list, &welcome);
     if (welcome.device_count == 0) return cannot_start();

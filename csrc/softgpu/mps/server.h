@@ -1,10 +1,10 @@
-// An MPS server: a connection to the device process. Its clients live and die with it.
+// An MPS server is a connection to the device process. Its clients end with it.
 #pragma once
 
 namespace tandem::softgpu::mps {
 
-// `control` is a SEQPACKET socket to the control program. Returns the exit code, when either side
-// has gone.
+// `control` is a SEQPACKET socket to the control program. Returns the exit code once either the
+// control program or the device process has gone.
 int serve(int control);
 
 }  // namespace tandem::softgpu::mps

@@ -1,2 +1,2 @@
-// By the same rules as the driver's.
+// Applies CUDA_VISIBLE_DEVICES with the driver's code.
 #include "../driver/context/visible_devices.cpp"

@@ -1,2 +1,2 @@
-// The same way to the device process as the driver's; each library carries its own copy.
+// Connects to the device process with the driver's code; each library carries its own copy.
 #include "../driver/connection.cpp"

@@ -1,4 +1,4 @@
-// Which devices there are and what each is.
+// Which devices there are, and their properties.
 #include <cstdio>
 
 #include "nvml.h"
@@ -155,7 +155,7 @@ NVML_API nvmlDeviceGetCudaComputeCapability(Handle handle, int* major, int* mino
   *minor = static_cast<int>(device.minor);
   return kSuccess;
 }
-// NVML counts FP32 lanes, not SMs: so many an SM, by architecture.
+// NVML counts FP32 lanes, not SMs; their number per SM depends on the architecture.
 NVML_API nvmlDeviceGetNumGpuCores(Handle handle, unsigned* cores) {
   return put(handle, cores, [](const DeviceFigures& device) {
     return device.sm_count * (device.major == 8 && device.minor == 0 ? 64U : 128U);
@@ -201,12 +201,12 @@ NVML_API nvmlDeviceGetPcieReplayCounter(Handle handle, unsigned* count) {
   return put(handle, count, 0U);
 }
 
-// Modes: a card in a server, for anybody's computing.
+// The modes are those of a server card that everyone may compute on.
 NVML_API nvmlDeviceGetComputeMode(Handle handle, unsigned* mode) {
-  return put(handle, mode, 0U);  // default: shared by all
+  return put(handle, mode, 0U);  // the default mode: shared by all
 }
 NVML_API nvmlDeviceGetPersistenceMode(Handle handle, unsigned* mode) {
-  return put(handle, mode, 1U);  // the device process keeps what clients do not
+  return put(handle, mode, 1U);  // the device process keeps state while there are no clients
 }
 NVML_API nvmlDeviceGetDisplayMode(Handle handle, unsigned* mode) { return put(handle, mode, 0U); }
 NVML_API nvmlDeviceGetDisplayActive(Handle handle, unsigned* on) { return put(handle, on, 0U); }
@@ -220,7 +220,7 @@ NVML_API nvmlDeviceGetAccountingPids(Handle handle, unsigned* count, unsigned*) 
   return put(handle, count, 0U);
 }
 
-// One NUMA node, all processors of this machine.
+// One NUMA node with all processors of this machine.
 NVML_API nvmlDeviceGetNumaNodeId(Handle handle, unsigned* node) { return put(handle, node, 0U); }
 NVML_API nvmlDeviceGetMemoryAffinity(Handle handle, unsigned size, unsigned long* nodes, unsigned) {
   DeviceFigures device;

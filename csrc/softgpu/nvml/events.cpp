@@ -1,7 +1,7 @@
-// Event sets: XIDs and ECC errors, as they happen.
+// Event sets: report XIDs and ECC errors as they happen.
 //
-// A set has a connection to the device process, which sends it everything; what nobody registered
-// for is dropped here.
+// Each set has its own connection to the device process, which sends it every event; events that
+// nobody registered for are dropped here.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -33,11 +33,11 @@ constexpr unsigned long long kSupported = 1 | 2 | 8;  // ECC corrected, uncorrec
 struct EventSet {
   int fd = -1;
   bool device_process_gone = false;
-  std::map<uint32_t, unsigned long long> wanted;  // types by device
+  std::map<uint32_t, unsigned long long> wanted;  // event types, by device
   std::deque<EventData> arrived;
 };
 
-std::mutex g_mutex;  // protects the set of live sets; a set itself is its user's, as in NVML
+std::mutex g_mutex;  // protects live_sets(); as in NVML, callers must synchronise use of one set
 std::set<const void*>& live_sets() {
   static auto* const sets = new std::set<const void*>;
   return *sets;
@@ -56,7 +56,7 @@ bool subscribe(EventSet* set) {
   wish.header = {static_cast<uint16_t>(proto::Type::kQuery), sizeof wish, 0};
   wish.what = 2;
   char reply[256];
-  // Answered: whatever happens from now on is heard of.
+  // Once the query is answered, every event from then on is received.
   return send(set->fd, &wish, sizeof wish, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof wish) &&
          recv(set->fd, reply, sizeof reply, 0) > 0;
 }
@@ -92,7 +92,7 @@ int wait_for_event(EventSet* set, unsigned timeout_ms) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::milliseconds(timeout_ms);
   while (set->arrived.empty()) {
-    if (set->device_process_gone) return kGpuIsLost;  // as documented of one that is inaccessible
+    if (set->device_process_gone) return kGpuIsLost;  // as documented for an inaccessible GPU
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd ready{set->fd, POLLIN, 0};

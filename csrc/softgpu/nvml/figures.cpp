@@ -14,7 +14,7 @@ namespace {
 
 using namespace tandem::softgpu;
 
-// Sends one message and reads the answer, of at most so many bytes; how many came, or -1.
+// Sends one message and reads an answer of at most `room` bytes. Returns its size, or -1.
 ssize_t exchange(const void* message, size_t bytes, void* reply, size_t room) {
   Welcome welcome{};
   const int fd = connect_to_device(kQueryOnly, true, &welcome);
@@ -35,7 +35,7 @@ bool ask(std::string* text) {
   query.what = 1;
   std::vector<char> packet(kMaxPacketBytes);
   ssize_t got = exchange(&query, sizeof query, packet.data(), packet.size());
-  // A device that was just about to end may have taken the question with it; the next has an answer.
+  // A device process that was about to exit may have taken the query with it; ask the next one.
   if (got <= 0) got = exchange(&query, sizeof query, packet.data(), packet.size());
   QueryReply reply;
   if (got < static_cast<ssize_t>(sizeof reply)) return false;
@@ -45,7 +45,7 @@ bool ask(std::string* text) {
   return true;
 }
 
-// The document is flat and ours: a key's value is what follows it.
+// A plain search will do, since the document is flat and our own: a value follows right on its key.
 std::string value_of(const std::string& text, const char* key, size_t from = 0) {
   const std::string quoted = '"' + std::string(key) + "\":";
   const size_t found = text.find(quoted, from);
@@ -110,7 +110,7 @@ DeviceFigures parse_device(const std::string& text) {
   return d;
 }
 
-// The whole device, of which `text` tells the first instance.
+// Derives the whole device from `text`, which describes its first instance.
 DeviceFigures whole_device(const std::string& text, const DeviceFigures& first) {
   DeviceFigures device = first;
   device.name = first.name.substr(0, first.name.find(" MIG "));
@@ -124,7 +124,8 @@ DeviceFigures whole_device(const std::string& text, const DeviceFigures& first) 
   return device;
 }
 
-// What only the first instance was told of, and what a device has of each of its instances.
+// Adds an instance to its device: completes it with what only the first instance's text has, and
+// adds its figures to the device's totals.
 void add_instance(DeviceFigures* device, DeviceFigures instance) {
   const double share = static_cast<double>(instance.sm_count) / device->sm_count;
   instance.lost = device->lost;

@@ -1,4 +1,4 @@
-// What the device process says for NVML, read out of its JSON.
+// What the device process reports for NVML, parsed from its JSON.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ struct DeviceFigures {
   uint64_t now_ns, uptime_ns, compute_busy_ns, ecc_corrected, ecc_uncorrectable;
   double copy_to_ratio, copy_from_ratio, copy_bytes_per_s;
   bool has_ecc, lost, has_mig_on;
-  bool is_usable;                          // of an instance: it has its compute instance
+  bool is_usable;                          // of an instance: its compute instance exists
   std::vector<ProcessFigures> processes;
   std::string profile;                     // h200, ...
   uint32_t gpu_instance;                   // 0: a whole device
-  uint32_t mig_profile, mig_start;         // of an instance: its profile, its first memory slice
+  uint32_t mig_profile, mig_start;         // of an instance: its profile and first memory slice
   std::vector<DeviceFigures> instances;    // of a device with MIG
 };
 
-// False when there is no device process and none can be started.
+// Returns false if there is no device process and none can be started.
 bool read_figures(std::vector<DeviceFigures>* devices);
 
-// False likewise; what became of it is in the reply.
+// Returns false in the same case; the reply tells the outcome of the change.
 bool change_mig(const tandem::softgpu::MigChange& change, tandem::softgpu::MigReply* reply);
 
 }  // namespace softgpu

@@ -1,8 +1,9 @@
 // Clocks, power, temperature, ECC.
 //
-// A software device draws no power. What is shown follows from its utilisation of the last second:
-// power goes from idle to the product's limit, temperature from 30 to 70 degrees. Clocks are fixed.
-// Energy is that of all time: idle power always, and what the limit is above it while it computes.
+// A software device draws no power. The values shown follow from its utilisation in the last
+// second: power ranges from idle to the product's limit, temperature from 30 to 70 degrees. Clocks
+// are fixed. Energy counts from the start: idle power all the time, the limit's power while it
+// computes.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,8 +16,8 @@ using softgpu::DeviceFigures;
 namespace {
 
 enum Clock { kGraphics = 0, kSm = 1, kMemory = 2, kVideo = 3 };
-constexpr unsigned kIdleReason = 1;           // of clocks, the only one that there is here
-constexpr unsigned kCelsius = 0;              // the GPU's own sensor, the only one
+constexpr unsigned kIdleReason = 1;           // the only clock-throttle reason that occurs here
+constexpr unsigned kCelsius = 0;              // the only sensor: the GPU's own
 constexpr unsigned kCorrected = 0, kUncorrected = 1;
 constexpr unsigned kVolatile = 0, kAggregate = 1;
 constexpr unsigned kInDeviceMemory = 2;
@@ -124,7 +125,7 @@ NVML_API nvmlDeviceGetSupportedClocksThrottleReasons(Handle handle, unsigned lon
   return nvmlDeviceGetSupportedClocksEventReasons(handle, reasons);
 }
 NVML_API nvmlDeviceGetPerformanceState(Handle handle, unsigned* state) {
-  return put(handle, state, 0U);  // P0, always
+  return put(handle, state, 0U);  // always P0
 }
 NVML_API nvmlDeviceGetPowerState(Handle handle, unsigned* state) { return put(handle, state, 0U); }
 NVML_API nvmlDeviceGetViolationStatus(Handle handle, unsigned policy, ViolationTime* time) {
@@ -172,13 +173,13 @@ NVML_API nvmlDeviceGetTemperatureV(Handle handle, TemperatureV1* temperature) {
   if (bad == kSuccess) temperature->celsius = static_cast<int>(celsius);
   return bad;
 }
-// Thresholds by NVML's number: shutdown, slowdown, memory, highest of the GPU.
+// Thresholds by NVML's number: shutdown, slowdown, memory maximum, GPU maximum.
 NVML_API nvmlDeviceGetTemperatureThreshold(Handle handle, unsigned which, unsigned* celsius) {
   constexpr unsigned kThresholds[] = {95, 92, 95, 87};
   if (which >= sizeof kThresholds / sizeof kThresholds[0]) return not_supported(handle);
   return put(handle, celsius, kThresholds[which]);
 }
-// Cards for servers have no fan of their own.
+// Server cards have no fan of their own.
 NVML_API nvmlDeviceGetNumFans(Handle handle, unsigned* count) { return put(handle, count, 0U); }
 NVML_API nvmlDeviceGetFanSpeed(Handle handle, unsigned*) { return not_supported(handle); }
 NVML_API nvmlDeviceGetFanSpeed_v2(Handle handle, unsigned, unsigned*) {
@@ -206,7 +207,7 @@ NVML_API nvmlDeviceGetTotalEccErrors(Handle handle, unsigned type, unsigned coun
   *count = errors;
   return kSuccess;
 }
-// All errors here are the device memory's.
+// All errors here are in device memory.
 NVML_API nvmlDeviceGetMemoryErrorCounter(Handle handle, unsigned type, unsigned counter,
                                          unsigned location, unsigned long long* count) {
   if (location > 8) return kInvalidArgument;
@@ -224,7 +225,7 @@ NVML_API nvmlDeviceGetDetailedEccErrors(Handle handle, unsigned type, unsigned c
 NVML_API nvmlDeviceClearEccErrorCounts(Handle handle, unsigned) {
   DeviceFigures device;
   const int bad = figures_of(handle, &device);
-  return bad ? bad : kNoPermission;  // a monitor does not change what tests count
+  return bad ? bad : kNoPermission;  // a monitoring tool must not reset counts that tests rely on
 }
 NVML_API nvmlDeviceGetRemappedRows(Handle handle, unsigned* corrected, unsigned* uncorrected,
                                    unsigned* pending, unsigned* failed) {
@@ -236,7 +237,7 @@ NVML_API nvmlDeviceGetRemappedRows(Handle handle, unsigned* corrected, unsigned*
   return kSuccess;
 }
 
-// Each field says for itself whether it is supported.
+// Each field has a status of its own that tells whether it is supported.
 NVML_API nvmlDeviceGetFieldValues(Handle handle, int count, FieldValue* values) {
   constexpr unsigned kTotalEnergy = 83, kUnsignedLongLong = 3;
   DeviceFigures device;

@@ -1,5 +1,5 @@
-// MIG: devices that are cut into GPU instances, each with one compute instance of its whole size.
-// Root may cut a device anew, and whose device process it is.
+// MIG: devices partitioned into GPU instances, each with one compute instance of its full size.
+// Root and the owner of the device process may repartition a device.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -14,9 +14,9 @@ using tandem::softgpu::MigVerb;
 
 namespace {
 
-constexpr unsigned kMostProfiles = 32;  // numbers above are no profile of any product
+constexpr unsigned kMostProfiles = 32;  // above the profile numbers of all products
 constexpr size_t kMebibyte = 1024 * 1024;
-// Handles of a GPU instance, and of its compute instance, say its number, for places change.
+// Handles of a GPU instance and of its compute instance hold its number, since places can change.
 constexpr size_t kInstanceBit = size_t{1} << 16, kComputeBit = size_t{1} << 17;
 
 struct Attributes {
@@ -43,7 +43,7 @@ struct ProfileInfo {
 struct ComputeProfileInfo {
   unsigned id, slices, instances, sm_count, copy_engines, decoders, encoders, jpeg, ofa;
 };
-// Slices of NVML_COMPUTE_INSTANCE_PROFILE_*.
+// Slices by NVML_COMPUTE_INSTANCE_PROFILE_*.
 constexpr std::array<unsigned, 7> kSlicesOf = {1, 2, 3, 4, 7, 8, 6};
 struct ProfileInfoV2 {
   unsigned version, id, p2p, slices, instances, sm_count, copy_engines, decoders, encoders, jpeg,
@@ -52,7 +52,7 @@ struct ProfileInfoV2 {
   char name[96];
 };
 
-// The profile of the device's product that `matches`; null when there is none.
+// The profile of the device's product that `matches`; null if there is none.
 template <class Matches>
 const MigProfile* find_profile(const DeviceFigures& device, Matches matches) {
   const auto* table = tandem::softgpu::mig_table(device.profile);
@@ -66,13 +66,13 @@ const MigProfile* profile_by_id(const DeviceFigures& device, unsigned id) {
   return find_profile(device, [&](const MigProfile& profile) { return profile.id == id; });
 }
 
-// A whole device whose MIG is on.
+// The figures of a whole device on which MIG is enabled.
 int mig_figures(Handle handle, DeviceFigures* device) {
   if (const int bad = figures_of(handle, device)) return bad;
   return device->has_mig_on ? kSuccess : kNotSupported;
 }
 
-// A MIG device.
+// The figures of a MIG device.
 int instance_figures(Handle handle, DeviceFigures* instance) {
   if (const int bad = figures_of_any(handle, instance)) return bad;
   return is_mig(handle) ? kSuccess : kInvalidArgument;
@@ -101,7 +101,7 @@ Handle instance_handle(size_t index, size_t number, size_t bit = kInstanceBit) {
   return reinterpret_cast<Handle>(reinterpret_cast<size_t>(mig_handle_of(index, number)) | bit);
 }
 
-// The GPU instance that a handle with this bit names, and which device it is on.
+// Finds the GPU instance that a handle with this bit names, and the index of its device.
 int named_instance(Handle handle, size_t bit, size_t* index, DeviceFigures* instance) {
   const auto bits = reinterpret_cast<size_t>(handle);
   if (!initialised()) return kUninitialized;
@@ -256,7 +256,7 @@ NVML_API nvmlDeviceGetGpuInstanceProfileInfoV(Handle handle, unsigned number,
   return kSuccess;
 }
 
-// Also where MIG is off. Without room for them only their number is told.
+// Works with MIG off, too. A null `placements` only asks for their number.
 NVML_API nvmlDeviceGetGpuInstancePossiblePlacements_v2(Handle handle, unsigned id,
                                                        Placement* placements, unsigned* count) {
   DeviceFigures device;
@@ -277,7 +277,7 @@ NVML_API nvmlDeviceGetGpuInstancePossiblePlacements(Handle handle, unsigned id,
   return nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle, id, placements, count);
 }
 
-// `out` has room for as many as the profile allows on a device.
+// The caller provides room in `out` for as many as the profile allows on a device.
 NVML_API nvmlDeviceGetGpuInstances(Handle handle, unsigned id, Handle* out, unsigned* count) {
   DeviceFigures device;
   if (const int bad = mig_figures(handle, &device)) return bad;
@@ -333,7 +333,7 @@ NVML_API nvmlGpuInstanceDestroy(Handle handle) {
   return change(index, MigVerb::kDestroy, instance.gpu_instance, 0, nullptr);
 }
 
-// The only profile of compute instances is as many slices as the GPU instance has.
+// The only compute instance profile is the one with as many slices as the GPU instance.
 NVML_API nvmlGpuInstanceGetComputeInstanceProfileInfo(Handle handle, unsigned number,
                                                       unsigned engines, ComputeProfileInfo* out) {
   size_t index = 0;
@@ -363,7 +363,7 @@ NVML_API nvmlGpuInstanceCreateComputeInstance(Handle handle, unsigned profile, H
   return change(index, MigVerb::kCreateCompute, instance.gpu_instance, 0, nullptr);
 }
 
-// `out` has room for as many as the profile allows in a GPU instance.
+// The caller provides room in `out` for as many as the profile allows in a GPU instance.
 NVML_API nvmlGpuInstanceGetComputeInstances(Handle handle, unsigned profile, Handle* out,
                                             unsigned* count) {
   size_t index = 0;

@@ -1,5 +1,5 @@
-// What the files of libnvidia-ml.so.1 share. The prototypes and structures are those of NVML's
-// public reference, written down here because nvml.h is not part of the packages the build needs.
+// Shared by the files of libnvidia-ml.so.1. The prototypes and structures follow NVML's public
+// reference; they are written down here because nvml.h is not in the packages the build needs.
 #pragma once
 
 #include <cstring>
@@ -31,27 +31,28 @@ enum Status {
 
 constexpr unsigned kNoInstance = 0xffffffff;
 
-// A device's handle is its index plus one; that of a MIG device, and of the GPU instance below it,
-// has the instance's place on the device in bits of its own.
+// A device's handle is its index plus one. A MIG device's handle also holds, in separate bits, its
+// place in the device's list of instances; mig.cpp keeps an instance's number in the same bits.
 using Handle = void*;
 inline Handle handle_of(size_t index) { return reinterpret_cast<Handle>(index + 1); }
 inline Handle mig_handle_of(size_t index, size_t place) {
   return reinterpret_cast<Handle>((index + 1) | (place + 1) << 8);
 }
 inline size_t index_of(Handle handle) { return (reinterpret_cast<size_t>(handle) & 0xff) - 1; }
-// Of a MIG device on its device; -1 for a whole one.
+// A MIG device's place in its device's list of instances; -1 for a whole device.
 inline size_t place_of(Handle handle) { return (reinterpret_cast<size_t>(handle) >> 8) - 1; }
 inline bool is_mig(Handle handle) { return reinterpret_cast<size_t>(handle) >> 8 != 0; }
 
 bool initialised();
 
-// Of all devices; of one that is still there.
+// The figures of all devices.
 int figures(std::vector<softgpu::DeviceFigures>* devices);
+// The figures of a whole device that is not lost; kNotSupported for a MIG device.
 int figures_of(Handle handle, softgpu::DeviceFigures* device);
-// As above, of a MIG device too; what asks for whole devices only does not support those.
+// Like figures_of, for MIG devices, too.
 int figures_of_any(Handle handle, softgpu::DeviceFigures* device);
 
-// What `read` says of a device that exists goes to `out`.
+// Writes to `out` what `read` returns for the device, if it exists.
 template <class Value, class Read>
 int put(Handle handle, Value* out, Read read) {
   softgpu::DeviceFigures device;
@@ -64,7 +65,7 @@ template <class Value>
 int put(Handle handle, Value* out, Value value) {
   return put(handle, out, [&](const softgpu::DeviceFigures&) { return value; });
 }
-// For what such a device does not have: still checks the handle.
+// For what such a device lacks: kNotSupported, or the handle's error if it is not valid.
 int not_supported(Handle handle);
 
 inline int put_text(const std::string& text, char* out, unsigned length) {
@@ -74,7 +75,7 @@ inline int put_text(const std::string& text, char* out, unsigned length) {
   return kSuccess;
 }
 
-// The version field that NVML structures begin with: size and number.
+// The version field at the start of NVML structures: size and version number.
 template <class Struct>
 constexpr unsigned version_of(unsigned number) {
   return static_cast<unsigned>(sizeof(Struct)) | number << 24;

@@ -1,4 +1,4 @@
-// Every NVML name exists as a weak stub; an implementation in another file takes its place.
+// Defines every NVML name as a weak stub; an implementation in another file overrides it.
 #include "nvml.h"
 
 namespace {

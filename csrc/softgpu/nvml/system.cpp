@@ -1,4 +1,4 @@
-// Start and end, the system, and what errors are called.
+// Initialisation and shutdown, system queries and error strings.
 #include <atomic>
 #include <cstdio>
 
@@ -8,7 +8,7 @@
 namespace nvml {
 namespace {
 
-std::atomic<int> g_initialised{0};  // nvmlInit calls not yet shut down; relaxed, orders nothing
+std::atomic<int> g_initialised{0};  // nvmlInit calls not yet shut down; relaxed: orders nothing
 
 struct Error {
   int status;
@@ -90,7 +90,7 @@ NVML_API nvmlInitWithFlags(unsigned) {
 NVML_API nvmlInit_v2() { return nvmlInitWithFlags(0); }
 NVML_API nvmlInit() { return nvmlInitWithFlags(0); }
 NVML_API nvmlShutdown() {
-  // Once too often is no error, as NVIDIA's library has it against its documentation.
+  // A surplus call is no error: so it is in NVIDIA's library, contrary to its documentation.
   if (initialised()) g_initialised.fetch_sub(1, std::memory_order_relaxed);
   return kSuccess;
 }
@@ -106,7 +106,7 @@ NVML_API nvmlSystemGetDriverVersion(char* out, unsigned length) {
   return initialised() ? put_text("580.0.softgpu", out, length) : int{kUninitialized};
 }
 NVML_API nvmlSystemGetNVMLVersion(char* out, unsigned length) {
-  return put_text("13.580.0", out, length);  // of the library, and so without nvmlInit
+  return put_text("13.580.0", out, length);  // the library's own version: needs no nvmlInit
 }
 NVML_API nvmlSystemGetCudaDriverVersion_v2(int* version) {
   if (!initialised()) return kUninitialized;
@@ -125,7 +125,7 @@ NVML_API nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length) {
   char text[1024] = "";
   const size_t got = fread(text, 1, sizeof text - 1, file);
   fclose(file);
-  text[got] = '\0';  // its first word: arguments follow as further strings
+  text[got] = '\0';  // prints only the program's name: arguments follow as separate strings
   snprintf(name, length, "%s", text);
   return kSuccess;
 }

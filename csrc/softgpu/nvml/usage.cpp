@@ -35,7 +35,7 @@ struct ProcessUtilization {
   unsigned sm, memory, encoder, decoder;
 };
 
-constexpr unsigned kPcieReplies = 0, kPcieReceives = 1;  // the GPU transmits, receives
+constexpr unsigned kPcieReplies = 0, kPcieReceives = 1;  // the GPU transmits; it receives
 
 unsigned percent(double ratio) { return static_cast<unsigned>(ratio * 100 + 0.5); }
 
@@ -66,7 +66,7 @@ int no_engine(Handle handle, unsigned* utilization, unsigned* period_us) {
   DeviceFigures device;
   if (const int bad = figures_of(handle, &device)) return bad;
   if (!utilization || !period_us) return kInvalidArgument;
-  *utilization = 0;  // nothing here encodes or decodes
+  *utilization = 0;  // there is no encoder or decoder
   *period_us = 1'000'000;
   return kSuccess;
 }
@@ -128,7 +128,7 @@ NVML_API nvmlDeviceGetGraphicsRunningProcesses_v3(Handle h, unsigned* count, Pro
   return put(h, count, 0U);
 }
 NVML_API nvmlDeviceGetMPSComputeRunningProcesses(Handle h, unsigned* count, ProcessV1*) {
-  return put(h, count, 0U);  // clients of MPS are listed as themselves
+  return put(h, count, 0U);  // MPS clients are listed as ordinary processes
 }
 NVML_API nvmlDeviceGetMPSComputeRunningProcesses_v2(Handle h, unsigned* count, ProcessV2*) {
   return put(h, count, 0U);
@@ -137,7 +137,7 @@ NVML_API nvmlDeviceGetMPSComputeRunningProcesses_v3(Handle h, unsigned* count, P
   return put(h, count, 0U);
 }
 
-// One sample a process: the last second. Nothing new since `last_seen_us` is an empty answer.
+// One sample per process, for the last second. Empty if nothing is newer than `last_seen_us`.
 NVML_API nvmlDeviceGetProcessUtilization(Handle handle, ProcessUtilization* out, unsigned* count,
                                          unsigned long long last_seen_us) {
   DeviceFigures device;
@@ -162,11 +162,11 @@ NVML_API nvmlDeviceGetDecoderUtilization(Handle h, unsigned* utilization, unsign
   return no_engine(h, utilization, period_us);
 }
 
-// KB/s over the last second, from the copy engines.
+// In KB/s over the last second, from the copy engines' utilisation.
 NVML_API nvmlDeviceGetPcieThroughput(Handle handle, unsigned counter, unsigned* kb_per_s) {
   DeviceFigures device;
   if (const int bad = figures_of(handle, &device)) return bad;
-  if (!device.instances.empty()) return kNotSupported;  // links are not told apart by instance
+  if (!device.instances.empty()) return kNotSupported;  // link traffic is not counted per instance
   if (counter > kPcieReceives) return kInvalidArgument;
   return put(handle, kb_per_s, [&](const DeviceFigures& d) {
     const double ratio = counter == kPcieReplies ? d.copy_from_ratio : d.copy_to_ratio;
@@ -174,7 +174,7 @@ NVML_API nvmlDeviceGetPcieThroughput(Handle handle, unsigned counter, unsigned* 
   });
 }
 
-// Bit i of word i / 64 is processor i: every one of this machine.
+// All processors of this machine; bit i % 64 of word i / 64 is processor i.
 NVML_API nvmlDeviceGetCpuAffinity(Handle handle, unsigned size, unsigned long* cpus) {
   DeviceFigures device;
   if (const int bad = figures_of(handle, &device)) return bad;
