@@ -1,4 +1,4 @@
-"""`python -m bench NAME`: run one measurement; the last line printed is one JSON object."""
+"""`python -m bench NAME`: run one measurement. The last line printed is a JSON object."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ LATER_S = {
     "memory": 174,
     "partition": 232,
     "policies": 174,
-}  # of several parts or many cases
+}  # those with several parts or many cases
 INTERRUPTED, NOT_MEASURED = 130, 1
 
 
 def main() -> int:
-    """Run it; 1 when a figure is over its limit or could not be had."""
+    """Run the measurement; return 1 if a figure is over its limit or could not be measured."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         epilog="\n".join(f"{name}: {what}" for name, what in BENCHES.items()),
@@ -50,7 +50,7 @@ def main() -> int:
     )
     parser.add_argument("name", choices=BENCHES)
     name = parser.parse_args().name
-    # Every way to end goes through the measurement's own cleaning up.
+    # Signals become exceptions, so that the measurement always cleans up.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     signal.signal(signal.SIGALRM, _run_out)

@@ -1,4 +1,4 @@
-"""How long a crowd of processes needs to attach, all at once."""
+"""How long many processes need to attach, all at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run() -> dict[str, Any]:
     with stage() as place, place.daemon(), crowd(place, COUNT) as result:
         figures = {
             "processes": result.attached,
-            "lost": COUNT - result.attached,  # also those that could not be forked
+            "lost": COUNT - result.attached,  # includes those that could not be forked
             "wall_s": round(result.wall_ns / 1e9, 4),
             "each_us": round(result.wall_ns / 1e3 / max(result.attached, 1), 2),
         }

@@ -1,4 +1,4 @@
-"""Figures against limits, the table they are shown in, and progress on stderr."""
+"""Compares figures with limits, prints them as a table, and reports progress on stderr."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Bar = dict[str, Any]
 
 
 def bar(value: float, limit: float, *, doubt: str = "") -> Bar:
-    """One figure with its limit: good when it is not above it, and nothing speaks against it.
+    """One figure with its limit: ok if the figure is not above it and there is no doubt about it.
 
-    `doubt` says why the figure is not worth its name; such a bar is never good.
+    `doubt` says why the figure cannot be trusted; such a bar is never ok.
     """
     if not doubt and not math.isfinite(value):
         doubt = "it could not be measured"
@@ -26,17 +26,17 @@ def bar(value: float, limit: float, *, doubt: str = "") -> Bar:
 
 
 def smallest_median(rounds: Sequence[Sequence[float]]) -> float:
-    """The quietest round's median: the figure least touched by whatever else the machine does."""
+    """The smallest of the rounds' medians, which other activity on the machine disturbed least."""
     return min(statistics.median(values) for values in rounds)
 
 
 def progress(text: str) -> None:
-    """Say on stderr what is going on."""
+    """Print on stderr what is going on."""
     print(text, file=sys.stderr, flush=True)
 
 
 def show(figures: Mapping[str, float], unit: str) -> None:
-    """Print figures one a line."""
+    """Print figures, one per line."""
     for name, value in figures.items():
         print(f"  {name:<28} {value:>14,.4g} {unit}".rstrip())
 

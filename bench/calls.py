@@ -1,14 +1,14 @@
 """What the shim adds to a call, by the class that calls.def gives it.
 
-On an empty driver, whose calls take no time: the software GPU answers an allocation after a round
-trip of tens of microseconds, in which a few nanoseconds would not show. One C program times the
-driver's own functions (bare) and those a program finds, attached, without a limit; smallest of the
-medians. Calls that are not interposed cost nothing: 0.
+Measured on an empty driver, whose calls take no time: the software GPU answers an allocation after
+a round trip of tens of microseconds, which would hide a few nanoseconds. A C program times the
+driver's own functions (bare) and those that a program finds, as an attached job without a limit;
+figures are the smallest of the medians. Calls that are not interposed add 0.
 
-By one thread alone, and by several that make the same calls at the same time, each on a CPU and in
-a stream of its own. They are held against as many processes at the same time, which share nothing
-but the machine (two CPUs may be halves of one core): OWN calls must add no more by threads than by
-those. The others have to look at all streams of the process, or at its one table of what it holds.
+First one thread makes the calls, then several make the same calls at once, each on its own CPU and
+stream. The latter is compared with as many processes at once, which share nothing but the machine
+(two CPUs may be halves of one core): for OWN calls, the shim must add no more with threads than
+with processes. Other calls must look at all streams of the process, or at its one allocation table.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CALLS = (
     "launch",
     "graph",
     "copy",
-    "copy_batch",  # four copies a call
-    "copy_now",  # without a stream, to the host
+    "copy_batch",  # four copies per call
+    "copy_now",  # synchronous, to the host
     "memset",
     "memop",
     "host",
@@ -52,13 +52,13 @@ OWN = ("launch", "graph", "copy", "copy_batch", "memset", "memop", "host", "even
 
 Rounds = dict[str, list[list[float]]]
 Figures = dict[str, float]
-Crew = tuple[str, Sequence[int]]  # threads of one process, or processes; their CPUs
+Crew = tuple[str, Sequence[int]]  # "threads" of one process or "processes"; a CPU for each
 
 WANTED = Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False)
 
 
 def run(*, threads: int = 2) -> dict[str, Any]:
-    """Measure with so many threads, print a table, return the result.
+    """Measure with `threads` threads, print a table, return the result.
 
     Raises:
         NotMeasuredError: there are fewer CPUs than `threads`, or a program failed.
@@ -71,7 +71,7 @@ def run(*, threads: int = 2) -> dict[str, Any]:
 
 
 def results(*, threads: int) -> Iterator[dict[str, Any]]:
-    """The same without a table, after each round, of the rounds so far.
+    """Like `run` without a table: after each round, yield the result of the rounds so far.
 
     Raises:
         NotMeasuredError: there are fewer CPUs than `threads`, or a program failed.
@@ -101,7 +101,7 @@ def _joined(alone: Figures, processes: Figures, together: Figures, threads: int)
 
 
 def _measure(crews: Sequence[Crew]) -> Iterator[list[Figures]]:
-    """In turn by each crew; the figures of each after every round."""
+    """Measure each crew in turn; after every round, yield the figures of each."""
     rounds: list[Rounds] = [defaultdict(list) for _ in crews]
     with stage() as place:
         env = {**place.shimmed(), "LD_LIBRARY_PATH": str(place.empty_driver())}

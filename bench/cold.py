@@ -1,16 +1,17 @@
-"""What the shim adds to a launch whose code and data have left the first caches.
+"""What the shim adds to a launch whose code and data have been evicted from the first caches.
 
-`launch` times launches in a loop, in which all of the shim stays where the CPU finds it at once. A
-real launch comes behind a framework's work and a driver's, which leave little of that: on an H200's
-host it cost twenty times as much (docs/adr/0014). So here 256 KiB of other code and 64 KiB of other
-data are used between two launches, on the empty driver, and a fence behind each lets no store be
-late, as a driver's write to the card's doorbell does. Smallest of the medians.
+`launch` times launches in a loop, where all of the shim stays in the CPU's fastest caches. A real
+launch follows work of a framework and a driver, which evicts most of it: on an H200's host it cost
+twenty times as much (docs/adr/0014). So this measurement, on the empty driver, executes 256 KiB of
+other code and touches 64 KiB of other data between launches. A fence after each launch waits for
+its stores, as a driver's write to the card's doorbell does. Figures are the smallest of the
+medians.
 
     passthrough      the shim loaded and switched off
     full             attached, gate open, telemetry on and read by the poller on another CPU
 
-The budget is for launches in a loop; on a GPU it is torch's throughput that counts. The limit here
-is what a launch took before all of its path was one piece of code: to see when that comes apart.
+The budget is for launches in a loop; on a GPU, torch's throughput is what counts. The limit here is
+what a launch took before its whole path was one piece of code, to notice if that is lost again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def run() -> dict[str, Any]:
     cpus = os.sched_getaffinity(0)
     cpu = max(cpus)
     if len(cpus) > 1:
-        os.sched_setaffinity(0, cpus - {cpu})  # inherited by all but the measured program
+        os.sched_setaffinity(0, cpus - {cpu})  # every child but the measured program inherits this
     plain: Rounds = defaultdict(list)
     attached: Rounds = defaultdict(list)
     with stage() as place:

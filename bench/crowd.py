@@ -1,4 +1,4 @@
-"""A crowd of attached processes: the program attach.cpp, from its report until the block ends."""
+"""A crowd of attached processes, run by the program attach.cpp."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.stage import NotMeasuredError, Stage, next_line
 
 @dataclass(frozen=True, kw_only=True)
 class Crowd:
-    """How the attaching went."""
+    """The outcome of attaching: processes attached and lost, and the time it took."""
 
     attached: int
     lost: int
@@ -21,7 +21,7 @@ class Crowd:
 
 @contextmanager
 def crowd(place: Stage, count: int) -> Iterator[Crowd]:
-    """Attach `count` processes at once and keep them."""
+    """Attach `count` processes at once; they stay until the block ends."""
     command: list[str | Path] = [place.compile("attach.cpp"), place.attach_socket, str(count)]
     with place.running(command, place.env) as child:
         words = next_line(child).split()
@@ -29,4 +29,4 @@ def crowd(place: Stage, count: int) -> Iterator[Crowd]:
             raise NotMeasuredError("the crowd ended without a report")
         fields = dict(zip(words[::2], map(int, words[1::2]), strict=True))
         yield Crowd(**fields)
-        child.communicate()  # its stdin ends, and with it the crowd
+        child.communicate()  # closes the program's stdin, which ends the crowd

@@ -1,8 +1,8 @@
 """The trainer of bench/memory_curves.py: python -m bench.curves_client IMAGE ITERATIONS.
 
-Forward every layer takes memory and computes, backward it computes and gives the memory back. On
-the software GPU with the virtual clock. Says `ready`, begins with a line on stdin, and prints one
-JSON object.
+In the forward pass each layer allocates memory and computes; in the backward pass it computes and
+frees the memory. Runs on the software GPU with the virtual clock. Prints `ready`, begins when a
+line arrives on stdin, and at the end prints a JSON object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PEAK_BYTES = LAYERS * LAYER_BYTES
 
 
 def checked(result: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    """The value of a call that has to succeed."""
+    """Return the value of a call; exit if it failed."""
     status, *values = result
     if status != cu.CUresult.CUDA_SUCCESS:
         sys.exit(f"a driver call failed: {status.name}")
@@ -32,7 +32,7 @@ def checked(result: tuple[Any, ...]) -> Any:  # noqa: ANN401
 
 
 def main() -> None:
-    """Train, and say when it began and ended and what the device had in use at most."""
+    """Train; print when that began and ended, and the most memory the device had in use."""
     image, iterations = Path(sys.argv[1]).read_bytes(), int(sys.argv[2])
     checked(cu.cuInit(0))
     checked(cu.cuCtxSetCurrent(checked(cu.cuDevicePrimaryCtxRetain(checked(cu.cuDeviceGet(0))))))

@@ -1,12 +1,12 @@
-"""What the dependency graph of a job costs: building it, its memory, and looking at a running job.
+"""What the dependency graph of a job costs: building it, its memory, and observing a running job.
 
-A made-up job with one thread and 16 streams: an event and a wait for it each 8 launches, a wait of
-the host each 1,000. Once what its launches use is not known, as between samples; once each uses
-three buffers. A window of the newest 100,000 or 150,000 nodes is kept, and times are CPU time. The
-whole analysis is measured on 300,000 nodes of each kind, and has no bar. dag_live.py measures what
-looking at a running job's telemetry costs the daemon, dag_sample.py what samples cost the job.
-dag_command.py measures the whole of `tandem dag`, and has no bar either: CPU time of Python moves
-with what else the machine does.
+Uses a synthetic job with one thread and 16 streams: an event and a wait for it every 8 launches, a
+host synchronization every 1,000. In the first case, `order`, it is unknown which memory a launch
+uses, as between samples; in the second, `buffers`, each launch uses three buffers. The graph keeps
+a window of the newest 100,000 or 150,000 nodes; times are CPU time. The whole analysis is measured
+on 300,000 nodes in each case and has no bar. dag_live.py measures what observing a running job's
+telemetry costs the daemon, dag_sample.py what samples cost the job. dag_command.py measures the
+whole of `tandem dag` and has no bar either, since Python's CPU time varies with the machine's load.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.bars import bar, progress, show, show_bars
 from bench.stage import CORE, NotMeasuredError, Stage, stage
 
 ORDER_LIMIT_NS = 200.0  # 5 million nodes a second
-BUFFERS_LIMIT_NS = 3333.0  # 300 thousand
+BUFFERS_LIMIT_NS = 3333.0  # 300 thousand nodes a second
 BYTES_LIMIT = 200.0
 RUN_S = 50.0
 PARTS = [CORE / "dag" / f"{part}.cpp" for part in ("clocks", "data", "graph", "order")]
@@ -80,7 +80,7 @@ def run() -> dict[str, Any]:
 def _unless_busy(
     measure: Callable[[Stage], dict[str, float]], place: Stage
 ) -> tuple[dict[str, float], str]:
-    """Its figures, or none and the reason."""
+    """Return the figures that `measure` finds, or none and the reason."""
     try:
         return measure(place), ""
     except NotMeasuredError as error:

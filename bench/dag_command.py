@@ -1,6 +1,6 @@
-"""What `tandem dag --format json` takes for an operation: reading, building, analysing, writing.
+"""The time `tandem dag --format json` takes per operation: reading, building, analysing, writing.
 
-For `bench/dag.py`, which shows it beside the engine's own time.
+Used by `bench/dag.py`, which shows it beside the engine's own time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RUN_S = 60.0
 
 
 def ns_a_node(folder: Path) -> float:
-    """CPU time of the whole command, on a made-up recording.
+    """CPU time per operation of the whole command, on a synthetic recording.
 
     Raises:
         NotMeasuredError: the command failed.

@@ -1,10 +1,10 @@
-"""What looking at a running job's telemetry costs the daemon: a core's share at 100,000 launches/s.
+"""The share of a core that observing a running job's telemetry takes at 100,000 launches a second.
 
-For `bench/dag.py`, which has the bars; `python -m bench.dag_live` prints the figures alone. A job
-of its own writes recorded telemetry of a real program, without its marks, into its rings as the
-shim does (dag_live.cpp), and the daemon's poll thread reads it. Its CPU time is taken in turns with
-everything that is looked for (iterations, phases, gaps, memory, a window of an iteration) and with
-nothing looked for; the smallest of the rounds of each. The difference is what the DAG costs.
+Used by `bench/dag.py`, which has the bars; `python -m bench.dag_live` prints the figures alone. A
+job made for this (dag_live.cpp) replays recorded telemetry of a real program, without its marks,
+into its rings as the shim does, and the daemon's poll thread reads it. Rounds alternate between
+detecting everything (iterations, phases, gaps, memory, a window of an iteration) and detecting
+nothing; of each kind, the smallest CPU time counts. The difference is what the DAG costs.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from tandemd.observers.structure import Structures
 
 LAUNCHES_PER_S = 100_000
 LIMIT_RATIO = 0.02
-ROUNDS = 4  # that count, of each kind
+ROUNDS = 4  # valid rounds needed of each kind
 MOST_ROUNDS = 8
 WARM_UP_MS = 100
 ROUND_MS = 200
-LEAST_RATE = 0.9  # of the launches that should be written; a slower round counts for nothing
-MOST_LOST = 0.001  # of the records; the same
+LEAST_RATE = 0.9  # of the launches that should be written; a slower round is not valid
+MOST_LOST = 0.001  # of the records; a round that loses more is not valid
 LOOKS = 2_000
-LOOKS_PER_S = 1_000  # at most: a round of the poller each millisecond
-# What is written -> whose telemetry that is, and as which class it runs.
+LOOKS_PER_S = 1_000  # the most there can be: the poller makes a round each millisecond
+# Stream -> the recording it replays, and the class of its job.
 STREAMS = {
     "trainer": ("transformer", BATCH_CLASS),
-    "server": ("decoder", LATENCY_CLASS),  # its gaps are looked for, too
-    "aperiodic": ("wanderer", BATCH_CLASS),  # nothing is found, so all of it is searched
+    "server": ("decoder", LATENCY_CLASS),  # gaps are detected, too
+    "aperiodic": ("wanderer", BATCH_CLASS),  # no period is found, so the search covers everything
 }
 WRITER = (CORE / "ring_writer.cpp", CORE / "wait.cpp")
 RECORDED = ROOT / "tests/data/recorded"
 RECORD_BYTES, RECORD_KIND, MARK = 64, 8, 11
-PROCESS = 1  # of the one job
+PROCESS = 1  # the only job's process
 
 
 def figures(place: Stage) -> dict[str, float]:
-    """Shares of a core: NAME_on, NAME_off and NAME_added of each stream, and of Python.
+    """Measure shares of a core: NAME_on, NAME_off and NAME_added per stream, and python_added.
 
     Raises:
-        NotMeasuredError: no round of a stream went by with its records written and read.
+        NotMeasuredError: a stream had no valid round, with its records written and read in time.
     """
     found: dict[str, float] = {}
     with _ahead_of_others(), listening(place.attach_socket) as listener:
@@ -84,14 +84,14 @@ def figures(place: Stage) -> dict[str, float]:
 
 
 def worst(found: Mapping[str, float]) -> float:
-    """The largest share of a core that the DAG adds, of the streams and with that of Python."""
+    """The largest share of a core that the DAG adds for a stream, including Python's."""
     added = (found[f"{name}_added"] for name in STREAMS)
     return max(added) + found["python_added"]
 
 
 @contextmanager
 def _ahead_of_others() -> Iterator[None]:
-    """Where that is allowed: a busy machine lets threads wait until telemetry is overwritten."""
+    """Run with real-time priority if allowed: a delayed thread loses telemetry to overwriting."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except PermissionError:
@@ -104,7 +104,7 @@ def _ahead_of_others() -> Iterator[None]:
 
 
 def _stream(place: Stage, recording: str) -> Path:
-    """The records of a recording that are no marks: what is found has to be found."""
+    """Write a recording's records without its marks, so that detection has to do without them."""
     packed = lzma.decompress((RECORDED / f"{recording}.xz").read_bytes())
     records = [packed[i : i + RECORD_BYTES] for i in range(0, len(packed), RECORD_BYTES)]
     path = place.folder / f"{recording}.records"
@@ -113,11 +113,11 @@ def _stream(place: Stage, recording: str) -> Path:
 
 
 def _round(child: subprocess.Popen[str], job: OneJob) -> list[float]:
-    """The poll thread's share of a core, if what the job wrote was as much as wanted and read."""
+    """Measure the poll thread's share of a core; empty if the round was not valid."""
     expect(child, "ready")
     _write(child, WARM_UP_MS)
     (before,) = job.poller.snapshots()
-    if before.iteration_ns:  # as Structures does, there each ten seconds
+    if before.iteration_ns:  # as Structures does every ten seconds
         job.poller.want_window(process_id=PROCESS)
     cpu_ns, start_ns = _poll_thread_ns(), time.monotonic_ns()
     launches, records = _write(child, ROUND_MS)
@@ -130,7 +130,7 @@ def _round(child: subprocess.Popen[str], job: OneJob) -> list[float]:
 
 
 def _write(child: subprocess.Popen[str], duration_ms: int) -> tuple[int, int]:
-    """Let the job write for that long; launches and records that it wrote."""
+    """Let the job write for that long; return the numbers of launches and records it wrote."""
     tell(child, str(duration_ms))
     words = next_line(child).split()
     if len(words) != 2:
@@ -139,7 +139,7 @@ def _write(child: subprocess.Popen[str], duration_ms: int) -> tuple[int, int]:
 
 
 def _poll_thread_ns() -> int:
-    """Its CPU time so far, by the scheduler's own account."""
+    """The poll thread's CPU time so far, as accounted by the kernel's scheduler."""
     for task in Path("/proc/self/task").iterdir():
         if (task / "comm").read_text().strip() == "tandem-poll":
             return time.clock_gettime_ns(~int(task.name) << 3 | 6)
@@ -147,7 +147,7 @@ def _poll_thread_ns() -> int:
 
 
 def _python_share() -> float:
-    """Of `Structures.look`, each millisecond, at a process with iterations."""
+    """The share of a core for one `Structures.look` a millisecond, at a process with iterations."""
     process = _native.Process(process_id=PROCESS, job_id=1)
     poller = _native.Poller()
     poller.add(process, group=1)

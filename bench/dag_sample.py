@@ -1,9 +1,9 @@
 """What a sampled launch costs the job: launches of a kernel with eight parameters, sampled and not.
 
-The same process launches before, during and after a sample: between samples nothing is left of it,
-and what it costs to see that none is wanted, a bit of a word that is read anyway, is part of
-`launch`. For `bench/dag.py`, which has the bars; `python -m bench.dag_sample` prints the figures
-alone.
+The same process launches before, during and after a sample, to show that a sample leaves no cost
+behind. The check that no sample is wanted, a bit of a word that is read anyway, is part of the
+measurement `launch`. Used by `bench/dag.py`, which has the bars; `python -m bench.dag_sample`
+prints the figures alone.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ROUNDS = 4
 GROUPS = 160  # of 32 launches
 SAMPLED = 32 * GROUPS
 LIMIT_NS = 5_000
-BETWEEN_LIMIT_RATIO = 1.1  # of a launch after a sample to one before: nothing but noise
+BETWEEN_LIMIT_RATIO = 1.1  # of a launch after a sample to one before: allows for noise only
 PATIENCE_S = 10.0
 
 
 def figures(place: Stage) -> dict[str, float]:
-    """Nanoseconds a launch before, during and after a sample, and the differences; on one CPU.
+    """Measure ns per launch before, during and after a sample, and differences; on one CPU.
 
     Raises:
         NotMeasuredError: the job was not sampled.
@@ -77,7 +77,7 @@ def _check(job: OneJob, number: int) -> None:
 
 @contextmanager
 def _one_cpu_aside() -> Iterator[int]:
-    """A CPU that nothing else of the measurement uses, if there are several."""
+    """Reserve a CPU that nothing else in the measurement uses, if there are several."""
     cpus = os.sched_getaffinity(0)
     if len(cpus) > 1:
         os.sched_setaffinity(0, cpus - {max(cpus)})

@@ -28,24 +28,25 @@ LIMIT_US = 50.0
 ROUNDS = 3
 LOOKS = 2_000
 LOOK_NS = 1_000_000
-MANY = 100  # turns of which a median says something
+MANY = 100  # turns needed for a meaningful median
 CAPACITY_BYTES = 80 << 30
 CLASSES = (JobClass.LATENCY, *(JobClass.NORMAL,) * 49, *(JobClass.BATCH,) * 50)
-# How likely a job with work runs out of it within one look, and one without gets some.
+# The probability that a job with work runs out of it by the next look, and that one without gets
+# some.
 LOADS = {"saturated": (0.0, 1.0), "coming and going": (0.05, 0.001)}
 
-# Jobs whose memory follows the turn: how many, of which only a few fit, and what the host has.
+# Swappable jobs, of which only a few fit on the GPU: how many there are, and the host's memory.
 CROWDS = (8, 32, JOBS)
 CROWD_BYTES = 20 << 30
 HOSTS = {"room on the host": 1 << 50, "no room on the host": 1 << 30}
 CROWD_LOOKS = 100
 
-Facts = tuple[bool, bool, int]  # of a job: it is busy, or held, and was served so long
+Facts = tuple[bool, bool, int]  # of a job: whether it is busy, whether it is held, ns served
 
 
 @dataclass
 class World:
-    """Jobs that follow the gates they are told; the same seed gives the same looks."""
+    """Simulated jobs that obey their gates; the same seed gives the same looks at them."""
 
     ends: float
     begins: float
@@ -56,7 +57,7 @@ class World:
     told: list[Facts | None] = field(default_factory=lambda: [None] * JOBS)
 
     def look(self) -> tuple[Usage, ...]:
-        """One millisecond later: what changed, and nothing made of the rest, as by the poller."""
+        """Advance one millisecond; like the poller, return the usage of changed jobs only."""
         for job in range(JOBS):
             turn = self.ends if self.wants[job] else self.begins
             self.wants[job] ^= self.dice.random() < turn
@@ -72,7 +73,7 @@ class World:
         return wants and is_open, wants and not is_open, self.served_ns[job]
 
     def follow(self, actions: list[Action]) -> bool:
-        """Obey; True when a gate moved."""
+        """Obey the actions; return whether a gate moved."""
         moved = [a for a in actions if isinstance(a, OpenGates | CloseGates)]
         for action in moved:
             for job in action.process_ids:
@@ -99,7 +100,7 @@ def _arrivals(*, swappable: bool) -> Iterator[Event]:
 
 
 def _decisions(policy: str, load: str, *, swappable: bool) -> tuple[list[int], list[bool]]:
-    """Nanoseconds of each decision, and whether it moved a gate."""
+    """Measure each decision's nanoseconds, and whether it moved a gate."""
     core = Scheduler(Options(policy=policy))
     core.memory.line.capacity_bytes = {0: CAPACITY_BYTES}
     world = World(*LOADS[load])
@@ -118,7 +119,7 @@ def _decisions(policy: str, load: str, *, swappable: bool) -> tuple[list[int], l
 
 
 def _crowded(jobs: int, host_bytes: int) -> list[float]:
-    """Microseconds of each decision while one of so many computes and the others wait."""
+    """Measure each decision's microseconds while one of the jobs computes and the others wait."""
     core = Scheduler(Options(policy="fair", host_limit_bytes=host_bytes))
     core.memory.line.capacity_bytes = {0: CAPACITY_BYTES}
     spec = JobSpec(swappable=True)
@@ -160,7 +161,7 @@ def _crowd_figures(jobs: int, host_bytes: int) -> dict[str, float]:
 
 
 def _figures(policy: str, load: str, *, swappable: bool = False) -> dict[str, float]:
-    """Every round sees the same looks, so the quickest of a look's times is the decision's own."""
+    """Figures of one case; as all rounds see the same looks, the fastest time of each counts."""
     rounds = [_decisions(policy, load, swappable=swappable) for _ in range(ROUNDS)]
     moved = rounds[0][1]
     costs = [min(times) / 1e3 for times in zip(*(costs for costs, _ in rounds), strict=True)]

@@ -1,7 +1,7 @@
 """From an opened gate to the next launch, and from a busy server to the last best-effort launch.
 
-Both begin in the middle of a burst of launches, so that there is something to hold back. Who plays
-the busy server is a thread of the job's own program (gate.c): Python would be late itself.
+Both start in the middle of a burst of launches, so that there is something to hold back. A thread
+of the job's own program (gate.c) plays the busy server, since Python would add delays of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CAUGHT_AT_LEAST = 0.5  # of the trials
 
 
 class Stamps:
-    """When the job's newest launches returned: the ring that gate.c writes."""
+    """The times when the job's newest launches returned, in the ring that gate.c writes."""
 
     def __init__(self, path: Path) -> None:
         size = 8 * (STAMPS + 1)
@@ -40,15 +40,15 @@ class Stamps:
 
     @property
     def count(self) -> int:
-        """Launches so far."""
+        """The number of launches so far."""
         return int(struct.unpack_from("<Q", self._map, 0)[0])
 
     def at_ns(self, number: int) -> int:
-        """When that launch returned."""
+        """The time when the launch of that number returned."""
         return int(struct.unpack_from("<Q", self._map, 8 * (1 + number % STAMPS))[0])
 
     def wait_beyond(self, count: int) -> None:
-        """Return once there are more launches than that."""
+        """Wait until there are more than `count` launches."""
         end = time.monotonic() + PATIENCE_S
         while self.count <= count:
             if time.monotonic() > end:
@@ -79,7 +79,7 @@ def run() -> dict[str, Any]:
         "last_launch_p99_us": _smallest(lasts, 99),
         "last_launch_worst_us": max(max(one) for one in lasts) / 1e3,
     }
-    # With no launch under way when the server becomes busy, the last one proves nothing.
+    # If no launch was under way when the server became busy, the last one proves nothing.
     doubt = "" if caught >= CAUGHT_AT_LEAST else "most trials missed the job's bursts"
     bars = {
         "resume_us": bar(figures["resume_us"], RESUME_LIMIT_US),
@@ -94,7 +94,7 @@ def run() -> dict[str, Any]:
 
 
 def _smallest(rounds: list[list[int]], percent: int) -> float:
-    """The quietest round's percentile, in microseconds."""
+    """The smallest of the rounds' percentiles, in microseconds."""
     found = min(statistics.quantiles(one, n=100, method="inclusive")[percent - 1] for one in rounds)
     return round(found / 1e3, 3)
 
@@ -108,7 +108,7 @@ def _resumes_ns(job: OneJob, stamps: Stamps) -> list[list[int]]:
 
 
 def _resume_ns(job: OneJob, stamps: Stamps) -> int:
-    """From opening the gate to the first launch that returned after it."""
+    """Measure from opening the gate to the return of the first launch after it."""
     job.process.set_gate(hold=True)
     job.await_waiting(PATIENCE_S)
     time.sleep(HOLD_S)  # long enough for the deepest kind of wait
@@ -121,7 +121,7 @@ def _resume_ns(job: OneJob, stamps: Stamps) -> int:
 def _yields_ns(
     job: OneJob, child: subprocess.Popen[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """From busy to the last launch before the pause, and from its end to the first one after."""
+    """Measure from busy to the last launch before the pause, and from its end to the next one."""
     path = f"/proc/{os.getpid()}/fd/{job.peer_presence_fd}"
     tell(child, f"{path} {ROUNDS * TRIALS}")
     lasts, firsts = [], []

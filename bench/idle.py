@@ -36,7 +36,7 @@ def run() -> dict[str, Any]:
         "processes": attached,
         "cpu_ratio": round(min(ratios), 5),
         "cpu_worst_ratio": round(max(ratios), 5),
-        # Pages of the rings are shared memory: counted where they are in use, as the budget says.
+        # Pages of the rings are shared memory; the budget counts those in use.
         "resident_mib": round((memory.rss - memory.shared) / 2**20, 2),
         "resident_with_shared_mib": round(memory.rss / 2**20, 2),
     }
@@ -60,12 +60,12 @@ def _cpu_ratio(process: psutil.Process) -> float:
 
 
 def _cpu_ns(pid: int) -> int:
-    """By the scheduler's own account: its ticks are too coarse for a hundredth of a core."""
+    """CPU time as accounted by the kernel's scheduler; ticks are too coarse for 1 % of a core."""
     return time.clock_gettime_ns(~pid << 3 | 2)
 
 
 def _check(daemon: subprocess.Popen[str], process: psutil.Process) -> None:
-    """Raise NotMeasuredError unless it is the living daemon that was looked at."""
+    """Raise NotMeasuredError unless the measured process is the daemon, still running."""
     if daemon.poll() is not None:
         raise NotMeasuredError(f"tandemd ended with code {daemon.returncode}")
     if process.memory_info().rss == 0 or "tandemd" not in " ".join(process.cmdline()):

@@ -1,17 +1,18 @@
 """What the shim adds to a launch.
 
-One C program times, in turn and in the same process, groups of launches by the driver's own
-function (bare) and by the one a program finds. Variants of it take turns, seven rounds, each wholly
-on one CPU that nothing else of the measurement uses. Figures are smallest of seven medians.
+A C program times groups of launches, alternating in the same process between the driver's own
+function (bare) and the one a program finds. The variants below take turns for seven rounds, each on
+one CPU that nothing else in the measurement uses. Figures are the smallest of seven medians.
 
     passthrough      the shim loaded and switched off
     full             attached, gate open, telemetry on, segments so long that no marker is needed
-    latency_peer     the same beside a latency job whose presence word moves all the time but never
-                     lies ahead: the cost of looking, not the wait, which is meant
-    latency_class    the same as the latency job itself, whose own presence has to be moved
-    in_a_set         as full, with a set of SMs: each launch looks whether its stream is there
-    usual_segments   as full, with segments of the usual length: launches and their share of markers
-    tandemd          a batch job under the real daemon, as it comes
+    latency_peer     like full, beside a latency job whose presence word changes all the time but
+                     never lies ahead: the cost of reading it, not the wait, which is intended
+    latency_class    like full, for the latency job itself, which must update its own presence
+    in_a_set         like full, with a set of SMs: each launch checks whether its stream is in it
+    usual_segments   like full, with segments of the usual length: includes a launch's share of
+                     markers
+    tandemd          a batch job under the real daemon with its defaults
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from bench.stage import NotMeasuredError, Stage, read_round, stage
 
 ROUNDS = 7
 GROUPS = 40
-FULL_GROUPS = 160  # where the budget is tight
-LAUNCHES = 32 * GROUPS  # at least, a run
+FULL_GROUPS = 160  # for variants with a tight budget
+LAUNCHES = 32 * GROUPS  # the least in a run
 ADDED_LIMIT_NS = 25
 LATENCY_ACTIVE_LIMIT_NS = 120
 IN_A_SET_LIMIT_NS = 10
@@ -51,7 +52,7 @@ def run() -> dict[str, Any]:
     cpus = os.sched_getaffinity(0)
     cpu = max(cpus)
     if len(cpus) > 1:
-        os.sched_setaffinity(0, cpus - {cpu})  # inherited by all but the measured program
+        os.sched_setaffinity(0, cpus - {cpu})  # every child but the measured program inherits this
     with stage() as place:
         rounds = _measure(place, cpu)
     figures = _figures(rounds)
@@ -101,7 +102,7 @@ def _plain(place: Stage, rounds: Rounds, env: Mapping[str, str], cpu: int) -> No
 def attached(
     place: Stage, listener: socket.socket, rounds: Rounds, wanted: Treatment, cpu: int
 ) -> None:
-    """Run the program once under the hand-moved daemon."""
+    """Run the program once under the one-job daemon."""
     groups = FULL_GROUPS if wanted in (ATTACHED["full"], ATTACHED["in_a_set"]) else GROUPS
     command = _command(place, cpu, groups)
     with place.running(command, place.shimmed()) as child, one_job(listener, wanted) as job:
@@ -128,8 +129,8 @@ def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:
         "latency_active_added_ns": max(added["latency_peer"], added["latency_class"]),
         "marker_ns": added_ns(found["full"], "_query") - full,
         "usual_segments_marker_share_ns": added["usual_segments"] - full,
-        "set_ns": added["in_a_set"] - full,  # what the set adds to the rest
-        "noise_ns": added["alone"],  # the same function twice: 0 but for the noise
+        "set_ns": added["in_a_set"] - full,  # what the set alone adds
+        "noise_ns": added["alone"],  # the same function twice: the difference is noise
         "rdtsc_ns": smallest_median(found["alone"]["rdtsc"]),
     }
     others = set(added) - {"alone", "full", "usual_segments"}
@@ -138,5 +139,5 @@ def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:
 
 
 def added_ns(rounds: Rounds, suffix: str = "") -> float:
-    """What a launch costs more as a program finds it than bare: of the quietest rounds."""
+    """What a launch costs more as a program finds it than bare, by the smallest medians of each."""
     return smallest_median(rounds[f"found{suffix}"]) - smallest_median(rounds[f"bare{suffix}"])

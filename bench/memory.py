@@ -1,4 +1,4 @@
-"""What device memory costs under the shim, and what sharing it brings."""
+"""What device memory costs under the shim, and what sharing it gains."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What the shim adds to an allocation and its free, of a job that stays and of one that may move.
+"""What the shim adds to an allocation and its free, in a job that stays and in one that may move.
 
-On an empty driver, as in calls.py: what a card's driver takes for a mapping comes on top. One C
-program times the driver's own functions (bare) and those a program finds, attached, without a
-limit; smallest of the medians. In a job that may be moved small memory comes out of a slab that is
-mapped already (`small`), and large memory is reserved, made and mapped in two pieces (`large`).
+Measured on an empty driver, as in calls.py; a real driver's time for a mapping comes on top. A C
+program times the driver's own functions (bare) and those that a program finds, as an attached job
+without a limit; figures are the smallest of the medians. In a job that may be moved, small memory
+comes out of a slab that is mapped already (`small`), and large memory is reserved, created and
+mapped in two pieces (`large`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Rounds = dict[str, list[list[float]]]
 
 
 def measure() -> dict[str, Any]:
-    """The figures of both jobs in ns, and their bars."""
+    """Return the figures of both jobs in ns, and their bars."""
     rounds: dict[str, Rounds] = {name: defaultdict(list) for name in JOBS}
     cpu = max(os.sched_getaffinity(0))
     with stage() as place:

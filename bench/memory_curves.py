@@ -1,7 +1,8 @@
-"""Two trainers whose peaks do not fit together: shifted, and one after the other.
+"""Two trainers whose memory peaks do not fit together: shifted, and one after the other.
 
-On the software GPU in mode mps, on its virtual clock, under the policies `curves` and `priority`.
-Structure only: that both end, sooner than one after the other, and never with more than there is.
+Runs on the software GPU in mode mps, on its virtual clock, under the policies `curves` and
+`priority`. Checks structure only: both end, sooner than one after the other, and never use more
+memory than there is.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from bench.stage import NotMeasuredError, Stage, next_line, stage, tell
 
 ITERATIONS = 30
 RUN_S = 25.0
-SHARED_LIMIT = 1.0  # of the time that they need one after the other
+SHARED_LIMIT = 1.0  # relative to the time that they need one after the other
 
 Ended = dict[str, int]
 
 
 def measure() -> dict[str, Any]:
-    """The times of both ways, in ns of virtual time, their ratio, and its bar."""
+    """Return both ways' times in ns of virtual time, their memory use, and the bars."""
     shifted = _train("curves", together=True)
     serial = [_train("priority", together=False)[0] for _ in range(2)]
     shifted_ns = max(end["end_ns"] for end in shifted) - min(end["begin_ns"] for end in shifted)
@@ -51,7 +52,7 @@ def _bars(figures: dict[str, Any]) -> dict[str, Bar]:
 
 
 def _train(policy: str, *, together: bool) -> list[Ended]:
-    """Both at once, or one of them; each with a device of its own time."""
+    """Run both at once, or one of them; each run has a device with its own time."""
     count = 2 if together else 1
     progress(f"curves: {count} under {policy}")
     with stage() as place, ExitStack() as running:

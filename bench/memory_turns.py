@@ -1,8 +1,8 @@
-"""Jobs whose memory does not fit together: on turns under Tandem, and one after the other.
+"""Jobs whose memory does not fit together: taking turns under Tandem, and one after the other.
 
-What `tandem demo memory` does, on the virtual clock. Structure only: two trainers without gaps lose
-little by taking turns, at turns of fifty times what passing one on takes; notebooks gain, since
-others compute in their gaps; and every byte is right.
+Does what `tandem demo memory` does, on the virtual clock. Checks structure only: two trainers
+without gaps lose little by taking turns if a turn is fifty times as long as passing it on;
+notebooks gain, since others compute in their gaps; and every byte is right.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tandem.demo.memory.scenario import Outcome, Stage
 from tandem.demo.memory.settings import NOTEBOOKS, TRAINERS, Kind, Pace
 from tandem.demo.process import WorkerError
 
-TRAINERS_LIMIT = 1.10  # of the time that they need one after the other
+TRAINERS_LIMIT = 1.10  # relative to the time that they need one after the other
 GAPS_LIMIT = 1.0
-BUSY = 0.85  # of their own time jobs with gaps compute less than this
+BUSY = 0.85  # jobs with gaps must compute for less than this share of their time
 
 
 def measure() -> dict[str, Any]:
-    """Ratios to serial of jobs without gaps and with, how busy these are alone, and the bars."""
+    """Return ratios to serial without and with gaps, how busy jobs with gaps are, and the bars."""
     folder = Path(tempfile.mkdtemp(prefix="tandem-bench-"))
     try:
         demo = Conductor.prepare(clock="virtual", seconds=None, folder=folder, say=progress)
@@ -61,5 +61,5 @@ def _ratio(on_turns: Outcome, serial: list[Outcome]) -> float:
 
 
 def _wrong(outcome: Outcome) -> int:
-    """Jobs that did not finish with every byte right."""
+    """Count the jobs that did not finish with every byte right."""
     return sum(not (job.is_finished and job.correct) for job in outcome.jobs)

@@ -1,4 +1,4 @@
-"""What the daemon's native half can do: telemetry drained a second, cost of idle processes."""
+"""Performance of the daemon's native part: telemetry drained per second, cost of idle processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _full_rings(process: _native.Process) -> mmap.mmap:
 
 
 def drain_per_s() -> float:
-    """Records a second from all rings of one process into Python: median of the rounds."""
+    """Records per second from all rings of one process into Python; median of the rounds."""
     process = _native.Process(process_id=1, job_id=1)
     poller = _native.Poller()
     poller.add(process, group=1)
@@ -64,13 +64,13 @@ def _busy_s() -> float:
 
 
 def idle_cpu_ratio() -> float:
-    """Share of a core that both native threads take with idle processes."""
+    """Share of a core that both native threads use with idle processes."""
     processes = [_native.Process(process_id=i, job_id=i) for i in range(PROCESSES)]
     poller = _native.Poller()
     for process in processes:
         poller.add(process, group=process.process_id)
     poller.start()
-    poller.wait(timeout_ns=500_000_000)  # until the period has grown
+    poller.wait(timeout_ns=500_000_000)  # until the polling period has grown
     before_s, start = _busy_s(), time.monotonic()
     poller.wait(timeout_ns=int(IDLE_SECONDS * 1e9))
     ratio = (_busy_s() - before_s) / (time.monotonic() - start)
@@ -81,7 +81,7 @@ def idle_cpu_ratio() -> float:
 
 
 def round_us() -> float:
-    """One round over idle processes, warm: median of the rounds."""
+    """Microseconds for one polling round over idle processes, warm; median of the rounds."""
     processes = [_native.Process(process_id=i, job_id=i) for i in range(PROCESSES)]
     poller = _native.Poller()
     for process in processes:
@@ -103,7 +103,7 @@ def run() -> dict[str, Any]:
         "round_us": round(round_us(), 2),
     }
     bars = {
-        # As a cost, so that lower is better like every other bar: budget / measured.
+        # budget / measured, so that lower is better as for every other bar
         "drain_budget_ratio": bar(DRAIN_LIMIT_PER_S / figures["drain_records_per_s"], 1.0),
         "idle_cpu_ratio": bar(figures["idle_cpu_ratio"], IDLE_LIMIT_RATIO),
     }

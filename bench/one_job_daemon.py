@@ -1,7 +1,7 @@
-"""The daemon's side of the channel for one job, moved by hand: no policy and no loop.
+"""The daemon's side of the channel to a single job, driven by the measurement: no policy, no loop.
 
-It speaks the real protocol with the real library and has the daemon's two native threads behind it,
-so what is measured is the data plane alone.
+It speaks the real protocol with the real library and runs the daemon's two native threads, so a
+measurement covers the data plane alone.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ STALE_NS = 2_000_000_000
 BUSY_UNTIL_OFFSET = 8  # of shm::PresencePage
 WAITING_THREADS_OFFSET = 192  # of shm::StatePage
 LATENCY_CLASS, BATCH_CLASS = 1, 3
-GROUP_SMS = 8  # of the software GPU's h200
-LONG_SEGMENT_NS = 100_000_000  # so long that no launch closes one
+GROUP_SMS = 8  # on the software GPU's profile h200
+LONG_SEGMENT_NS = 100_000_000  # so long that no launch closes a segment
 USUAL_SEGMENT_NS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Treatment:
-    """How the daemon treats the job. With `has_peer` the job looks at the peer's presence."""
+    """How the daemon treats the job. With `has_peer`, the job watches the peer's presence."""
 
     job_class: int = BATCH_CLASS
     segment_ns: int = USUAL_SEGMENT_NS
     has_peer: bool = True
-    has_set: bool = False  # of all SMs: a stream of fewer costs the driver more
-    swappable: bool = False  # its memory may be moved, so it is virtual memory
-    detects: bool = True  # whether the poller looks for anything in the telemetry
+    has_set: bool = False  # a set of all SMs: a stream with fewer costs the driver more
+    swappable: bool = False  # the job's memory may be moved, so the shim uses virtual memory
+    detects: bool = True  # whether the poller detects structure in the telemetry
 
 
 class OneJob:
-    """One attached process with one peer of the latency class. Owned by the thread that made it."""
+    """One attached process, with a peer of the latency class. Owned by the thread that made it."""
 
     def __init__(self, connection: socket.socket, treatment: Treatment) -> None:
         """Answer the HELLO of `connection`."""
@@ -62,7 +62,7 @@ class OneJob:
         if treatment.has_set:
             self.process.set_sms(first=0, count=0, group_sms=GROUP_SMS)
         self._state = mmap.mmap(self.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
-        self.records = 0  # that the job wrote, once closed
+        self.records = 0  # records that the job wrote; set by close()
         self.poller = _native.Poller(detects=treatment.detects)
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -75,11 +75,11 @@ class OneJob:
         return self._peer.fds[2]
 
     def flutter(self) -> None:
-        """Let the peer's presence move all the time, and never into the future."""
+        """Change the peer's presence all the time, but never into the future."""
         self._spawn(self._flutter)
 
     def await_waiting(self, patience_s: float) -> None:
-        """Return once a thread of the job waits."""
+        """Wait until a thread of the job waits."""
         end = time.monotonic() + patience_s
         while struct.unpack_from("<I", self._state, WAITING_THREADS_OFFSET)[0] == 0:
             if time.monotonic() > end:
@@ -87,13 +87,13 @@ class OneJob:
             time.sleep(0.0005)
 
     def open_gate(self) -> int:
-        """Open the gate; returns when that began."""
+        """Open the gate; return the time just before."""
         now = time.monotonic_ns()
         self.process.set_gate(hold=False)
         return now
 
     def close(self) -> None:
-        """End the connection and the threads."""
+        """Close the connection and end the threads."""
         self._stopped.set()
         for thread in self._threads:
             thread.join()
@@ -133,7 +133,7 @@ class OneJob:
 
 @contextmanager
 def listening(path: Path) -> Iterator[socket.socket]:
-    """The attach socket."""
+    """Listen on the attach socket until the block ends."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -146,7 +146,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def one_job(listener: socket.socket, treatment: Treatment) -> Iterator[OneJob]:
-    """The next process that attaches."""
+    """Serve the next process that attaches until the block ends."""
     connection, _ = listener.accept()
     connection.settimeout(ACCEPT_S)
     job = OneJob(connection, treatment)

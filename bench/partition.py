@@ -1,4 +1,4 @@
-"""Jobs on parts of a GPU: how right curves are, what sets cost, what the planner brings."""
+"""Jobs on parts of a GPU: accuracy of scaling curves, cost of sets of SMs, gain by the planner."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a set of SMs adds to a launch while it stays the same: the stream is where it is to be.
+"""What a set of SMs adds to a launch while it does not change, so the stream is already in it.
 
-As bench/launch.py, the same program under the hand-moved daemon in turn without a set and with one.
+Like bench/launch.py; runs its program under the one-job daemon, in turn without a set and with one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAYS = {
 
 
 def measure() -> dict[str, Any]:
-    """What the shim adds to a launch each way in ns, and the bar of the difference."""
+    """Return what the shim adds to a launch either way, in ns, and the bar of the difference."""
     found: dict[str, Rounds] = {way: defaultdict(list) for way in WAYS}
     cpus = os.sched_getaffinity(0)
     cpu = max(cpus)

@@ -1,19 +1,19 @@
-"""Mixes of five networks on one GPU: the most requests under their objectives, by how it is shared.
+"""Mixes of five networks on one GPU: the highest rates within objectives, by kind of sharing.
 
 A simulation of gpu-let's experiment (Choi et al., USENIX ATC 2022, section 6: LeNet, GoogLeNet,
 ResNet-50, SSD-MobileNet and VGG-16 with their objectives) that plans and tunes with the daemon's
-own modules: planner, tuner, scaling curves, interference. What is compared is sharing in time and
-whatever the planner chooses, on the same requests: a ratio of the model, never of a card. Requests
-come by chance, one by one; a part answers next whose objective is due first, as many of that
-network at once as wait, up to a limit: what takes a *grain* alone on the whole GPU. Each way to
-share has the grain that suits it.
+own modules: planner, tuner, scaling curves, interference. It compares sharing in time with the
+planner's choice on the same requests; the result is a ratio in the model, never on a card. Requests
+arrive at random, one by one. A part of the GPU next answers the network whose objective is due
+first, with as many of its waiting requests in one batch as the limit allows: the largest batch that
+takes at most one *grain* alone on the whole GPU. Each kind of sharing uses the grain that suits it.
 
 What the simulated GPU does, and the planner does not know: a part answers one batch after the
-other; while several parts are busy, layers that bandwidth bounds get as much longer as the
-bandwidth asked for exceeds what there is. The planner has scaling curves, the rates at which
-requests were answered in the last window, and a model of slowdowns that has learnt from pairs that
-ran side by side. It takes requests of a part to be answered in order of arrival, as the daemon's
-turns do; here that is not so.
+other; while several parts are busy, bandwidth-bound layers slow down by the factor by which the
+demand for bandwidth exceeds the supply. The planner has scaling curves, the rates at which requests
+were answered in the last window, and a model of slowdowns learnt from pairs that ran side by side.
+It assumes that a part answers requests in order of arrival, as the daemon's turns do; here it does
+not.
 """
 
 from __future__ import annotations
@@ -42,46 +42,45 @@ MOST_BATCH = 32
 GROUP_SMS = 4
 GROUPS = CARD.sms // GROUP_SMS
 SECOND_NS, MS_NS = 1_000_000_000, 1_000_000
-SPAN_S = 10.0  # of a try
-PERIOD_S = 20.0  # of a load while it changes, as gpu-let's
-ALLOWED = 0.01  # of the requests of each network may miss: objectives are of the p99
+SPAN_S = 10.0  # of one try
+PERIOD_S = 20.0  # between changes of the load, as gpu-let's
+ALLOWED = 0.01  # of each network's requests may miss: objectives are for the p99
 GRAINS_MS = (5.0, 10.0, 20.0)
 CLAIMED_GAIN, MISSED_LIMIT = (
     2.026,
     0.002,
-)  # gpu-let's own, on cards: partitioned over temporal; missed
-# Requests a second of each network to those of the others: as many of all, more of the short ones,
-# more of the long ones.
+)  # gpu-let's own results on cards: gain of partitioned over temporal sharing; share missed
+# Request rates of the networks relative to each other: equal, more short requests, more long ones.
 MIXES: Mapping[str, Sequence[float]] = {
     "equal": (1, 1, 1, 1, 1),
     "short": (4, 2, 1, 1, 0.5),
     "long": (0.5, 0.5, 1, 1, 2),
 }
-CHANGES = (0.5, 0.9, 0.6, 0.8, 0.3, 0.9)  # parts of the most that is kept, a period each
+CHANGES = (0.5, 0.9, 0.6, 0.8, 0.3, 0.9)  # load in each period, relative to the highest kept
 WINDOW_S = 2.0
 NAMED = {network.name: network for network in NETWORKS}
 
 
 @dataclass(slots=True)
 class Batch:
-    """Requests that are answered at once."""
+    """Requests of one network that are answered together."""
 
     name: str
     came_s: list[float]
-    left: float = 1.0  # of its work
+    left: float = 1.0  # share of its work
 
 
 @dataclass(slots=True)
 class Room:
-    """A part of the GPU: what is answered on it, and who waits."""
+    """A part of the GPU: the batch that it answers, and the requests that wait for it."""
 
     groups: int
     members: tuple[str, ...]
-    waiting: dict[str, deque[float]] = field(default_factory=dict)  # by name: when they came
+    waiting: dict[str, deque[float]] = field(default_factory=dict)  # arrival times, by name
     batch: Batch | None = None
 
     def take(self, limits: Mapping[str, int]) -> None:
-        """Begin with whoever has to be answered first, and others of the same network."""
+        """If idle, begin a batch of the network whose objective is due first."""
         due_s = {n: came[0] + NAMED[n].slo_ms / 1e3 for n, came in self.waiting.items() if came}
         if self.batch is not None or not due_s:
             return
@@ -94,31 +93,34 @@ class Room:
 class Machine:
     """The simulated GPU. Time is seconds."""
 
-    limits: Mapping[str, int]  # requests of a batch
+    limits: Mapping[str, int]  # most requests in a batch
     rooms: list[Room] = field(default_factory=list)
     now_s: float = 0.0
     done: list[tuple[str, float, float]] = field(default_factory=list)  # name, came, ended
 
     def divide(self, plan: Plan) -> None:
-        """Divide it anew: who waits moves at once, what is being answered is put back."""
+        """Divide the GPU anew: waiting requests move, and so do running batches where they can.
+
+        A batch whose new part is idle continues there; any other returns to waiting.
+        """
         before = [(name, came_s) for room in self.rooms for name, came_s in waiting_in(room)]
         batches = [room.batch for room in self.rooms if room.batch]
         self.rooms = [Room(part.groups, part.members) for part in plan]
         for batch in batches:
             room = self._room_of(batch.name)
             if room.batch is None:
-                room.batch = batch  # goes on with what is left of it
+                room.batch = batch  # continues with its remaining work
             else:
                 before += [(batch.name, came_s) for came_s in batch.came_s]
         for name, came_s in sorted(before, key=lambda each: each[1]):
             self._wait(name, came_s)
 
     def come(self, name: str) -> None:
-        """A request comes now."""
+        """Let a request arrive now."""
         self._wait(name, self.now_s)
 
     def run_until(self, end_s: float) -> None:
-        """Answer what there is."""
+        """Answer requests until that time."""
         while self.now_s < end_s:
             for room in self.rooms:
                 room.take(self.limits)
@@ -144,12 +146,12 @@ class Machine:
 
 
 def waiting_in(room: Room) -> Iterator[tuple[str, float]]:
-    """Name, and when it came."""
+    """Yield name and arrival time of each waiting request."""
     return ((name, came_s) for name, all_came in room.waiting.items() for came_s in all_came)
 
 
 def slowdowns(busy: Sequence[tuple[Room, Batch]]) -> list[float]:
-    """Of those who run side by side: the truth of the simulation."""
+    """The slowdown of each batch that runs beside the others: the simulation's ground truth."""
     needs = [needs_of(batch.name, len(batch.came_s), room.groups) for room, batch in busy]
     excess = max(1.0, sum(bandwidth for bandwidth, _ in needs))
     return [1 - bound + bound * excess for _, bound in needs]
@@ -157,31 +159,31 @@ def slowdowns(busy: Sequence[tuple[Room, Batch]]) -> list[float]:
 
 @cache
 def work_s(name: str, batch: int, groups: int) -> float:
-    """A batch alone on so many groups."""
+    """The time a batch takes alone on so many groups."""
     return NAMED[name].solo_s(batch, groups * GROUP_SMS, CARD)
 
 
 @cache
 def needs_of(name: str, batch: int, groups: int) -> tuple[float, float]:
-    """Of the bandwidth, and how much of its time that bounds."""
+    """A batch's share of the bandwidth, and the share of its time that is bandwidth-bound."""
     network, sms = NAMED[name], groups * GROUP_SMS
     return network.bandwidth_part(batch, sms, CARD), network.memory_part(batch, sms, CARD)
 
 
 @cache
 def limit_of(name: str, grain_ms: float) -> int:
-    """The largest batch that takes no longer alone on the whole GPU; one request at least."""
+    """The largest batch that takes at most a grain alone on the whole GPU; at least one request."""
     sizes = range(MOST_BATCH, 1, -1)
     return next((b for b in sizes if 1e3 * work_s(name, b, GROUPS) <= grain_ms), 1)
 
 
 def limits_of(grain_ms: float) -> dict[str, int]:
-    """Of all networks."""
+    """The limits of all networks."""
     return {name: limit_of(name, grain_ms) for name in NAMED}
 
 
 def arrivals(rates: Mapping[str, float], span_s: float, seed: int) -> list[tuple[float, str]]:
-    """By chance, each network by itself; the same for the same seed."""
+    """Random arrivals, independent per network; the same for the same seed."""
     found = []
     for number, (name, rate) in enumerate(rates.items()):
         chance, at_s = Random(seed * 100 + number), 0.0
@@ -191,7 +193,7 @@ def arrivals(rates: Mapping[str, float], span_s: float, seed: int) -> list[tuple
 
 
 def ends_of(machine: Machine) -> list[tuple[str, float, float]]:
-    """Name, came, ended of all requests that came; who waits still has waited until now."""
+    """Name, arrival and end of all requests; one that still waits counts as ended now."""
     waiting = [
         *(each for room in machine.rooms for each in waiting_in(room)),
         *((r.batch.name, came_s) for r in machine.rooms if r.batch for came_s in r.batch.came_s),
@@ -200,39 +202,39 @@ def ends_of(machine: Machine) -> list[tuple[str, float, float]]:
 
 
 def late_and_all(machine: Machine) -> tuple[Counter[str], Counter[str]]:
-    """Requests of each network that missed, and all that came."""
+    """Count each network's requests that missed their objective, and all its requests."""
     ends = ends_of(machine)
     late = Counter(name for name, came, end in ends if (end - came) * 1e3 > NAMED[name].slo_ms)
     return late, Counter(name for name, _, _ in ends)
 
 
 def missed_part(machine: Machine) -> float:
-    """Of all requests."""
+    """The share of all requests that missed."""
     late, total = late_and_all(machine)
     return late.total() / total.total()
 
 
 def missed_parts(machine: Machine) -> dict[str, float]:
-    """Of the requests of each network."""
+    """The share of each network's requests that missed."""
     late, total = late_and_all(machine)
     return {name: late[name] / total[name] for name in total}
 
 
 @cache
 def curve_of(name: str, batch: int) -> Curve:
-    """As the daemon would have it, of an iteration with such a batch."""
+    """The scaling curve the daemon would have for an iteration with such a batch."""
     counts = tuple(GROUP_SMS * groups for groups in range(1, GROUPS + 1))
     times = tuple(int(work_s(name, batch, groups) * 1e9) for groups in range(1, GROUPS + 1))
     return Curve(sm_counts=counts, iteration_ns=times)
 
 
 def features_of(name: str, batch: int) -> Features:
-    """What recordings of it alone tell."""
+    """The features that recordings of the network running alone would show."""
     return Features(sm=1.0, memory=needs_of(name, batch, GROUPS)[1])
 
 
 def taught() -> Interference:
-    """What the daemon has learnt once every pair ran side by side, each on half of the GPU."""
+    """The model the daemon has once every pair has run side by side, each on half of the GPU."""
     model, half, limits = Interference(), GROUPS // 2, limits_of(GRAINS_MS[-1])
     for one, other in permutations(NAMED, 2):
         busy = [(Room(half, (n,)), Batch(n, [0.0] * limits[n])) for n in (one, other)]
@@ -244,7 +246,7 @@ def taught() -> Interference:
 
 
 def scene_of(rates: Mapping[str, float], grain_ms: float, model: Interference) -> Scene:
-    """What the planner is told: batches at their limit, so many a second."""
+    """The planner's input: batches at their limit, at a rate that gives the request rates."""
     workers = {}
     for name, rate in rates.items():
         batch = limit_of(name, grain_ms)
@@ -261,20 +263,20 @@ def scene_of(rates: Mapping[str, float], grain_ms: float, model: Interference) -
 
 
 def in_time(rates: Mapping[str, float], grain_ms: float) -> Plan:
-    """All take turns on all SMs, a batch each."""
+    """Sharing in time: all networks take turns on all SMs, a batch each."""
     del grain_ms
     return (Part(GROUPS, tuple(rates)),)
 
 
 def planned(model: Interference) -> Callable[[Mapping[str, float], float], Plan]:
-    """What the planner chooses."""
+    """The planner's choice, as a function of rates and grain."""
     return lambda rates, grain_ms: best(scene_of(rates, grain_ms, model)).plan
 
 
 def play(
     plan: Plan, rates: Mapping[str, float], grain_ms: float, span_s: float = SPAN_S
 ) -> Machine:
-    """Requests for some time under one plan."""
+    """Simulate requests for some time under one plan."""
     machine = Machine(limits_of(grain_ms))
     machine.divide(plan)
     for at_s, name in arrivals(rates, span_s, seed=1):
@@ -287,7 +289,7 @@ def play(
 def most_kept(
     plan_for: Callable[[Mapping[str, float], float], Plan], mix: Sequence[float]
 ) -> tuple[float, float]:
-    """The greatest factor of a mix with which no network misses more than `ALLOWED`; its grain."""
+    """Find the largest factor of a mix with no network missing more than `ALLOWED`; its grain."""
 
     def keeps(factor: float, grain_ms: float) -> bool:
         rates = rates_of(mix, factor)
@@ -308,13 +310,13 @@ def _bisect(is_kept: Callable[[float], bool]) -> float:
 
 
 def rates_of(mix: Sequence[float], factor: float) -> dict[str, float]:
-    """Requests a second of each network."""
+    """Each network's requests per second."""
     return {name: share * factor for name, share in zip(NAMED, mix, strict=True)}
 
 
 @dataclass(slots=True)
 class Tuned:
-    """The daemon's part under changing load: plans by the rates of windows, sizes by the tuner."""
+    """The daemon's role under changing load: plans from windows' rates, sizes from the tuner."""
 
     machine: Machine
     grain_ms: float
@@ -322,23 +324,23 @@ class Tuned:
     planner: Planner = field(default_factory=Planner)
     tuner: Tuner = field(default_factory=Tuner)
     latencies: Mapping[str, Latency] = field(default_factory=lambda: {n: Latency() for n in NAMED})
-    seen: int = 0  # of what is done
+    seen: int = 0  # how many of machine.done the tuner has been told of
     changes: int = 0
 
     def begin(self, rates: Mapping[str, float]) -> None:
-        """The first plan, by rates that somebody declared."""
+        """Make the first plan, from declared rates."""
         self._plan(rates)
         slos_ns = {i: int(network.slo_ms * MS_NS) for i, network in enumerate(NETWORKS)}
         self.tuner.seat(slos_ns, list(slos_ns), 0)
 
     def window(self) -> None:
-        """A window is over: the rates are those of the requests answered in it."""
+        """End a window: plan with the rates of the requests answered in it."""
         span_ns, now_ns = int(WINDOW_S * 1e9), int(self.machine.now_s * 1e9)
         found = {n: each.steady_rate(span_ns, now_ns)[0] for n, each in self.latencies.items()}
         self._plan(found)
 
     def look(self) -> None:
-        """Tell the tuner of what was answered, and do what it says."""
+        """Tell the tuner about answered requests, and apply its changes."""
         now_ns = int(self.machine.now_s * 1e9)
         for name, came_s, end_s in self.machine.done[self.seen :]:
             took_ns, end_ns = int((end_s - came_s) * 1e9), int(end_s * 1e9)
@@ -351,7 +353,7 @@ class Tuned:
                 self._resize(change.job_id, change.size)
 
     def _plan(self, rates: Mapping[str, float]) -> None:
-        # One that sends nothing in a window is there nevertheless.
+        # A network without requests in the window still needs a rate.
         known = {name: rate or 0.5 / WINDOW_S for name, rate in rates.items()}
         if self.planner.look(scene_of(known, self.grain_ms, self.model)):
             assert self.planner.current is not None
@@ -359,7 +361,7 @@ class Tuned:
             self.changes += 1
 
     def _sizes(self) -> dict[int, Sizes]:
-        """What another part can give is what one may get, as in the daemon."""
+        """The sizes for the tuner: as in the daemon, a part can grow by what others can give."""
         return {
             _number(name): Sizes(
                 now=part.groups,
@@ -385,7 +387,7 @@ class Tuned:
 
     @property
     def plan(self) -> Plan:
-        """In force."""
+        """The plan in force."""
         return tuple(Part(one.groups, one.members) for one in self.machine.rooms)
 
 
@@ -400,7 +402,7 @@ def fluctuate(
     model: Interference,
     loads: Sequence[float] = CHANGES,
 ) -> tuple[float, int]:
-    """The part that missed while the load changes every period, and how often sizes changed."""
+    """Return the share that missed under a load that changes every period, and changes of sizes."""
     tuned = Tuned(Machine(limits_of(grain_ms)), grain_ms, model)
     tuned.begin(rates_of(mix, factor * loads[0]))
     for number, part in enumerate(loads):
@@ -425,7 +427,7 @@ def _play_window(
 
 
 def measure() -> dict[str, Any]:
-    """All mixes, and what must hold of each: planned never worse than in time, few that miss."""
+    """Run all mixes; the bars: planned is never worse than in time, and few requests miss."""
     figures = run()
     bars = {}
     for name in MIXES:
@@ -436,11 +438,11 @@ def measure() -> dict[str, Any]:
 
 
 def run() -> dict[str, Any]:
-    """All mixes: the most that is kept of each way to share, and what misses under changing load.
+    """For all mixes, find each kind of sharing's highest kept rate, and misses under changing load.
 
-    Rates are of all networks together. `gain` is the planner's most over that of sharing in time,
-    `missed` the part of all requests that missed while the load changed, `changes` how often sizes
-    changed meanwhile, `plan` the groups and members of each part.
+    Rates are sums over all networks. `gain` is the planner's highest rate over that of sharing in
+    time, `missed` the share of all requests that missed while the load changed, `changes` how often
+    sizes changed meanwhile, `plan` the groups and members of each part.
     """
     model = taught()
     figures: dict[str, Any] = {"foretold_off": model.error}

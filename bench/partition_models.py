@@ -1,12 +1,12 @@
-"""Five networks as their papers describe them: what a batch takes on so many SMs of a GPU.
+"""Five networks as their papers describe them: how long a batch takes on so many SMs of a GPU.
 
-A layer is one kernel. Its work is that of its multiply-adds, its bytes are weights and activations
-read and written once, and its blocks compute TILE x TILE outputs each, as implicit-GEMM kernels do.
-A kernel takes as long as the waves of its blocks over the SMs, or as its bytes over the bandwidth,
-whichever is longer: the model of the software GPU. Peak figures throughout, so only ratios mean
-anything.
+A layer is one kernel. Its work is its multiply-adds, its bytes are weights and activations read and
+written once, and each block computes TILE x TILE outputs, as implicit-GEMM kernels do. A kernel
+takes as long as the waves of its blocks on the SMs or the transfer of its bytes at full bandwidth,
+whichever is longer, as in the software GPU's model. All figures are peak figures, so only ratios
+are meaningful.
 
-Layers are those of: LeCun et al. 1998 (LeNet-5, figure 2); Szegedy et al. 2015 (GoogLeNet, table
+Sources of the layers: LeCun et al. 1998 (LeNet-5, figure 2); Szegedy et al. 2015 (GoogLeNet, table
 1); He et al. 2016 (ResNet-50, table 1); Howard et al. 2017 (MobileNet, table 1) with the extra
 layers of Liu et al. 2016 (SSD300, figure 2); Simonyan and Zisserman 2015 (VGG-16, table 1, column
 D).
@@ -24,7 +24,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU; this one is that of gpu-let's measurements, the RTX 2080 Ti (NVIDIA, Turing paper)."""
+    """A GPU; by default that of gpu-let's measurements, the RTX 2080 Ti (NVIDIA, Turing paper)."""
 
     sms: int = 68
     flops: float = 13.45e12  # single precision
@@ -33,20 +33,20 @@ class Card:
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution, or with `side` 1 a matrix by a vector; `depthwise`: each channel by itself."""
+    """A convolution; with `side` 1, a matrix-vector product. `depthwise`: channel by channel."""
 
     kernel: int
     inputs: int
     outputs: int
-    side: int  # of the square it computes
+    side: int  # of the square output, in pixels
     depthwise: bool = False
 
     def duration_s(self, batch: int, sms: int, card: Card) -> float:
-        """Alone on the card."""
+        """The time of a batch, alone on the card."""
         return max(self.compute_s(batch, sms, card), self.memory_s(batch, card))
 
     def compute_s(self, batch: int, sms: int, card: Card) -> float:
-        """Of its multiply-adds, in waves."""
+        """The time for its multiply-adds, in waves of blocks."""
         depth = self.kernel**2 * (1 if self.depthwise else self.inputs)
         block_s = 2 * TILE * TILE * depth / (card.flops / card.sms)
         pixels = batch * self.side**2
@@ -54,7 +54,7 @@ class Layer:
         return ceil(blocks / sms) * block_s
 
     def memory_s(self, batch: int, card: Card) -> float:
-        """Of its bytes."""
+        """The time to transfer its bytes."""
         weights = self.kernel**2 * self.outputs * (1 if self.depthwise else self.inputs)
         activations = batch * self.side**2 * (self.inputs + self.outputs)
         return FLOAT_BYTES * (weights + activations) / card.bytes_s
@@ -62,18 +62,18 @@ class Layer:
 
 @dataclass(frozen=True)
 class Network:
-    """A model that answers batches, and what 99 of 100 are to take at most (gpu-let, table 4)."""
+    """A model that answers batches, and its objective for the p99 (gpu-let, table 4)."""
 
     name: str
     slo_ms: float
     layers: tuple[Layer, ...]
 
     def solo_s(self, batch: int, sms: int, card: Card) -> float:
-        """A batch alone on so many SMs."""
+        """The time a batch takes alone on so many SMs."""
         return sum(layer.duration_s(batch, sms, card) for layer in self.layers)
 
     def memory_part(self, batch: int, sms: int, card: Card) -> float:
-        """Of that time, in layers that bandwidth bounds."""
+        """The share of that time spent in bandwidth-bound layers."""
         bound = (
             layer.memory_s(batch, card)
             for layer in self.layers
@@ -82,7 +82,7 @@ class Network:
         return sum(bound) / self.solo_s(batch, sms, card)
 
     def bandwidth_part(self, batch: int, sms: int, card: Card) -> float:
-        """Of the bandwidth, on average while it runs."""
+        """The share of the bandwidth it uses on average while it runs."""
         moved_s = sum(layer.memory_s(batch, card) for layer in self.layers)
         return moved_s / self.solo_s(batch, sms, card)
 

@@ -1,10 +1,10 @@
-"""How well the time of an iteration on fewer SMs is told from the records of one on all of them.
+"""How well an iteration's time on fewer SMs is predicted from the records of one on all of them.
 
-On the software GPU in mode mps, on its virtual clock. Every workload trains once under the daemon,
-on all SMs, and an iteration is recorded, from which the scaling curve is told by what the daemon
-tells it with; and then without the daemon under each percentage of the SMs. A probed curve may use
-one of these times as well. Work that is bound by memory bandwidth cannot be told without a probe:
-what comes out is shown, and has no bar.
+Runs on the software GPU in mode mps, on its virtual clock. Every workload trains once under the
+daemon, on all SMs; an iteration is recorded, from which the daemon's own code predicts the scaling
+curve. Then the workload trains without the daemon under each percentage of the SMs. A probed curve
+may also use one of these times. Bandwidth-bound work cannot be predicted without a probe: its
+result is shown but has no bar.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tandemd.observers.window_scaling import Recorded, tell_scaling
 
 PROFILE, SMS = "h200", 132
 PERCENTAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
-PROBED = 30  # percent: of the probe
+PROBED = 30  # percent of the SMs in the probe
 ERROR_LIMIT = 0.12  # mean of a workload's errors
-UNTELLABLE = ("bandwidth",)  # without a probe
-ROUNDS_FIRST = 4  # of 11 iterations: then it is settled how long each kernel takes
-PATIENCE_S = 60.0  # with a recorded iteration; of real time, of which a busy machine has less
+UNTELLABLE = ("bandwidth",)  # not predictable without a probe
+ROUNDS_FIRST = 4  # of 11 iterations; after these, each kernel's duration has settled
+PATIENCE_S = 60.0  # to wait for a recorded iteration, in real time: a busy machine takes longer
 
-Times = Mapping[int, Mapping[str, float]]  # percentage, workload: an iteration, ns
+Times = Mapping[int, Mapping[str, float]]  # percentage -> workload -> ns per iteration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """How far what was told of a workload was from what was measured, as parts of that."""
+    """A workload's relative errors: predicted time against measured time."""
 
     mean: float
     worst: float
@@ -49,7 +49,7 @@ class Errors:
 def measure(
     percentages: Sequence[int] = PERCENTAGES, workloads: Sequence[str] = tuple(WORKLOADS)
 ) -> dict[str, Any]:
-    """The errors of every workload with a probe and without, and their bars."""
+    """Measure every workload's errors with a probe and without; return them with their bars."""
     with stage() as place:
         image = place.folder / "scaling.so"
         softgpu.compile_kernels(HERE / "partition_scaling.cu", image)
@@ -70,7 +70,7 @@ def measure(
 
 
 def errors_of(curve: Curve, measured: Times, workload: str) -> Errors:
-    """Against every percentage that was measured."""
+    """Compare the curve with every percentage that was measured."""
     errors = {
         percent: abs(curve.at(sms_of(percent)) / times[workload] - 1)
         for percent, times in measured.items()
@@ -80,7 +80,7 @@ def errors_of(curve: Curve, measured: Times, workload: str) -> Errors:
 
 
 def sms_of(percent: int) -> int:
-    """SMs of a client under that percentage."""
+    """The SMs that a client gets under that percentage."""
     return max(1, round(SMS * percent / 100))
 
 
@@ -111,7 +111,7 @@ def _bare(place: Stage, image: Path, percent: int, workloads: Sequence[str]) -> 
 
 
 def _recorded(place: Stage, image: Path, workload: str) -> Recorded:
-    """An iteration of it on all SMs."""
+    """Record an iteration of the workload on all SMs."""
     progress(f"scaling: an iteration of {workload}")
     env = _env(place, 100)
     tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", workload]
@@ -121,7 +121,7 @@ def _recorded(place: Stage, image: Path, workload: str) -> Recorded:
         _trainer(place, [*command, str(image), workload], env) as child,
         Client(directory=env["TANDEM_RUNTIME_DIR"]) as client,
     ):
-        client.status()  # connects while the daemon has nothing else to do
+        client.status()  # connects now, while the daemon is idle
         for _ in range(ROUNDS_FIRST):
             _round(child)
         tell(child, "train")

@@ -1,10 +1,10 @@
-"""Ten thousand random changes of the SMs of a job: where its kernels run, in which order, how soon.
+"""Ten thousand random changes of a job's SMs: where its kernels run, in which order, how soon.
 
-A C program works in two streams under the hand-moved daemon, which tells another set before each
-round of launches. In the software GPU's timeline every kernel must be within the set that was told
-when it was submitted, and the words that the kernels step must come out as their order demands. A
-change takes what lies between two kernels of a stream where the set changed more than where it did
-not: while there is work in line, all else is the drain.
+A C program works in two streams under the one-job daemon, which sets another set of SMs before each
+round of launches. In the software GPU's timeline, every kernel must run within the set that was in
+force when it was submitted, and the words that the kernels update must show the right order. The
+time of a change is the extra gap between two kernels of a stream where the set changed, compared
+with where it did not: while work is queued, that gap is all the draining.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from bench.stage import HERE, NotMeasuredError, Stage, expect, stage, tell
 from tandem import softgpu
 
 CHANGES = 10_000
-GROUPS = 16  # of the software GPU's h200
-STREAMS, STEPS = ("left", "right"), 2  # of sets.c
+GROUPS = 16  # on the software GPU's profile h200
+STREAMS, STEPS = ("left", "right"), 2  # as in sets.c
 SWITCH_LIMIT_US = 50
 SEED = 11
 PATIENCE_S = 60.0
@@ -33,7 +33,7 @@ Span = tuple[int, int]  # first group, groups
 
 
 def measure(changes: int = CHANGES) -> dict[str, Any]:
-    """How many kernels were outside, how many words wrong, and what a change took."""
+    """Return how many kernels ran outside their set, how many words are wrong, a change's time."""
     told = list(_spans(changes))
     with stage() as place:
         right, rows = _run(place, told)
@@ -66,7 +66,7 @@ def measure(changes: int = CHANGES) -> dict[str, Any]:
 
 
 def sms_of(text: str) -> set[int]:
-    """`0-3,8` as numbers."""
+    """Parse a set such as `0-3,8`."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -75,7 +75,7 @@ def sms_of(text: str) -> set[int]:
 
 
 def sms_in(span: Span) -> set[int]:
-    """What the groups of a span have."""
+    """The SMs in the groups of a span."""
     first, count = span
     return set(range(first * GROUP_SMS, (first + count) * GROUP_SMS))
 
@@ -88,7 +88,7 @@ def _spans(count: int) -> Iterator[Span]:
 
 
 def _run(place: Stage, told: Sequence[Span]) -> tuple[int, list[Row]]:
-    """How many words came out right, and the timeline."""
+    """Run the program; return how many words came out right, and the timeline."""
     image, timeline = place.folder / "sets.so", place.folder / "timeline.jsonl"
     softgpu.compile_kernels(HERE / "sets.cu", image)
     wanted = Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False, has_set=True)
@@ -113,7 +113,7 @@ def _run(place: Stage, told: Sequence[Span]) -> tuple[int, list[Row]]:
 
 
 def _kernels(rows: Sequence[Row], name: str) -> list[list[Row]]:
-    """The kernels of that name in the order in which they began, each with its parts."""
+    """The kernels of that name in the order they began, each as the list of its parts."""
     parts: dict[int, list[Row]] = {}
     for row in rows:
         if row["kind"] == "kernel" and row["name"] == name:

@@ -1,7 +1,7 @@
-"""A bench of several parts, one aspect each, with bars of its own.
+"""A bench of several parts, each with its own aspect and its own bars.
 
-A part is a function that measures and returns its figures; its bars are under `bars`, and get the
-part's name in front. One that fails takes nothing from the others.
+A part is a function that measures and returns its figures. Its bars are under `bars`; the result
+prefixes them with the part's name. A part that fails does not affect the others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Parts = Mapping[str, Callable[[], dict[str, Any]]]
 def measured(bench: str, parts: Parts) -> dict[str, Any]:
     """Measure every part, print a table, return the result.
 
-    A part that could not be measured has `error` in place of figures and one bar, which fails; once
-    the time is over so have all that are left.
+    A part that could not be measured has `error` in place of figures, and a single bar, which
+    fails. Once the time is up, this applies to all remaining parts.
     """
     found: dict[str, dict[str, Any]] = {}
     bars: dict[str, Bar] = {}

@@ -1,13 +1,13 @@
-"""What policies make of the same clients: requests of eight networks of different length.
+"""Compares policies on the same clients: requests of eight networks with different lengths.
 
-The question is PREMA's (Choi and Rhu, HPCA 2020), asked of the simulator: how much longer requests
-take than alone on average (ANTT), what the clients get done together (STP), and how many requests
-are within their objective, k times what one takes alone. `mixed` has classes that have nothing to
-do with lengths; in `servers` all clients are of the latency class, and a trainer of class batch
-takes what they leave. `alike` is that with what Clockwork is asked for (Gujarati et al., OSDI
-2020): requests of 4 to 16 ms, and one objective for all. Ratios of a model, never of a card: to
-`fifo`, the order in which the jobs came. The paper's FCFS has that of requests, which no policy
-here has.
+Asks the simulator the questions of PREMA (Choi and Rhu, HPCA 2020): how much longer than alone
+requests take on average (ANTT), how much the clients get done together (STP), and how many requests
+are within their objective, k times the time of a request alone. In `mixed`, classes are unrelated
+to lengths. In `servers`, all clients are of class latency, and a trainer of class batch takes what
+they leave. `alike` is `servers` with a workload like Clockwork's (Gujarati et al., OSDI 2020):
+requests of 4 to 16 ms, and one objective for all. Ratios are of a model, never of a card; their
+base is `fifo`, the order in which the jobs came. The paper's FCFS is the order of requests, which
+no policy here uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tandemd.sim.workload import Workload, workload_of
 
 COMPARED = ("fifo", "fair", "priority", "token", "exclusive")
 BASE = "fifo"
-# GPU time of a request in milliseconds, and class, in the order in which the clients come.
+# GPU time of a request in milliseconds, and class, in the order in which the clients arrive.
 CLIENTS = {
     "e": (30, "normal"),
     "b": (8, "normal"),
@@ -39,14 +39,14 @@ ALIKE_OBJECTIVE_MS = 50
 TRAINING = {"iterations": 10_000, "gpu": "40ms", "host": "2ms"}
 OBJECTIVE = 8  # times what a request takes alone
 SCENES = ("mixed", "servers", "alike")
-LOADS = (0.5, 0.7)  # of the GPU, by all clients alike
+LOADS = (0.5, 0.7)  # of the GPU, in equal shares for all clients
 SPAN = "10s"
 UNTIL_NS = 12_000_000_000
-SEGMENT_US = 1000  # a simulation has as many steps as segments
+SEGMENT_US = 1000  # long, since a simulation has as many steps as segments
 
 
 def run() -> dict[str, Any]:
-    """Play them, print a table, return the ratios."""
+    """Simulate all cases, print a table, return the ratios."""
     found: dict[str, dict[str, float]] = {}
     for scene in SCENES:
         for load in LOADS:
@@ -116,7 +116,7 @@ def _ratios(figures: dict[str, float], found: dict[str, dict[str, float]]) -> di
 
 
 def _bars(ratios: dict[str, dict[str, float]]) -> dict[str, Bar]:
-    """Of `token`, that requests of different lengths are slowed down less on average."""
+    """The bars of `token`: it slows down requests of different lengths less on average."""
     return {
         f"token_antt_vs_{BASE}, {load}": bar(
             ratios[f"mixed, {load}, token"][f"antt_vs_{BASE}"], 1.0

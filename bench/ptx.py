@@ -1,8 +1,8 @@
 """How fast the software GPU executes PTX, beside the same kernels compiled by g++.
 
 Both images run in one program, in turns, on the real clock of a device so fast that its model adds
-nothing. Instructions are those of the kernels' loops, as often as lanes went round: what comes
-before and after is left out, so the figures are a little too slow.
+no time. The count of instructions is the length of a kernel's loop times the turns of all lanes;
+code before and after the loop is not counted, so the figures are a little too slow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.stage import NotMeasuredError, Stage, stage
 from tandem import softgpu
 
 HERE = Path(__file__).parent
-LIMIT_NS = 20.0  # a thread-instruction: 50 million a second on one core
+LIMIT_NS = 20.0  # per thread-instruction: 50 million a second on one core
 ROUNDS = 5
 RUN_S = 50.0
 
@@ -43,7 +43,7 @@ def run() -> dict[str, Any]:
 
 
 def loop_length(kernel: str) -> int:
-    """Instructions between the label of the kernel's only loop and the branch back to it."""
+    """Count the instructions from the label of the kernel's only loop to the branch back to it."""
     lines = (HERE / "ptx.ptx").read_text().split(f".entry {kernel}(")[1].splitlines()
     body = [line.strip() for line in lines if line.strip() and ".pragma" not in line]
     for end, line in enumerate(body):

@@ -14,11 +14,11 @@ from cuda.bindings import driver as cu
 
 from bench.curves_client import checked
 
-Handle = Any  # what cuda.bindings gives: it has no types
+Handle = Any  # from cuda.bindings, which has no types
 BLOCKS, THREADS = 16, 256
 LANES = BLOCKS * THREADS
 WIDTH, LIMIT = 64, 500
-# Arguments behind the pointer.
+# Arguments after the pointer.
 KERNELS: dict[str, tuple[int, ...]] = {
     "mix": (300,),
     "mandelbrot": (WIDTH, LIMIT),
@@ -27,7 +27,7 @@ KERNELS: dict[str, tuple[int, ...]] = {
 
 
 def timed(module: Handle, kernel: str, pointer: int) -> float:
-    """Seconds from a launch until the kernel has ended."""
+    """Launch a kernel; return the seconds until it has ended."""
     function = checked(cu.cuModuleGetFunction(module, kernel.encode()))
     given = KERNELS[kernel]
     arguments = ((pointer, *given), (ctypes.c_void_p, *[ctypes.c_int] * len(given)))
@@ -38,7 +38,7 @@ def timed(module: Handle, kernel: str, pointer: int) -> float:
 
 
 def turns_of(kernel: str, pointer: int) -> int:
-    """How often lanes went round the loop in all."""
+    """The total number of loop turns over all lanes."""
     if kernel != "mandelbrot":
         return LANES * KERNELS[kernel][0]
     steps = array.array("I", bytes(4 * LANES))

@@ -1,7 +1,8 @@
-"""Recordings of a made-up job, as `tandem trace calls` writes them: for what reads them.
+"""Recordings of a synthetic job in the format of `tandem trace calls`, to measure their readers.
 
-A thread that launches on 16 streams in turn, as bench/dag.cpp has it: each launch reads two buffers
-and writes a third; an event and a wait for it each 8 launches, a wait of the host each 1,000.
+As in bench/dag.cpp, one thread launches on 16 streams in turn. Each launch reads two buffers and
+writes a third; there is an event and a wait for it every 8 launches, and a host synchronization
+every 1,000.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ STREAMS, EVENTS, KERNELS, BUFFERS, BUFFER_BYTES = 16, 8, 40, 512, 1 << 20
 SUBMIT_NS, CALL_NS, KERNEL_NS = 2_000, 500, 20_000
 _NON_BLOCKING, _TIMED, _MONOTONIC = 32, 4, 1
 _NO_STREAM = 2**64 - 1
-_PAYLOAD = struct.Struct("<8xB7x48s")  # of a record that continues an event
+_PAYLOAD = struct.Struct("<8xB7x48s")  # a record that continues an event
 _SIZES = (8, 8, 8, 4)  # of the parameters of void k(const float*, const float*, float*, int)
 _DEVICE = (132, 4_800_000_000_000)
 LAUNCHES_AN_EVENT, LAUNCHES_A_WAIT = 8, 1_000
 
 
 def write(path: Path, operations: int) -> None:
-    """Write a recording of at least so many operations, all of one device and all timed."""
+    """Write a recording of at least so many operations, on one device, with all launches timed."""
     table = parse_table(TRACE_CALLS)
     job = _Job({call.name: index for index, call in enumerate(table.calls)})
     with path.open("wb", buffering=0) as file:
@@ -54,14 +55,14 @@ def write(path: Path, operations: int) -> None:
 
 
 class _Job:
-    """Makes the events of the job, and counts its calls, all of which are operations."""
+    """Generates the job's events, and counts its calls, each of which is an operation."""
 
     def __init__(self, indices: dict[str, int]) -> None:
         self.operations = 0
         self._indices = indices
 
     def begin(self) -> Iterator[bytes]:
-        """What comes before the first launch."""
+        """Yield the events before the first launch."""
         yield _event(_Head(PROCESS, object=PID, bytes=_MONOTONIC, stream=1), _DEVICE, b"made-up")
         offsets = [8 * place << 32 | size for place, size in enumerate(_SIZES)]
         for kernel in range(KERNELS):
@@ -71,7 +72,7 @@ class _Job:
             yield self._call("cuMemAlloc_v2", 0x9, _address(buffer), BUFFER_BYTES)
 
     def launches(self, turn: int) -> Iterator[bytes]:
-        """The launches until the host waits, the turn-th time."""
+        """Yield the launches of the given turn, up to and including the host's wait."""
         for number in range(turn * LAUNCHES_A_WAIT, (turn + 1) * LAUNCHES_A_WAIT):
             yield from self._launch(number)
         yield self._call("cuCtxSynchronize")
@@ -118,7 +119,7 @@ def _chunk(events: Iterable[bytes]) -> bytes:
 
 
 class _Head(NamedTuple):
-    """Fields of an event's first record, as csrc/core/trace_layout.h has them."""
+    """Fields of an event's first record, as in csrc/core/trace_layout.h."""
 
     kind: int
     ticks: int = 0

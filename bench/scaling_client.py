@@ -1,8 +1,8 @@
 """The trainer of bench/partition_scaling.py: python -m bench.scaling_client IMAGE WORKLOAD...
 
-On the software GPU with the virtual clock. For each line `time` on stdin it trains every workload
-for some iterations and prints one JSON object: how long an iteration of each took, in nanoseconds.
-From a line `train` on it trains the first workload until there is another line.
+Runs on the software GPU with the virtual clock. For each line `time` on stdin, it trains every
+workload for some iterations and prints a JSON object: how long an iteration of each took, in
+nanoseconds. On a line `train`, it trains the first workload until another line arrives.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NON_BLOCKING = 1
 
 
 class Trainer:
-    """One context with the kernels, two streams and an event."""
+    """A context with the kernels, two streams and an event."""
 
     def __init__(self, image: bytes) -> None:
-        """Take device 0."""
+        """Set up on device 0."""
         checked(cu.cuInit(0))
         device = checked(cu.cuDeviceGet(0))
         checked(cu.cuCtxSetCurrent(checked(cu.cuDevicePrimaryCtxRetain(device))))
@@ -46,27 +46,27 @@ class Trainer:
         self._clock.softgpu_now_ns.restype = ctypes.c_uint64
 
     def launch(self, name: str, blocks: int, threads: int = 256, stream: int = 0) -> None:
-        """One kernel."""
+        """Launch one kernel."""
         where = self.streams[stream]
         checked(cu.cuLaunchKernel(self._kernels[name], blocks, 1, 1, threads, 1, 1, 0, where, 0, 0))
 
     def join(self) -> None:
-        """The first stream goes on when the second has come so far."""
+        """Make the first stream wait for what is in the second so far."""
         checked(cu.cuEventRecord(self._joined, self.streams[1]))
         checked(cu.cuStreamWaitEvent(self.streams[0], self._joined, 0))
 
     def load(self) -> None:
-        """A batch for the device."""
+        """Copy a batch to the device."""
         source = (ctypes.c_char * len(self._host)).from_buffer(self._host)
         address = ctypes.addressof(source)
         checked(cu.cuMemcpyHtoDAsync(self._device, address, len(self._host), self.streams[0]))
 
     def think(self, us: int) -> None:
-        """The host computes."""
+        """Let the host compute for that long."""
         self._clock.softgpu_wait_until_ns(ctypes.c_uint64(self._clock.softgpu_now_ns() + us * 1000))
 
     def train(self, iteration: Callable[[Trainer], None]) -> float:
-        """How long an iteration took on average, once it has been seen a few times."""
+        """Train; return the average nanoseconds per iteration after a few to warm up."""
         begin_ns = 0
         for number in range(WARM + ITERATIONS):
             if number == WARM:
@@ -75,7 +75,7 @@ class Trainer:
         return float(self._clock.softgpu_now_ns() - begin_ns) / ITERATIONS
 
     def train_until_told(self, iteration: Callable[[Trainer], None], words: io.FileIO) -> None:
-        """Without a pause, in which virtual time would pass and be recorded as the job's own."""
+        """Train until a line arrives, without pauses: virtual time would pass and be recorded."""
         while not select.select([words], [], [], 0)[0]:
             self._step(iteration)
 
@@ -86,7 +86,7 @@ class Trainer:
         tandem.step()
 
     def wait_for_word(self, words: io.FileIO) -> str:
-        """The next line; virtual time passes meanwhile. "": there is none any more."""
+        """Return the next line, letting virtual time pass meanwhile; "" at the end of input."""
         self._clock.softgpu_wait_begin()
         line = words.readline()
         self._clock.softgpu_wait_end()
@@ -94,25 +94,25 @@ class Trainer:
 
 
 def small_grids(on: Trainer) -> None:
-    """No kernel fills the GPU."""
+    """Launch small kernels; most do not fill the GPU."""
     for blocks in (24, 100, 132, 300, 60):
         on.launch("crunch", blocks)
 
 
 def many_waves(on: Trainer) -> None:
-    """Every kernel fills it many times over."""
+    """Launch kernels that each fill the GPU many times over."""
     for blocks in (4000, 2500, 6001):
         on.launch("crunch", blocks)
 
 
 def odd_waves(on: Trainer) -> None:
-    """The last wave of each is far from full; two blocks are on an SM at a time."""
+    """Launch kernels whose last wave is far from full; an SM holds two blocks at a time."""
     for blocks in (265, 530, 400, 133):
         on.launch("crunch", blocks, 1024)
 
 
 def two_streams(on: Trainer) -> None:
-    """Kernels of two streams share the SMs, and meet."""
+    """Launch kernels in two streams, which share the SMs and then join."""
     for blocks in (400, 200, 600):
         on.launch("crunch", blocks, stream=0)
         on.launch("crunch", 500, stream=1)
@@ -121,13 +121,13 @@ def two_streams(on: Trainer) -> None:
 
 
 def bandwidth(on: Trainer) -> None:
-    """Bound by memory on all SMs, and by computing on few."""
+    """Launch kernels bound by memory on all SMs, and by computing on few."""
     for _ in range(3):
         on.launch("smooth", 2000)
 
 
 def mixed(on: Trainer) -> None:
-    """A bit of all, with a copy and a host that thinks."""
+    """Launch a bit of everything, with a copy and computing on the host."""
     on.load()
     on.launch("crunch", 3000)
     on.launch("smooth", 500)
@@ -149,10 +149,10 @@ WORKLOADS: Mapping[str, Callable[[Trainer], None]] = {
 
 
 def main() -> None:
-    """Do as every line says."""
+    """Obey each line on stdin."""
     image, *names = sys.argv[1:]
     trainer = Trainer(Path(image).read_bytes())
-    words = io.FileIO(0)  # reads nothing ahead that would not be seen to be there
+    words = io.FileIO(0)  # unbuffered: select() would not see lines that were read ahead
     print("ready", flush=True)
     while word := trainer.wait_for_word(words):
         if word == "train":

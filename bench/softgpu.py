@@ -1,9 +1,10 @@
-"""The software GPU itself: the cost of a launch, how many kernels it does, how big it gets.
+"""The software GPU itself: the cost of a launch, its rate of kernels, its memory.
 
-One C program is the client, by itself or many times at once. Launches are timed on the real clock,
-in small groups while the queue has room; smallest median of the rounds. Rates are kernels done a
-second of real time on the virtual clock, from the first launch anywhere to the last kernel's end;
-best of the rounds. Memory is the device process's own while every client has thousands pending.
+The client is a C program, run once or many times at once. Launches are timed on the real clock, in
+small groups while the queue has room; the figure is the smallest median of the rounds. Rates are
+kernels completed per second of real time on the virtual clock, from the first launch of any client
+to the end of the last kernel; best of the rounds. Memory is the device process's while every client
+has thousands of operations pending.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KERNEL_LIMIT_US = 5.0  # 200,000 a second
 MEMORY_LIMIT_MIB = 100.0
 ROUNDS = 3
 GROUPS = 400
-KERNELS = 200_000  # of all clients together
+KERNELS = 200_000  # sum over all clients
 REAL_KERNELS = 20_000
 CROWD = 64
 CROWD_SIZES = (1, 4, CROWD)
@@ -77,8 +78,8 @@ def _launch_ns(place: Stage) -> float:
 
 
 def _rate(place: Stage, clock: str, count: int) -> tuple[int, float]:
-    """Clients that did all of theirs, and microseconds a kernel, best of the rounds."""
-    # The real clock does not hurry through the 50 us of each change of contexts.
+    """The number of clients that completed, and microseconds per kernel, best of the rounds."""
+    # The real clock does not skip the 50 us of each context switch.
     each = (KERNELS if clock == "virtual" else REAL_KERNELS) // count
     best, done = float("inf"), count
     for _ in range(ROUNDS if clock == "virtual" else 1):
@@ -108,7 +109,7 @@ def _memory_mib(place: Stage) -> dict[str, float]:
 def _clients(
     place: Stage, clock: str, count: int, what: str, amount: int
 ) -> Iterator[Sequence[subprocess.Popen[str]]]:
-    """So many clients, connected one after the other and about to begin, on their own device."""
+    """Start `count` clients one after the other on their own device; they are ready to begin."""
     env = {
         **place.env,
         "TANDEM_SOFTGPU_CLOCK": clock,
@@ -127,7 +128,7 @@ def _clients(
 
 
 def _await_end(path: Path) -> None:
-    """Until the device of the figure before has gone: settings are the first client's."""
+    """Wait until the previous device process has gone; the first client of a new one sets it up."""
     end = time.monotonic() + RUN_S
     while path.exists():
         if time.monotonic() > end:
@@ -143,7 +144,7 @@ def _device_pid(path: Path) -> int:
 
 
 def _output(child: subprocess.Popen[str]) -> str:
-    """What it prints until it ends; nothing when it failed."""
+    """Return what the client prints until it ends; nothing if it failed."""
     output, _ = child.communicate(timeout=RUN_S)
     return output if child.returncode == os.EX_OK else ""
 

@@ -1,7 +1,7 @@
-"""A scratch device and daemon for a measurement, and the programs compiled for it.
+"""A temporary device and daemon for a measurement, and the programs compiled for it.
 
-Everything a measurement starts is on a leash (leash.c): it ends with the measurement, even one that
-is killed.
+Everything that a measurement starts is on a leash (leash.c): it ends with the measurement, even if
+that is killed.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class NotMeasuredError(RuntimeError):
 
 
 class OutOfTimeError(NotMeasuredError):
-    """There is no time left for anything."""
+    """The measurement's time is up."""
 
 
-FAILURES = (NotMeasuredError, OSError, subprocess.SubprocessError)  # of what a measurement uses
+FAILURES = (NotMeasuredError, OSError, subprocess.SubprocessError)  # that a measurement may raise
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Where a measurement runs: a folder with a device of its own on the real clock."""
+    """Where a measurement runs: a folder, with its own device on the real clock."""
 
     folder: Path
     env: dict[str, str]
@@ -53,19 +53,19 @@ class Stage:
 
     @property
     def attach_socket(self) -> Path:
-        """Where a daemon on this stage listens."""
+        """The socket on which a daemon on this stage listens for jobs."""
         return self.folder / "run" / "attach.sock"
 
     def shimmed(self, **extra: str) -> dict[str, str]:
-        """Environment of a program that runs under the shim."""
+        """The environment of a program that runs under the shim."""
         return {**self.env, "LD_PRELOAD": str(SHIM), **extra}
 
     def cuda_flags(self) -> list[str]:
-        """What the compiler needs to find cuda.h."""
+        """The compiler flags needed for cuda.h."""
         return ["-isystem", str(ninja_build.cuda_include()), "-D__CUDA_API_VERSION_INTERNAL"]
 
     def compile(self, source: str, *parts: Path) -> Path:
-        """One C or C++ program of this folder, and what it is linked with."""
+        """Compile a C or C++ program of this folder, linked with `parts`; return its path."""
         if source not in self._programs:
             output = self.folder / Path(source).stem
             with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -83,14 +83,14 @@ class Stage:
         return output
 
     def kernels(self) -> Path:
-        """The image with the empty kernels."""
+        """Compile the image with the empty kernels; return its path."""
         output = self.folder / "noop.so"
         if not output.exists():
             softgpu.compile_kernels(HERE / "noop.cu", output)
         return output
 
     def empty_driver(self) -> Path:
-        """A folder with the libcuda.so.1 whose calls take no time."""
+        """Compile the libcuda.so.1 whose calls take no time; return its folder."""
         folder = self.folder / "empty"
         output = folder / "libcuda.so.1"
         if not output.exists():
@@ -103,7 +103,7 @@ class Stage:
     def running(
         self, command: Sequence[str | Path], env: Mapping[str, str], log: Path | None = None
     ) -> Iterator[subprocess.Popen[str]]:
-        """A program on a leash, with pipes for stdin and stdout; killed at the end."""
+        """Run a program on a leash, with pipes for stdin and stdout; kill it at the end."""
         # A session of its own: Ctrl-C reaches only the measurement, which then ends the others.
         # The leash, not the program, is what the preloaded library would otherwise start with.
         with (log or Path(os.devnull)).open("ab") as errors:
@@ -124,7 +124,7 @@ class Stage:
 
     @contextmanager
     def device(self) -> Iterator[None]:
-        """A device process that lives as long as the block."""
+        """Keep a device process alive until the block ends."""
         command = [self.compile("keeper.c"), self.kernels()]
         with self.running(command, self.env) as child:
             expect(child, "ready")
@@ -134,7 +134,7 @@ class Stage:
     def daemon(
         self, *options: str, env: Mapping[str, str] | None = None
     ) -> Iterator[subprocess.Popen[str]]:
-        """A tandemd on this stage, from its READY=1; `env` in place of the stage's own."""
+        """Run tandemd on this stage, entering at its READY=1; `env` replaces the stage's own."""
         log = self.folder / "tandemd.log"
         notify = self.folder / "notify"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
@@ -150,7 +150,7 @@ class Stage:
 
 
 def read_round(child: subprocess.Popen[str], rounds: dict[str, list[list[float]]]) -> None:
-    """Add what a measuring program prints, `name value` a line, as one round of each name.
+    """Add what a measuring program prints, lines of `name value`, as one round of each name.
 
     Raises:
         NotMeasuredError: the program failed.
@@ -168,19 +168,19 @@ def read_round(child: subprocess.Popen[str], rounds: dict[str, list[list[float]]
 
 
 def next_line(child: subprocess.Popen[str]) -> str:
-    """That it prints; empty when it has ended."""
+    """Read the next line the program prints; empty if it has ended."""
     assert child.stdout is not None
     return child.stdout.readline().strip()
 
 
 def expect(child: subprocess.Popen[str], word: str) -> None:
-    """Take its next line, which has to be this one."""
+    """Read the program's next line, which must be `word`."""
     if (line := next_line(child)) != word:
         raise NotMeasuredError(f"a program said {line!r}, not {word!r}")
 
 
 def tell(child: subprocess.Popen[str], line: str = "") -> None:
-    """Write it a line."""
+    """Write a line to the program."""
     assert child.stdin is not None
     child.stdin.write(f"{line}\n")
     child.stdin.flush()
@@ -199,7 +199,7 @@ def _await_ready(ready: socket.socket, child: subprocess.Popen[str], log: Path) 
 
 @contextmanager
 def stage() -> Iterator[Stage]:
-    """A fresh stage, removed at the end."""
+    """Make a fresh stage; remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="tandem-bench-"))
     (folder / "run").mkdir(mode=0o700)
     (folder / "gpu").mkdir()

@@ -1,7 +1,7 @@
 """What preloading the shim costs a program that never uses CUDA.
 
-The program is started and waited for, in turn with and without LD_PRELOAD; smallest of the rounds'
-medians. Every shell and `ls` in a job pays this.
+Starts the program and waits for it, in turn with and without LD_PRELOAD; figures are the smallest
+of the rounds' medians. Every shell and `ls` in a job pays this cost.
 """
 
 from __future__ import annotations
