@@ -1,1 +1,1 @@
-"""What only a real GPU can show: `make gpu`. See run.sh."""
+"""Measurements that need a real GPU: `make gpu`. See run.sh."""

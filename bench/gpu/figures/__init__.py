@@ -1,1 +1,1 @@
-"""From what programs said to figures. Pure."""
+"""Turns what programs reported into figures. Pure functions."""

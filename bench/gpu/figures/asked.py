@@ -1,4 +1,4 @@
-"""What a program asks cuGetProcAddress for, held against the table of the shim's calls."""
+"""Compares what a program asks cuGetProcAddress for with the table of the shim's calls."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 
 def unlisted(asked: Iterable[str], table: str) -> list[str]:
-    """Those of `asked` that name no revision of the table, sorted.
+    """List the look-ups in `asked` that match no revision in the table, sorted.
 
-    A runtime asks for each function by the version in which the revision that it was compiled for
-    came. Where the table has another version for that, the shim may take one revision for another;
-    where it lacks the name, calls go past the shim. Versions newer than all of the table are left
-    out: the shim knows that it cannot know them.
+    A runtime asks for each function with the version that introduced the revision it was compiled
+    for. If the table has another version for it, the shim may confuse two revisions; if the table
+    lacks the name, calls bypass the shim. Versions newer than any in the table are left out, since
+    the shim knows that it cannot know them.
 
     Args:
         asked: "name version flags", as facts/lookups.cpp writes them.

@@ -1,8 +1,8 @@
-"""The table that people look for first: what each way of sharing a GPU does, and costs. Pure.
+"""The headline table: what each way of sharing a GPU achieves, and what it costs. Pure functions.
 
-It joins what three parts of `make gpu` found: `colocation` (the ways), `workloads` (what Tandem
-adds to launches, and what it leaves of throughput) and `swap` (how near moved memory comes to the
-link). What no part has is left empty.
+It joins the figures of three parts of `make gpu`: `colocation` (the ways), `workloads` (what Tandem
+adds to launches, and the throughput it keeps) and `swap` (how close moved memory comes to the
+link's rate). Figures that no part has are left empty.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COLUMNS = (
     "added to a launch",
     "moved memory / pinned copies",
 )
-WORKLOADS = ("eager", "vision", "language", "graph", "compiled")  # that are judged by throughput
+WORKLOADS = ("eager", "vision", "language", "graph", "compiled")  # those judged by throughput
 LAUNCH = {"median_ns": "median", "p99_ns": "p99"}
 MOVES = ("swap.out.vs_pinned", "swap.in.vs_pinned")
 
 
 def headline(merged: Figures) -> list[str]:
-    """Lines of a Markdown table with a row a way; nothing where `colocation` has not run."""
+    """Lines of a Markdown table with a row per way; none if `colocation` has not run."""
     found = merged.get("colocation", {})
     if "scenarios" not in found:
         return []
@@ -63,7 +63,7 @@ def _row(way: str, merged: Figures) -> list[str]:
 
 
 def _kept(merged: Figures) -> str:
-    """The lowest of the programs that run alone under Tandem, and which it is."""
+    """The lowest throughput ratio of the programs that run alone under Tandem, and its program."""
     ratios = {name: answer(merged, f"workloads.rows.{name}.ratio") for name in WORKLOADS}
     measured = {name: float(r) for name, r in ratios.items() if isinstance(r, int | float)}
     if not measured:
@@ -73,7 +73,7 @@ def _kept(merged: Figures) -> str:
 
 
 def _added(merged: Figures) -> str:
-    """Nanoseconds of the host's time, over what a launch takes bare."""
+    """Host time that Tandem adds to a launch, beside the time of a bare launch, in ns."""
     launch = merged.get("workloads", {}).get("launch", {})
     told = []
     for name, words in LAUNCH.items():

@@ -1,4 +1,4 @@
-"""From rounds of single launches to what one costs the host, and what Tandem adds. Pure."""
+"""What a launch costs the host, and what Tandem adds, from rounds of single launches. Pure."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from bench.gpu.figures.workload_rows import BARE
 
 FIGURES = ("median_ns", "p99_ns")
-BEHIND = ("recorded_ns", "locked_ns")  # medians of bare launches with something behind each
+BEHIND = ("recorded_ns", "locked_ns")  # medians of bare launches, each followed by something
 
 Rounds = Sequence[Mapping[str, Any]]  # each with the FIGURES of its launches
 
 
 def launch_costs(rounds: Mapping[str, Rounds]) -> dict[str, Any]:
-    """Of each mode the medians over its rounds, and those of what it adds to the bare one beside.
+    """The medians over each mode's rounds, and those of what it adds to the bare round beside it.
 
-    Two stamps of the host's clock are part of every launch's time, and of no difference.
+    Every launch's time includes two readings of the host's clock; differences do not.
     """
     bare = rounds[BARE]
     found: dict[str, Any] = {mode: _medians(own) for mode, own in rounds.items()}
@@ -39,6 +39,6 @@ def _median(rounds: Rounds, name: str) -> float:
 
 
 def _added(rounds: Rounds, bare: Rounds, name: str) -> float:
-    """Within a round: drift of the machine meets both of them."""
+    """Median of the differences within rounds, in which drift of the machine cancels out."""
     pairs = zip(rounds, bare, strict=True)
     return round(statistics.median(float(own[name] - base[name]) for own, base in pairs), 1)

@@ -1,4 +1,4 @@
-"""From the rounds of marker_cost.cpp to what one marker costs."""
+"""What one marker costs, from the rounds of marker_cost.cpp."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SEGMENT_US = 100.0  # a marker is put behind about as much work (shim/stream/segments.h)
-LIMIT_PCT = 3.0  # of a segment; above it, events instead
+SEGMENT_US = 100.0  # the shim puts a marker after about this much work (shim/stream/segments.h)
+LIMIT_PCT = 3.0  # of a segment; if writes cost more, events are used instead
 NONE = "none"
-# What the verdict looks at: with 64 of 256 launches marked, a run's noise counts for little.
+# The run that the verdict uses: with 64 of 256 launches marked, noise matters little.
 JUDGED = "every_4"
 
 Rounds = Mapping[str, Mapping[str, Sequence[float]]]  # name of a run -> host_ns, device_us
 
 
 def costs(rounds: Rounds) -> dict[str, Any]:
-    """Of one kernel: per launch without markers, and what each kind of marker adds."""
+    """For one kernel, the cost of a launch without markers, and what each kind of marker adds."""
     bare = rounds[NONE]
     figures: dict[str, Any] = {
         NONE: {
@@ -35,7 +35,7 @@ def costs(rounds: Rounds) -> dict[str, Any]:
 def _added(
     bare: Mapping[str, Sequence[float]], marked: Mapping[str, Sequence[float]], every: int
 ) -> dict[str, float]:
-    """Medians of the differences within a round: drift of the machine meets both of them."""
+    """Medians of the differences within rounds, in which drift of the machine cancels out."""
     host_ns = _median_difference(marked["host_ns"], bare["host_ns"])
     device_us = _median_difference(marked["device_us"], bare["device_us"])
     return {
@@ -53,7 +53,7 @@ def _median_difference(these: Sequence[float], those: Sequence[float]) -> float:
 
 
 def verdict(cost: Mapping[str, Any]) -> dict[str, Any]:
-    """Share of a segment by kind, the larger of both kernels; and whether events have to do."""
+    """Each kind's share of a segment, the largest over the kernels; and whether to use events."""
     shares = {
         kind: {side: _largest(cost, kind, f"{side}_pct_of_segment") for side in ("host", "device")}
         for kind in ("write", "event", "timed_pair")
@@ -66,7 +66,7 @@ def verdict(cost: Mapping[str, Any]) -> dict[str, Any]:
         "limit_pct": LIMIT_PCT,
         **{f"{kind}_pct": sides for kind, sides in shares.items()},
         "cheaper": min(cheap, key=totals.__getitem__) if cheap else "neither can be had",
-        # The rule of the design: memory operations unless they cost more than that.
+        # The design's rule: memory operations, unless they cost more than the limit.
         "events_instead": totals.get("write", float("inf")) > LIMIT_PCT,
     }
 
@@ -76,9 +76,9 @@ def _largest(cost: Mapping[str, Any], kind: str, figure: str) -> float:
 
 
 def pairs(medians: Mapping[str, Any]) -> dict[str, Any]:
-    """Of marker_pair.cpp: how much of the overlap is left with a marker in between.
+    """From marker_pair.cpp, how much of two kernels' overlap is left with a marker between them.
 
-    1: all of it, 0: none. Where there is none without a marker either, there is nothing to lose.
+    1 means all of it, 0 none. If there is no overlap without a marker, there is nothing to lose.
     """
     figures = dict(medians)
     won_us = medians["serial_us"] - medians["programmatic_us"]

@@ -1,4 +1,4 @@
-"""What the programs of the part `programs` came to in each arm, joined into rows. Pure."""
+"""Joins the results of the part `programs` in each arm into rows. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TOGETHER = "together"
 ARMS = (BARE, MANAGED, TOGETHER)
 COLUMNS = (*(f"runs_{arm}" for arm in ARMS), "same_results", *ARMS)
 BARE_TOO = "error, bare too"
-DIGITS = 12  # of a digest
+DIGITS = 12  # shown of a digest
 
 
 def row_of(runs: Mapping[str, Run], *, again: str = "", should_be_managed: bool = True) -> Row:
-    """A program's row. Arms may be missing: those there was no time for.
+    """A program's row. Arms that there was no time for may be missing.
 
-    `again` is the digest of a second bare run, where digests differ. Where the program fails
-    without Tandem too, nothing is held against it.
+    `again` is the digest of a second bare run if digests differ. A program that also fails without
+    Tandem still counts as ok.
     """
     how = {arm: _how(runs, arm, should_be_managed=should_be_managed) for arm in ARMS}
     digests = {arm: runs.get(arm, Run()).digest for arm in ARMS}

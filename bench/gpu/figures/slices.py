@@ -1,8 +1,8 @@
 """What two programs' kernels did on the device: slices, switches, waits, overlap.
 
-A *stretch* is a time in which a kernel made progress, (from, to) in ns; a kernel whose context was
-switched out has several. A *run* is as many stretches of one program as come without one of the
-other in between.
+A *stretch* is a time span in which a kernel made progress, (from, to) in ns; a kernel whose context
+was switched out has several. A *run* is a sequence of one program's stretches with none of the
+other's in between.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NONE_SEEN = "none seen"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One kernel: when nothing but others' work held it back any more, and its stretches."""
+    """One kernel: when it was ready, so that only others' work held it back, and its stretches."""
 
     ready_ns: int
     stretches: tuple[Stretch, ...]
 
 
 class Run(NamedTuple):
-    """Of program `who`, 0 or 1. `ready_ns`: its first stretch could have begun then."""
+    """A run of program `who`, 0 or 1. Its first stretch could have begun at `ready_ns`."""
 
     who: int
     begin_ns: int
@@ -35,15 +35,15 @@ class Run(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Lengths in ns, by the program that had the device or came to it."""
+    """Lengths in ns; slices and waits by program, that which had the device or which waited."""
 
-    slices: tuple[list[int], list[int]]  # while the other had work from beginning to end
-    waits: tuple[list[int], list[int]]  # from being ready until its turn, behind the other's
-    switches: list[int]  # from one's end to the other's begin, the other being ready by then
+    slices: tuple[list[int], list[int]]  # runs during all of which the other had work
+    waits: tuple[list[int], list[int]]  # from being ready until its turn, after the other's
+    switches: list[int]  # from one's end to the other's begin, if the other was ready at that end
 
 
 def stretches_of(begin_ns: int, end_ns: int, gaps: Iterable[Stretch]) -> tuple[Stretch, ...]:
-    """What is left of a kernel's time without its gaps, of which several threads may tell."""
+    """The rest of a kernel's time without its gaps, which several threads may have reported."""
     found = []
     at_ns = begin_ns
     for gap_begin_ns, gap_end_ns in sorted(gaps):
@@ -56,7 +56,7 @@ def stretches_of(begin_ns: int, end_ns: int, gaps: Iterable[Stretch]) -> tuple[S
 
 
 def runs_of(first: Sequence[Ran], second: Sequence[Ran]) -> list[Run]:
-    """Both programs' kernels in order of time."""
+    """The runs of both programs' kernels in order of time."""
     pieces = sorted([*_pieces(0, first), *_pieces(1, second)], key=lambda p: (p.begin_ns, p.end_ns))
     runs: list[Run] = []
     for piece in pieces:
@@ -69,9 +69,9 @@ def runs_of(first: Sequence[Ran], second: Sequence[Ran]) -> list[Run]:
 
 
 def turns_of(runs: Sequence[Run]) -> Turns:
-    """Lengths of the turns that two programs took; not of stretches side by side."""
+    """The lengths of the turns that two programs took; ignores stretches that overlap."""
     turns = Turns(([], []), ([], []), [])
-    before: Run | None = None  # the last run of who comes next
+    before: Run | None = None  # the previous run of the program that comes next
     for run, following in pairwise(runs):
         if following.begin_ns >= run.end_ns >= following.ready_ns:
             turns.switches.append(following.begin_ns - run.end_ns)
@@ -84,7 +84,7 @@ def turns_of(runs: Sequence[Run]) -> Turns:
 
 
 def overlap_ns(first: Iterable[Ran], second: Iterable[Ran]) -> int:
-    """How long both had a kernel running."""
+    """How long both programs had a kernel running."""
     ours, theirs = _union(first), _union(second)
     total = i = j = 0
     while i < len(ours) and j < len(theirs):
@@ -98,12 +98,12 @@ def overlap_ns(first: Iterable[Ran], second: Iterable[Ran]) -> int:
 
 
 def busy_ns(kernels: Iterable[Ran]) -> int:
-    """How long any of them ran."""
+    """How long any of the kernels ran."""
     return sum(end_ns - begin_ns for begin_ns, end_ns in _union(kernels))
 
 
 def spread(lengths_ns: Sequence[int]) -> dict[str, float | int | str]:
-    """Median and 99th percentile in us, and how many there were."""
+    """Median and 99th percentile in us, and the count."""
     if not lengths_ns:
         return {"median_us": NONE_SEEN, "p99_us": NONE_SEEN, "count": 0}
     return {
@@ -114,7 +114,7 @@ def spread(lengths_ns: Sequence[int]) -> dict[str, float | int | str]:
 
 
 def quantile(values: Sequence[int], share: float) -> int:
-    """The least value that this share of them does not exceed."""
+    """The least value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -124,7 +124,7 @@ def _pieces(who: int, kernels: Iterable[Ran]) -> Iterator[Run]:
         ready_ns = kernel.ready_ns
         for begin_ns, end_ns in kernel.stretches:
             yield Run(who, begin_ns, end_ns, ready_ns)
-            ready_ns = end_ns  # cut off: ready to go on
+            ready_ns = end_ns  # interrupted: ready to continue
 
 
 def _union(kernels: Iterable[Ran]) -> list[Stretch]:

@@ -1,4 +1,4 @@
-"""What lists of SMs and of times say: pure functions for the part `sm_sets`."""
+"""Draws conclusions from lists of SMs and of times: pure functions for the part `sm_sets`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from itertools import combinations
 from typing import Any
 
 Span = tuple[int, int]
-Groups = Mapping[str, Sequence[int]]  # SMs that each group of a split was seen to run on
+Groups = Mapping[str, Sequence[int]]  # the SMs that each group of a split was seen to run on
 
 
 def judge_groups(first: Groups, second: Groups) -> dict[str, Any]:
-    """Of two processes that split alike and each looked at all groups."""
+    """Compare two processes that split alike and each examined all groups."""
     same = set(first) == set(second) and all(set(first[i]) == set(second[i]) for i in first)
     within = len(first) > 1 and all(set(sms) == set(range(len(set(sms)))) for sms in first.values())
     return {
-        "numbered_within_each": within,  # then numbers say nothing of which SMs these are
+        "numbered_within_each": within,  # then numbers do not tell which SMs these are
         "groups": len(first),
         "sms_per_group": sorted({len(set(sms)) for sms in first.values()}),
         "sms_in_groups": len({sm for sms in first.values() for sm in sms}),
@@ -29,9 +29,9 @@ def judge_groups(first: Groups, second: Groups) -> dict[str, Any]:
 
 
 def judge_full(alone: float, apart: Sequence[float], same: Sequence[float]) -> dict[str, float]:
-    """Of kernels that fill their SMs: their time beside those of another process, over that alone.
+    """Ratio of SM-filling kernels' time beside those of another process to their time alone.
 
-    About 1 where the two have no SM in common, 2 where they have all; in us.
+    About 1 if the two processes share no SM, 2 if they share all. Times are in us.
     """
     return {
         "alone_us": round(alone, 3),
@@ -45,14 +45,14 @@ def _are_disjoint(groups: Groups) -> bool:
 
 
 def spans_of(flat: Sequence[int]) -> list[Span]:
-    """Beginnings and ends, one after the other, as pairs in order of time."""
+    """Pair up alternating begins and ends, in order of time."""
     return sorted(zip(flat[::2], flat[1::2], strict=True))
 
 
 def judge_overlap(first: Sequence[Span], second: Sequence[Span]) -> dict[str, float]:
-    """Shares of the time in which both processes had work: who ran, and whether together.
+    """Of the time in which both processes had work, the shares in which each ran, and both did.
 
-    Zero where they were never there at the same time.
+    All are zero if the two never had work at the same time.
     """
     if not first or not second:
         return dict.fromkeys(("window_ms", "first", "second", "both", "longest_turn_ms"), 0.0)
@@ -77,12 +77,12 @@ def judge_overlap(first: Sequence[Span], second: Sequence[Span]) -> dict[str, fl
 
 
 def with_curves(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What was measured, and the curve of each kernel."""
+    """The measurement with the curve of each kernel added."""
     return {**said, **curves(said["times_us"])}
 
 
 def curves(times_us: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Of each kernel its time on so many SMs over that on all; what was refused is left out."""
+    """Each kernel's time on so many SMs relative to all SMs; refused sets are left out."""
     whole = times_us["all"]
     if "error" in whole:
         return {}

@@ -1,4 +1,4 @@
-"""Figures of several things under the same names, as a table for people. Pure."""
+"""Shows figures of several things with the same names as a table for people. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 LEAST_ROWS = 3
-NOTHING = "not run"  # as a cell
-WIDEST = 40  # characters of a cell; what is longer stands whole in the file
+NOTHING = "not run"  # a cell without a figure
+WIDEST = 40  # characters of a cell; only the file has longer ones in full
 
 
 def is_table(figures: object) -> bool:
-    """Whether they are rows: objects without further ones in them, most names in most of them."""
+    """Whether the figures are rows: flat objects, most of which have most of the names."""
     if not isinstance(figures, Mapping) or len(figures) < LEAST_ROWS:
         return False
     rows = list(figures.values())
@@ -22,7 +22,7 @@ def is_table(figures: object) -> bool:
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line a row, below a line of names."""
+    """Format the rows, a line each, below a line of names."""
     names = _names(rows)
     lines = [["", *names]]
     lines += [[row, *(_cell(rows[row].get(name)) for name in names)] for row in rows]

@@ -1,4 +1,4 @@
-"""What a recording of driver calls says of a program. Pure."""
+"""What a recording of driver calls tells about a program. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from tandem.trace import meaning
 from tandem.trace.file import Recording
 from tandem.trace.records import LEGACY_STREAM, PER_THREAD_STREAM, Call
 
-# Whose a kernel is, by its mangled name; the first that fits.
+# The library a kernel belongs to, by its mangled name; the first match counts.
 FAMILIES = {
     "cudnn": re.compile("cudnn|xmma_[fdw](prop|grad)|convolve|winograd", re.I),
-    "cutlass": re.compile("cutlass", re.I),  # by a library of NVIDIA's, or a program's own
+    "cutlass": re.compile("cutlass", re.I),  # used by NVIDIA's libraries or by the program itself
     "xla": re.compile(r"^([a-z]+_)*fusion(_\w+)?$|^wrapped_"),
     "cublas": re.compile("cublas|gemm|gemv|nvjet|splitk|xmma", re.I),
     "triton": re.compile("^(triton_|add_and_halve)"),
     "torch": re.compile("2at6native|2at4cuda|c10"),
     "cub": re.compile("cub|thrust", re.I),
 }
-LOWEST_ADDRESS, HIGHEST_ADDRESS = 1 << 32, 1 << 57  # as csrc/core/dag/parameters.cpp has them
+LOWEST_ADDRESS, HIGHEST_ADDRESS = 1 << 32, 1 << 57  # as in csrc/core/dag/parameters.cpp
 WORD_BYTES = 8
-NEAR = 0.1  # of an iteration: how far an end may be from its mark
+NEAR = 0.1  # of an iteration: allowed deviation of an end's distance from its mark
 
 
 def family(kernel: str) -> str:
-    """Whose a kernel is."""
+    """The family that a kernel belongs to."""
     return next((name for name, fits in FAMILIES.items() if fits.search(kernel)), "other")
 
 
 def iterations(window: Window) -> dict[str, int]:
-    """How many the program marked, how many are found without marks, how many of those are right.
+    """Count iterations: marked by the program, found without marks, and found right.
 
-    Right is an end that has its own mark, at the usual distance from it.
+    An end that was found is right if it has a mark of its own at the usual distance.
     """
     marks = [end for _, end in window.iterations] if window.is_marked else []
     found = sorted({place for bounds in find_iterations(window.operations) for place in bounds})
@@ -63,11 +63,11 @@ def _right(ends: Sequence[int], marks: Sequence[int]) -> int:
 
 
 def parameters(recording: Recording) -> dict[str, dict[str, float]]:
-    """Of launches by family: whose parameters' sizes are known, and what their words lead to.
+    """By family, the launches whose parameters' sizes are known, and what their words point to.
 
-    `addresses` are the 8-byte words that could be one, `resolved_share` is how many of those are
-    in memory whose allocation was seen. `all_known_share` is what the graph makes of it: launches
-    that can touch nothing else.
+    `addresses` counts the 8-byte words that could be an address, `resolved_share` is the share of
+    these that point into memory whose allocation was seen. `all_known_share` is the graph's result:
+    the share of launches that can touch nothing else.
     """
     memory: defaultdict[int, Allocations] = defaultdict(Allocations)
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -98,7 +98,7 @@ def _count(counts: Counter[str], call: Call, memory: dict[int, Allocations]) -> 
 
 
 def full_words(sizes: Iterable[int], words: Sequence[int]) -> list[int]:
-    """The words that are whole ones of a parameter; each parameter begins with a new word."""
+    """The words that a parameter fills completely; each parameter begins with a new word."""
     found: list[int] = []
     place = 0
     for size in sizes:
@@ -122,14 +122,14 @@ def _shares(counts: Counter[str], all_known: float | None) -> dict[str, float]:
         "words": counts["words"],
         "addresses": counts["addresses"],
     }
-    if counts["addresses"]:  # of none there is no share
+    if counts["addresses"]:  # otherwise there is no share
         shares["resolved_share"] = round(counts["resolved"] / counts["addresses"], 4)
-    # Captured launches are no nodes of the graph.
+    # Captured launches are not nodes of the graph.
     return shares if all_known is None else shares | {"all_known_share": round(all_known, 4)}
 
 
 def streams(recording: Recording) -> dict[str, int]:
-    """Which streams work is put into, and how many contexts and processes have it."""
+    """Count work by kind of stream, and the contexts and processes that submit it."""
     counts: Counter[str] = Counter()
     own: dict[tuple[int, int, int], bool] = {}
     contexts = set()
@@ -159,7 +159,7 @@ def _default(call: Call) -> int:
 
 
 def calls(recording: Recording) -> dict[str, Any]:
-    """How much there is in it."""
+    """Count what is in the recording."""
     kinds = Counter(meaning.kind_of(call) for call in recording.calls)
     return {
         "calls": len(recording.calls),

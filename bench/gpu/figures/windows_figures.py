@@ -1,4 +1,4 @@
-"""From what both programs and the device saw of a configuration to its figures."""
+"""The figures of a configuration, from what both programs and the device observed."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from bench.gpu.figures.slices import (
 from bench.gpu.figures.windows_rows import Row
 from bench.gpu.harness.beliefs import answer
 
-LIMIT_RATIO = 1.5  # of the server's p99, with one kernel of 200 us submitted by the other
+LIMIT_RATIO = 1.5  # of the server's p99 to alone, while the other has one 200 us kernel submitted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """Of one program: its launches in order, and when the device worked on them."""
+    """One program's report: its launches in order, and when the device worked on them."""
 
     rows: Sequence[Row]
     kernels: Sequence[Ran]
     unfinished: int
     seconds: float
     clock_error_us: float
-    gaps_lost: int  # for want of room
-    deepest: int = 0  # so many were submitted at a time
-    longest_call_us: float = 0  # to submit one: where the driver's own queue is full it waits
+    gaps_lost: int  # for lack of space to record them
+    deepest: int = 0  # the most launches submitted at a time
+    longest_call_us: float = 0  # to submit a launch; the call waits if the driver's queue is full
 
     @property
     def latencies_ns(self) -> list[int]:
-        """From arrival until the end was seen."""
+        """Times from arrival until the end was seen."""
         return [row.done_ns - row.arrival_ns for row in self.rows if row.done_ns]
 
     @property
     def rate_per_s(self) -> float:
-        """Kernels that were seen to end before the time was over: the rest is drained."""
+        """Rate of kernels seen to end before the time was up; the rest ended while draining."""
         if not self.rows:
             return 0.0
         end_ns = self.rows[0].submitted_ns + int(self.seconds * 1e9)
@@ -49,7 +49,7 @@ class Told:
 
 
 def server_figures(told: Told) -> dict[str, Any]:
-    """Its latencies in us."""
+    """The server's latencies in us."""
     latencies = told.latencies_ns
     if not latencies:
         return {"requests": 0, "unfinished": told.unfinished}
@@ -64,7 +64,7 @@ def server_figures(told: Told) -> dict[str, Any]:
 def together(
     server: Told, trainer: Told, server_alone: Told | None, trainer_alone: Told | None
 ) -> dict[str, Any]:
-    """Both of a configuration, against each alone where that is known; and how they shared."""
+    """Both programs' figures, relative to alone where that is known, and how they shared."""
     own = server_figures(server)
     alone = server_figures(server_alone) if server_alone else {}
     alone_per_s = trainer_alone.rate_per_s if trainer_alone else 0
@@ -86,7 +86,7 @@ def _over(these: Mapping[str, Any], those: Mapping[str, Any], figure: str) -> fl
 
 
 def sharing(server: Told, trainer: Told) -> dict[str, Any]:
-    """Slices, waits, switches and overlap, as the device's clock tells them."""
+    """Slices, waits, switches and overlap, by the device's clock."""
     turns = turns_of(runs_of(server.kernels, trainer.kernels))
     server_ns = busy_ns(server.kernels)
     both_ns = overlap_ns(server.kernels, trainer.kernels)
@@ -106,7 +106,7 @@ def sharing(server: Told, trainer: Told) -> dict[str, Any]:
 
 
 def both_figures(server: Told, trainer: Told) -> dict[str, Any]:
-    """Both as fast as they can: rates, and how they took turns."""
+    """Figures with both running as fast as they can: rates, and how they took turns."""
     return {
         "server_per_s": round(server.rate_per_s, 2),
         "trainer_per_s": round(trainer.rate_per_s, 2),
@@ -115,7 +115,7 @@ def both_figures(server: Told, trainer: Told) -> dict[str, Any]:
 
 
 def verdict(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Whether windows do by themselves, by the rule of the design.
+    """Whether windows alone are enough, by the design's rule.
 
     If one submitted kernel of 200 us still raises p99 by more than half with time slices, closing
     the gate and draining becomes the default.

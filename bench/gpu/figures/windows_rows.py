@@ -1,6 +1,7 @@
 """Reads what windows.cpp wrote: what the host saw of each launch, and what the device did with it.
 
-A GPU stamps its kernels itself. The software GPU has no clock in kernels; its timeline says more.
+On a GPU, kernels read the clock themselves. The software GPU's kernels have no clock, but its
+timeline tells more.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from typing import Any
 
 from bench.gpu.figures.slices import Ran, Stretch, stretches_of
 
-LAUNCH_NS = 10_000  # from a launch by the host until the device could begin with it, about
+LAUNCH_NS = 10_000  # from the host's launch until the device can begin it, approximately
 KERNEL = "stamped"
 _HEAD = 6  # words before the gaps
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One launch, by the host's clock in ns; `done_ns` 0: its end was not waited for."""
+    """One launch, in ns by the host's clock; `done_ns` is 0 if its end was not waited for."""
 
     arrival_ns: int
     submitted_ns: int
@@ -30,16 +31,16 @@ class Row:
 
 
 def best_clock(compared: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of what programs say of the device's clock against the host's, the surest.
+    """The most accurate of the programs' comparisons of the device's clock with the host's.
 
-    For all of them: it is one clock that they read, and what two comparisons are wrong by would
-    come between their kernels.
+    It is used for all programs, since they read the same clock: with two comparisons, the
+    difference of their errors would shift the programs' kernels against each other.
     """
     return min(compared, key=lambda clock: float(clock["error_ns"]))
 
 
 def read_rows(path: Path, offset_ns: int) -> list[Row]:
-    """`offset_ns`: what the device's clock is ahead of the host's, which the result is in."""
+    """Read the rows, by the host's clock; the device's is `offset_ns` ahead of it."""
     words = array("Q")
     words.frombytes(path.read_bytes())
     return list(_rows(words, offset_ns))
@@ -57,14 +58,14 @@ def _rows(words: array[int], offset_ns: int) -> Iterator[Row]:
 
 
 class Timeline:
-    """That of the software GPU, read as it grows."""
+    """The software GPU's timeline, read as it grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_bytes = 0
 
     def new(self) -> dict[int, list[Ran]]:
-        """Kernels that ended since the last call, by pid."""
+        """The kernels that ended since the last call, by pid."""
         found: dict[tuple[int, int], Ran] = {}  # by pid and operation
         for line in self._lines():
             part = json.loads(line)
@@ -89,7 +90,7 @@ class Timeline:
 
 
 def _joined(stretches: tuple[Stretch, ...], stretch: Stretch) -> tuple[Stretch, ...]:
-    """A part that begins as the last one ends is no interruption: its SMs have changed."""
+    """Add a stretch; one that begins as the last one ends continues it, on other SMs."""
     if stretches and stretches[-1][1] == stretch[0]:
         return (*stretches[:-1], (stretches[-1][0], stretch[1]))
     return (*stretches, stretch)

@@ -1,6 +1,6 @@
-"""What the processes of a workload said, joined into a row of the part `workloads`. Pure.
+"""Joins the reports of a workload's processes into a row of the part `workloads`. Pure functions.
 
-Words and verdicts are those of the part `programs`, too.
+The part `programs` uses the same words and verdicts.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ COLUMNS = (
     "start_bare_s",
     "start_managed_s",
 )
-LINE = 160  # characters of an error that are kept
+LINE = 160  # characters kept of an error
 
 Row = dict[str, object]
 
 
 @dataclass(kw_only=True)
 class Run:
-    """One process: how far it came, and what it said."""
+    """One process: how far it got, and what it reported."""
 
-    error: str = ""  # its last words; empty: it did all it was told and ended well
+    error: str = ""  # its final output; empty: it did everything and ended well
     start_s: float | None = None  # from its start to the end of its first iteration
     digest: str = ""
     is_managed: bool = False
-    rates: list[float] = field(default_factory=list)  # iterations a second, by round
+    rates: list[float] = field(default_factory=list)  # iterations per second, by round
 
 
 def not_run(reason: str, columns: Sequence[str] = COLUMNS) -> Row:
-    """The row of a program that was not tried."""
+    """The row of a program that was not run."""
     row: Row = dict.fromkeys(columns, NOT_RUN)
     return row | {"runs_bare": f"{NOT_RUN}: {reason}"}
 
@@ -49,10 +49,10 @@ def not_run(reason: str, columns: Sequence[str] = COLUMNS) -> Row:
 def row_of(
     runs: Mapping[str, Run], *, again: str = "", limit: float | None = None, on_gpu: bool = True
 ) -> Row:
-    """The figures. `again` is the digest of a second bare run, where digests differ.
+    """A program's row. `again` is the digest of a second bare run if digests differ.
 
-    `limit` is the lowest ratio that is accepted, on a GPU. Where the program fails without Tandem
-    too, nothing is held against it.
+    `limit` is the lowest ratio accepted on a GPU. A program that also fails without Tandem still
+    counts as ok.
     """
     bare, managed, observed = (runs[mode] for mode in (BARE, MANAGED, OBSERVED))
     ratio = ratio_of(managed.rates, bare.rates)
@@ -81,16 +81,16 @@ def row_of(
 
 
 def how_it_ran(run: Run, *, should_be_managed: bool = False) -> str:
-    """OK, or what was wrong."""
+    """OK, or what went wrong."""
     if run.error:
         return f"error: {run.error[-LINE:]}"
     return UNMANAGED if should_be_managed and not run.is_managed else OK
 
 
 def verdict(bare: str, others: Sequence[str], again: str = "") -> str:
-    """What digests say together; an empty one is of a run that did not get there.
+    """Compare digests; that of a run that did not get there is empty.
 
-    The first of the others is of the run that counts: what only recorded proves nothing for it.
+    The first of the others is the run that counts; an observed run is no substitute for it.
     """
     managed, *rest = others
     if not bare or not managed:
@@ -101,22 +101,22 @@ def verdict(bare: str, others: Sequence[str], again: str = "") -> str:
 
 
 def needs_another(runs: Mapping[str, Run]) -> bool:
-    """Whether only a second bare run can tell if results differ because of Tandem."""
+    """Whether it takes a second bare run to tell if results differ because of Tandem."""
     others = [runs[mode].digest for mode in (MANAGED, OBSERVED)]
     return verdict(runs[BARE].digest, others) == DIFFERENT
 
 
 def order_of(number: int, modes: Sequence[str] = MODES) -> list[str]:
-    """In which order the processes of a row compute in a round: each comes first in turn."""
+    """The order in which a row's processes compute in a round; each is first in turn."""
     first = number % len(modes)
     return [*modes[first:], *modes[:first]]
 
 
 def beside(rows: Mapping[str, Row]) -> Row:
-    """How fast rows are over those of the same program with plain memory, and usual markers.
+    """Speeds of variants relative to the same program with plain memory and usual markers.
 
-    Allocators of torch by what they do without Tandem. What Tandem does otherwise by what both rows
-    keep of bare throughput, which takes out what the shim costs anyway.
+    Torch's allocators are compared by their bare throughput. Tandem's variants are compared by the
+    share of bare throughput that each keeps, which cancels out what the shim costs anyway.
     """
     pairs = {
         "expandable_segments": ("bare_per_s", "allocations"),
@@ -134,7 +134,7 @@ def _over(rows: Mapping[str, Row], name: str, figure: str, base: str) -> float |
 
 
 def ratio_of(rates: Sequence[float], bare: Sequence[float]) -> float | None:
-    """The median over the rounds, each against the bare one beside it; None: there is none."""
+    """The median ratio over the rounds, each to the bare round beside it; None if there is none."""
     ratios = _ratios(rates, bare)
     return statistics.median(ratios) if ratios else None
 
@@ -144,7 +144,7 @@ def _ratios(rates: Sequence[float], bare: Sequence[float]) -> list[float]:
 
 
 def quartiles_of(rates: Sequence[float], bare: Sequence[float]) -> list[float]:
-    """Between which half of the rounds' ratios lie: how far a limit just missed is chance."""
+    """The quartiles of the rounds' ratios, which show if a limit was missed only by chance."""
     ratios = _ratios(rates, bare)
     if len(ratios) < 2:
         return []
@@ -153,7 +153,7 @@ def quartiles_of(rates: Sequence[float], bare: Sequence[float]) -> list[float]:
 
 
 def noise_of(rates: Sequence[float]) -> float | None:
-    """How far the rounds of a process lie apart, of their median."""
+    """The range of a process's rounds, relative to their median."""
     if not rates:
         return None
     return (max(rates) - min(rates)) / statistics.median(rates)

@@ -1,1 +1,1 @@
-"""What the parts of `make gpu` stand on: the device, programs and their deadlines, results."""
+"""The infrastructure of the parts of `make gpu`: device, programs, their deadlines, results."""

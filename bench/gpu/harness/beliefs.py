@@ -1,8 +1,8 @@
-"""What Tandem believes of NVIDIA's driver, and which figure of `make gpu` settles it.
+"""What Tandem believes about NVIDIA's driver, and which figure of `make gpu` settles it.
 
-A part that settles something has a tuple BELIEFS. `packaging/generate_driver_facts.py` makes
-docs/driver-facts.md of them and of the results that are committed; a belief that no GPU has
-answered says so there.
+A part that settles beliefs has a tuple BELIEFS. `packaging/generate_driver_facts.py` generates
+docs/driver-facts.md from these and the committed results; a belief that no GPU has answered says so
+there.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SETTLING: tuple[str, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Belief:
-    """One thing that was read and not seen.
+    """Something known from reading only, not from observation.
 
-    `answers` are dotted paths into the part's figures; every one of them is there in a dry run too,
-    which tests/gpu/test_beliefs.py looks at.
+    `answers` are dotted paths into the part's figures. All of them exist in a dry run, too, which
+    tests/gpu/test_beliefs.py checks.
     """
 
     question: str
@@ -40,13 +40,13 @@ class Belief:
 
 
 def beliefs_of(part: str) -> tuple[Belief, ...]:
-    """Those of one part."""
+    """The beliefs of one part."""
     found: tuple[Belief, ...] = import_module(f"bench.gpu.parts.{part}").BELIEFS
     return found
 
 
 def answer(figures: Mapping[str, object], path: str) -> object:
-    """What the figures say at a dotted path; None: nothing."""
+    """The figure at a dotted path; None if there is none."""
     found: object = figures
     for name in path.split("."):
         if not isinstance(found, Mapping) or name not in found:
@@ -56,7 +56,7 @@ def answer(figures: Mapping[str, object], path: str) -> object:
 
 
 def why_not(figures: Mapping[str, object], path: str) -> str:
-    """Why they say nothing there: the nearest reason above it, or above all that of the part."""
+    """Why there is no figure at the path: the nearest enclosing reason, finally the part's own."""
     reason = ""
     found: object = figures
     for name in (*path.split("."), ""):

@@ -1,4 +1,4 @@
-"""Processes that a part starts: some it runs to their end, with some it talks."""
+"""Processes that a part starts: it runs some to their end and talks with others."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bench.gpu.harness.part import Bench, progress
 from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker, WorkerError
 
-PATIENCE_S, LEAST_PATIENCE_S = 90.0, 5.0  # for what a program says next
-FAREWELL_S = 2.0  # to end by itself: whoever kills a client of MPS may take its server along
-_numbers = itertools.count(1)  # each has a log of its own
+PATIENCE_S, LEAST_PATIENCE_S = 90.0, 5.0  # to wait for a program's next message
+FAREWELL_S = 2.0  # for a program to end by itself: killing an MPS client may take down its server
+_numbers = itertools.count(1)  # for distinct log names
 
 
 def run(command: Sequence[str], env: Mapping[str, str], *, deadline_s: float) -> str:
-    """What a command says on stdout. It is ended with its children.
+    """Run a command; return its stdout. Its children are ended with it.
 
     Raises:
         WorkerError: it failed, or was not done by the deadline.
@@ -45,7 +45,7 @@ def running(
     stdout: int | None = None,
     stderr: int | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program in a session of its own, which ends with the block with all that it started."""
+    """Run a program in a session of its own; kill the whole process group at the end."""
     with subprocess.Popen(
         command,
         env=dict(env),
@@ -64,7 +64,7 @@ def running(
 
 
 def ask(command: Sequence[str], env: Mapping[str, str], *, deadline_s: float) -> Message:
-    """Run a program to its end; the JSON object of its last line.
+    """Run a program to its end; return the JSON object in its last line.
 
     Raises:
         WorkerError: it failed, said nothing, or was not done by the deadline.
@@ -77,7 +77,7 @@ def ask(command: Sequence[str], env: Mapping[str, str], *, deadline_s: float) ->
 
 
 def environment(bench: Bench, place: Place) -> dict[str, str]:
-    """What a program runs with, on the device that others of the part are on, too."""
+    """A program's environment, on the device that the part's other programs use, too."""
     return place.env(bench.folder / f"gpu-{place.mode}")
 
 
@@ -85,7 +85,7 @@ def environment(bench: Bench, place: Place) -> dict[str, str]:
 def talking(
     bench: Bench, command: Sequence[str], env: Mapping[str, str], *, role: str = ""
 ) -> Iterator[Worker]:
-    """A program that speaks JSON lines with an `event` each, as tandem.demo.worker does."""
+    """Start a program that speaks JSON lines with an `event` each, like tandem.demo.worker."""
     logs = bench.folder / "logs"
     logs.mkdir(exist_ok=True)
     role = f"{role or Path(command[0]).name}-{next(_numbers)}"
@@ -105,26 +105,26 @@ def ready(
     role: str = "",
     most_s: float = PATIENCE_S,
 ) -> Iterator[tuple[Worker, Message]]:
-    """The same once it says `ready`, within `most_s`, and what it says with it."""
+    """Like `talking`, and wait for its message `ready`, at most `most_s`; yield that, too."""
     with talking(bench, command, env, role=role) as worker:
         yield worker, heard(worker, "ready", most_s=most_s)
 
 
 def told(worker: Worker, event: str) -> Message:
-    """Let it go on; what it says then.
+    """Let the program go on; return its next message of that kind.
 
     Raises:
-        WorkerError: it ended, or said no such thing in time.
+        WorkerError: it ended, or sent no such message in time.
     """
     worker.go()
     return heard(worker, event)
 
 
 def heard(worker: Worker, event: str, *, most_s: float = PATIENCE_S) -> Message:
-    """What it says next of that kind, within half of the time that the part has left.
+    """Wait for the program's next message of that kind, at most half of the part's remaining time.
 
     Raises:
-        WorkerError: it ended, or said no such thing in time.
+        WorkerError: it ended, or sent no such message in time.
     """
     left_s = progress.end_s(reserve_s=0) - time.monotonic()
     deadline_s = round(min(most_s, max(LEAST_PATIENCE_S, left_s / 2)), 1)
@@ -132,11 +132,11 @@ def heard(worker: Worker, event: str, *, most_s: float = PATIENCE_S) -> Message:
 
 
 def without_event(message: Message) -> Message:
-    """What it says beside its name."""
+    """The message without its event name."""
     return {name: value for name, value in message.items() if name != "event"}
 
 
 def last_line(failure: Exception) -> str:
-    """What happened, and the last words of the process that it happened to."""
+    """What happened, and the last line that the process wrote."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"

@@ -1,9 +1,10 @@
-"""Runs a command, and ends it with everything it started when its time is over.
+"""Runs a command, and ends it with everything it started when its time is up.
 
     python -m bench.gpu.harness.limit SECONDS COMMAND...
 
-The programs of a part have sessions of their own, which a signal to one group would miss. So this
-process adopts their orphans and ends them too. Exit code: the command's, or 124 after the time.
+The programs of a part have sessions of their own, which a signal to one process group would miss.
+So this process adopts their orphans and ends them, too. The exit code is the command's, or 124 if
+its time was up.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import sys
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
-GRACE_S = 25.0  # for MPS to end, and what was found to be written
+GRACE_S = 25.0  # for MPS to end and for the figures to be written
 GENERATIONS = 4
 TIMED_OUT = 124
 
 
 def main() -> int:
-    """Run it, and leave nothing behind."""
+    """Run the command and leave no process behind."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     seconds, *command = sys.argv[1:]
@@ -34,7 +35,7 @@ def main() -> int:
 
 
 def run(command: list[str], seconds: float) -> int:
-    """The command's exit code as a shell gives it. It is asked to end before it is forced to."""
+    """Run the command; return its exit code as a shell does. Interrupt it when its time is up."""
     child = subprocess.Popen(command)
     try:
         code = child.wait(timeout=seconds)
@@ -48,7 +49,7 @@ def run(command: list[str], seconds: float) -> int:
 
 
 def end_descendants() -> None:
-    """Kill what is left, generation after generation. One stuck in its driver is given up."""
+    """Kill what is left, generation by generation; give up on a process stuck in its driver."""
     for _ in range(GENERATIONS):
         left = psutil.Process().children(recursive=True)
         if not left:

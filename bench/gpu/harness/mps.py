@@ -1,4 +1,4 @@
-"""NVIDIA's Multi-Process Service for arms of a measurement: without Tandem, or before it."""
+"""NVIDIA's Multi-Process Service, for measurements without Tandem or with Tandem under MPS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_S = 10.0
 
 
 def without_mps(bench: Bench) -> Bench:
-    """The same, on the device without MPS, also where a control daemon runs: nobody finds it."""
+    """The same bench without MPS: clients do not find a control daemon even if one runs."""
     place = replace(bench.place, mode="time")
     if place.kind == "nvidia":
         nowhere = str(bench.folder / "no-mps")
@@ -32,16 +32,16 @@ def without_mps(bench: Bench) -> Bench:
 
 @contextmanager
 def mps(bench: Bench) -> Iterator[tuple[Place | None, str]]:
-    """The device under MPS while the block runs; or None, and why it cannot be had.
+    """Provide the device under MPS while the block runs; or None, and why that is not possible.
 
-    On a GPU a control daemon of our own is started on a folder of our own and ended again. One that
-    runs already is used, and left alone; so is the software GPU's mode.
+    On a GPU, starts a control daemon of our own in a folder of our own, and ends it afterwards. One
+    that runs already is used and left alone, as is the software GPU's mode.
     """
     place = bench.place
     if place.kind != "nvidia" or place.mode == "mps":
         yield replace(place, mode="mps"), ""
         return
-    folder = Path(tempfile.mkdtemp(prefix="mps-", dir=bench.folder))  # one before it may hang
+    folder = Path(tempfile.mkdtemp(prefix="mps-", dir=bench.folder))  # an earlier one may hang
     with control_daemon(folder, os.environ) as (found, why):
         ours = {} if found is None else found.variables
         base_env = {**place.base_env, **ours}
@@ -53,20 +53,20 @@ class Mps:
     """A control daemon with its pipes in a folder of its own."""
 
     folder: Path
-    outside: Mapping[str, str]  # what it was started with
+    outside: Mapping[str, str]  # the environment it was started from
 
     @property
     def variables(self) -> dict[str, str]:
-        """By which clients find it."""
+        """The variables by which clients find it."""
         return {PIPES: str(self.folder), LOGS: str(self.folder)}
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of its clients."""
+        """The environment of its clients."""
         return {**self.outside, **self.variables}
 
     def control(self) -> Control:
-        """To ask it; for one thread."""
+        """Connect to it; the result is for use by one thread."""
         return Control(self.folder, environment=self.environment, timeout_s=START_S)
 
 
@@ -74,13 +74,13 @@ class Mps:
 def control_daemon(
     folder: Path, environment: Mapping[str, str]
 ) -> Iterator[tuple[Mps | None, str]]:
-    """One while the block runs; or None, and why it cannot be had."""
+    """Run a control daemon while the block runs; or None, and why that is not possible."""
     program = shutil.which(PROGRAM, path=environment.get("PATH"))
     if program is None:
         yield None, f"'{PROGRAM}' is not installed here"
         return
     found = Mps(folder=folder, outside=environment)
-    # To its log and nowhere else: it stays, and would hold a pipe open.
+    # Its output goes to a file, since the daemon outlives this call and would keep a pipe open.
     with (folder / "said").open("wb") as said:
         child = subprocess.Popen([program, "-d"], env=found.environment, stdout=said, stderr=said)
         try:

@@ -1,4 +1,4 @@
-"""Programs that question the driver directly: bench/gpu/facts/*.cpp and *.cu."""
+"""Programs that test the driver directly: bench/gpu/facts/*.cpp and *.cu."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ SHIM = HERE.parents[2] / "shim"
 
 
 def program(bench: Bench, name: str) -> Path:
-    """facts/<name>.cpp, compiled once a run.
+    """Compile facts/<name>.cpp, once per run; return the program.
 
     Raises:
-        WorkerError: the compiler refuses it; its words are in the text.
+        WorkerError: it does not compile; the text has the compiler's messages.
     """
     return _compiled(bench, name, [HERE / f"{name}.cpp"], [])
 
 
 def preloaded(bench: Bench, name: str) -> Path:
-    """facts/<name>.cpp as a library that takes the place of dlsym, compiled once a run.
+    """Compile facts/<name>.cpp, once per run, as a library that replaces dlsym.
 
     Raises:
-        WorkerError: the compiler refuses it; its words are in the text.
+        WorkerError: it does not compile; the text has the compiler's messages.
     """
     options = ["-shared", "-fPIC", "-fvisibility=hidden", f"-I{SHIM}"]
     sources = [HERE / f"{name}.cpp", SHIM / "dlsym.cpp", SHIM / "old_glibc.cpp"]
@@ -40,7 +40,7 @@ def _compiled(bench: Bench, name: str, sources: Sequence[Path], options: Sequenc
     output = bench.made / name
     if output.exists():
         return output
-    optimised = "-O2" if bench.where == GPU else "-O0"  # where it takes longer than what it saves
+    optimised = "-O2" if bench.where == GPU else "-O0"  # in a dry run, -O2 costs more than it saves
     compile_it = ["g++", "-std=c++17", optimised, "-Wall", "-Wextra", *options]
     compile_it += [f"-I{DRIVER}", f"-I{HERE}"]
     compile_it += ["-isystem", str(ninja_build.cuda_include()), "-D__CUDA_API_VERSION_INTERNAL"]
@@ -53,11 +53,11 @@ def _compiled(bench: Bench, name: str, sources: Sequence[Path], options: Sequenc
 
 
 def kernels(bench: Bench, name: str) -> Path:
-    """facts/<name>.cu, compiled for the device at hand, once a run."""
+    """Compile facts/<name>.cu for the device at hand, once per run; return the image."""
     return bench.place.compile(HERE / f"{name}.cu", bench.made)
 
 
 def command(bench: Bench, name: str, kernels_name: str, *words: object) -> list[str]:
-    """That of facts/<name>.cpp, which loads facts/<kernels_name>.cu; both are compiled."""
+    """The command of facts/<name>.cpp, which loads facts/<kernels_name>.cu; compiles both."""
     image = kernels(bench, kernels_name)
     return [str(program(bench, name)), str(image), *map(str, words)]

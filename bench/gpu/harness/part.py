@@ -1,4 +1,4 @@
-"""What the parts share: their arguments, the folder they work in, and the programs they start."""
+"""Shared by all parts: their arguments, the folder they work in, and the programs they start."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ SERVER_LOAD = 0.28
 GPU, CPU, SOFTWARE = "gpu", "cpu", "software"
 WHERE = (GPU, CPU, SOFTWARE)
 LIMIT_S = 480.0
-LOG_BYTES = 16 << 10  # of each log that stay beside the results
+LOG_BYTES = 16 << 10  # of the end of each log; kept beside the results
 NO_GPU = "error: no NVIDIA GPU here; DRY=1 tries the plumbing on the software GPU"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The device, and which programs play the roles.
+    """The device, and the programs that play the roles.
 
-    On a GPU torch, on the software GPU the demo's own. `cpu` tries torch without a device: then
-    the shim is loaded and has nothing to do.
+    On a GPU these are torch programs, on the software GPU the demo's own. `cpu` runs torch without
+    a device: then the shim is loaded and has nothing to do.
     """
 
     where: str  # of WHERE
     place: Place
     folder: Path
-    keep: Path  # for files that stay beside the results; made by the part that has some
-    made: Path  # for what is compiled; parts of one run share it
+    keep: Path  # for files that stay beside the results; created by a part that has some
+    made: Path  # for compiled files; the parts of a run share it
 
     @cached_property
     def work(self) -> Work | None:
-        """Of the demo's programs, where they play the roles.
+        """The calibrated work of the demo's programs, if they play the roles.
 
         Raises:
             WorkerError: the device does not run the demo's kernels.
@@ -55,17 +55,17 @@ class Bench:
 
     @property
     def device(self) -> str:
-        """As torch calls it; the software GPU is as small as a CPU."""
+        """The name torch has for it; the software GPU counts as a CPU, being as small."""
         return "cuda" if self.where == GPU else "cpu"
 
     def save(self, figures: Mapping[str, Any]) -> None:
-        """Keep what is known so far, for a part that may be ended before it is done."""
+        """Save the figures known so far, since a part may be ended before it is done."""
         with progress.lock:
             progress.figures.update(figures)
             progress.write()
 
     def seconds(self, wanted: float) -> float:
-        """How long to measure: as long as wanted on a GPU, else only to see that it works."""
+        """How long to measure: as wanted on a GPU, otherwise just long enough to see it work."""
         return wanted if self.where == GPU else min(wanted, 3.0)
 
     def program(
@@ -76,7 +76,7 @@ class Bench:
         iterations: int = 0,
         priorities: Mapping[str, int] | None = None,
     ) -> Program:
-        """The command of each role; `priorities` of their streams, as the driver has them."""
+        """The command of each role; `priorities` are the driver's stream priorities."""
         if self.work is not None:
             return demo_program(self.place, self.work, seconds=seconds, priorities=priorities)
         orders = {
@@ -96,16 +96,16 @@ class Bench:
 
 @dataclass(kw_only=True)
 class Progress:
-    """Of the part that this process runs: since when, and the answers to single questions."""
+    """Progress of the part that this process runs: its start, and its answers to questions."""
 
     began_s: float = field(default_factory=time.monotonic)
-    limit_s: float = math.inf  # then it is ended from outside
+    limit_s: float = math.inf  # after that time it is ended from outside
     out: Path | None = None
-    figures: dict[str, Any] = field(default_factory=dict)  # of the answers so far, as in the end
-    lock: threading.RLock = field(default_factory=threading.RLock)  # of these and of the file
+    figures: dict[str, Any] = field(default_factory=dict)  # answers so far, as in the final result
+    lock: threading.RLock = field(default_factory=threading.RLock)  # protects figures and the file
 
     def add(self, path: str, answer: Mapping[str, Any]) -> None:
-        """Keep an answer at its place in the figures, also for the case that we are killed."""
+        """Store an answer at its place in the figures and on disk, in case we are killed."""
         with self.lock:
             place = self.figures
             for name in path.split("."):
@@ -114,7 +114,7 @@ class Progress:
             self.write()
 
     def write(self) -> None:
-        """Into the file for the figures, where there is one: whole at any time."""
+        """Write the figures to their file, if there is one, replacing it atomically."""
         if self.out is None:
             return
         with self.lock:
@@ -123,9 +123,9 @@ class Progress:
             beside.replace(self.out)
 
     def end_s(self, *, reserve_s: float, most_s: float = math.inf) -> float:
-        """When, on the monotonic clock, nothing more is to be begun.
+        """The time on the monotonic clock after which nothing more may begin.
 
-        `reserve_s` is what the last thing may take; `most_s` what the part takes of a run's time.
+        `reserve_s` is how long the last step may take, `most_s` the part's share of a run's time.
         """
         return self.began_s + min(self.limit_s - reserve_s, most_s)
 
@@ -134,9 +134,9 @@ progress = Progress()
 
 
 def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
-    """Parse the arguments of a part, run it, write its figures. Exit code 1 when it says not ok.
+    """Parse a part's arguments, run it, write its figures. Exit with 1 if these are not ok.
 
-    One that fails, or is ended from outside, leaves what it has saved and the answers it had.
+    A part that fails, or is ended from outside, leaves the figures and answers saved so far.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--where", choices=WHERE, default=GPU)
@@ -171,7 +171,7 @@ def _unfinished(why: str) -> dict[str, Any]:
 
 @contextmanager
 def bench(*, where: str, keep: Path, made: Path | None = None) -> Iterator[Bench]:
-    """Find the device. Anything but an NVIDIA GPU is an error, unless this is a dry run.
+    """Find the device. Unless this is a dry run, anything but an NVIDIA GPU is an error.
 
     Raises:
         WorkerError: the demo's kernels cannot be compiled here.
@@ -189,7 +189,7 @@ def bench(*, where: str, keep: Path, made: Path | None = None) -> Iterator[Bench
 
 
 def keep_logs(folder: Path, place: Path) -> None:
-    """The end of what each program said: a machine that is lent cannot be asked again."""
+    """Keep the end of each program's log, since a borrowed machine cannot be asked again."""
     for log in folder.rglob("*.log"):
         words = log.read_bytes()[-LOG_BYTES:]
         if words:
@@ -198,7 +198,7 @@ def keep_logs(folder: Path, place: Path) -> None:
 
 
 def kept_as(folder: Path, log: Path) -> str:
-    """The name that a log from the part's folder has among those that are kept."""
+    """The name under which a log from the part's folder is kept."""
     return "-".join(log.relative_to(folder).parts)
 
 
@@ -210,5 +210,5 @@ def _work(place: Place, folder: Path) -> Work:
 
 
 def say(text: str) -> None:
-    """Progress, on stderr."""
+    """Report progress on stderr."""
     print(text, file=sys.stderr, flush=True)

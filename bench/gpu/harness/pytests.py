@@ -1,4 +1,4 @@
-"""Runs a folder's tests for a part, and turns their report into figures."""
+"""Runs a folder's tests for a part and turns their report into figures."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from xml.etree import ElementTree
 
 from bench.gpu.harness.part import LIMIT_S, progress
 
-PASSED, SOME_FAILED, NO_TESTS = 0, 1, 5  # pytest's codes; of the last, nothing was selected
-MOST_AGAIN = 60  # tests: where more fail, it is not for want of quiet
-TAIL = 600  # characters of a failure's text that are kept
-RESERVE_S = 40.0  # of the part's time are left when no further test is begun
-END_S = 10.0  # for those that run then
-# What our tests need, and nothing else that the machine's Python happens to have: to them a
-# plugin's warning is an error.
+PASSED, SOME_FAILED, NO_TESTS = 0, 1, 5  # pytest's exit codes; NO_TESTS: none was selected
+MOST_AGAIN = 60  # tests to retry; if more fail, the cause is not interference
+TAIL = 600  # characters kept of a failure's text
+RESERVE_S = 40.0  # no further test begins once only this much of the part's time is left
+END_S = 10.0  # for tests that are running then
+# Only the plugins that our tests need, not others that the machine's Python happens to have: a
+# plugin's warning would be an error in our tests.
 PLUGINS = ("pytest_timeout", "_hypothesis_pytestplugin")
 
 
 def run_tests(folder: str, options: Sequence[str], *, at_a_time: int = 1) -> dict[str, Any]:
-    """Figures: how many tests, and the names and last words of those that failed.
+    """Run tests; return how many there were, and the names and final output of those that failed.
 
-    `at_a_time`: so many, where pytest-xdist is there. What fails beside others is tried again by
-    itself: some tests look at what is left of the device's memory.
+    If pytest-xdist is installed, `at_a_time` tests run in parallel. Tests that fail in parallel are
+    tried again one by one, since some measure how much of the device's memory is free.
     """
     if at_a_time == 1 or importlib.util.find_spec("xdist") is None:
         return _run([folder, *options])
@@ -40,7 +40,7 @@ def run_tests(folder: str, options: Sequence[str], *, at_a_time: int = 1) -> dic
     if not 0 < len(failed) <= MOST_AGAIN or figures["pytest_exit_code"] != SOME_FAILED:
         return figures
     again = _run([*failed, *options])
-    if "failures" not in again:  # it was ended before it could report: what we know stands
+    if "failures" not in again:  # ended before it could report: keep the first result
         return {**figures, "failed_beside_others": failed}
     told = {name: again[name] for name in ("failures", "pytest_exit_code", "ok")}
     sums = {name: figures[name] + again[name] for name in ("passed", "skipped")}
@@ -62,12 +62,12 @@ def _run(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _code_of(command: Sequence[str]) -> int:
-    """Pytest's exit code. When the time is over it is interrupted, and reports what it has.
+    """Run pytest; return its exit code.
 
-    The same when we are interrupted ourselves.
+    When the time is up, or we are interrupted, pytest is interrupted and reports what it has.
     """
     environ = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    # A session of its own: Ctrl-C reaches it once, through us.
+    # A session of its own, so that Ctrl-C reaches pytest only once, through us.
     child = subprocess.Popen(command, env=environ, start_new_session=True)
     left_s = min(max(progress.end_s(reserve_s=RESERVE_S) - time.monotonic(), END_S), LIMIT_S)
     for seconds, number in ((left_s, signal.SIGINT), (END_S, signal.SIGKILL)):
@@ -92,5 +92,5 @@ def _figures(report: Path) -> dict[str, Any]:
 
 
 def _place_of(case: ElementTree.Element) -> str:
-    """As pytest takes it: tests/folder/test_file.py::test_name[parameter]."""
+    """The test's id as pytest accepts it: tests/folder/test_file.py::test_name[parameter]."""
     return f"{str(case.get('classname')).replace('.', '/')}.py::{case.get('name')}"

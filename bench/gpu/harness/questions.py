@@ -1,6 +1,6 @@
-"""Questions that stand by themselves: one that fails says why, and the others go on.
+"""Independent questions: one that fails records why, and the others continue.
 
-None is begun for which no time is left: ended from outside, it would have no answer at all.
+A question does not begin unless enough time is left: ended from outside, it would have no answer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker
 from tandem.errors import TandemError
 
-QUESTION_S = 30.0  # of the part's time have to be left for one,
-QUESTION_SHARE = 0.2  # or of a short one's so much
+QUESTION_S = 30.0  # of the part's time that must be left to begin a question,
+QUESTION_SHARE = 0.2  # or, in a short part, this share of its time
 FAILURES = (
     RuntimeError,  # such as a WorkerError
     TandemError,
@@ -34,9 +34,9 @@ FAILURES = (
 
 
 def answered(path: str, question: Callable[[], Message]) -> Message:
-    """What it says; an object with `error` if it failed, or came too late to be asked.
+    """Ask the question; return its answer, or an object with `error` if it failed or was too late.
 
-    `path` is where the answer stands in the part's figures: names with dots between.
+    `path` is the answer's place in the part's figures: names separated by dots.
     """
     reserve_s = min(QUESTION_S, QUESTION_SHARE * progress.limit_s)
     if time.monotonic() > progress.end_s(reserve_s=reserve_s):
@@ -53,20 +53,20 @@ def answered(path: str, question: Callable[[], Message]) -> Message:
 
 
 def all_answered(figures: Mapping[str, Any]) -> bool:
-    """Whether nothing in them failed. What cannot be had here says `why_not`: also an answer."""
+    """Whether no question failed. One that does not apply has `why_not`, which is an answer."""
     return "error" not in figures and all(
         all_answered(found) for found in figures.values() if isinstance(found, Mapping)
     )
 
 
 def big_place(bench: Bench) -> Place:
-    """The device; of software one with as many SMs and as much memory as a real one."""
+    """The device; a software GPU gets as many SMs and as much memory as a real one."""
     return replace(bench.place, profile="h200") if bench.where == SOFTWARE else bench.place
 
 
 @contextmanager
 def prober(bench: Bench, place: Place) -> Iterator[Worker]:
-    """A process that launches a small kernel again and again, see `probing`."""
+    """Start a process that can launch a small kernel again and again, see `probing`."""
     command = native.command(bench, "prober", "memory")
     with children.ready(bench, command, children.environment(bench, place)) as (worker, _):
         yield worker
@@ -74,7 +74,7 @@ def prober(bench: Bench, place: Place) -> Iterator[Worker]:
 
 @contextmanager
 def probing(worker: Worker) -> Iterator[Message]:
-    """It launches while the block runs; afterwards the object has what its launches took, in us."""
+    """Let the prober launch while the block runs; then fill in what its launches took, in us."""
     window: Message = {}
     children.told(worker, "began")
     try:
@@ -85,7 +85,7 @@ def probing(worker: Worker) -> Iterator[Message]:
 
 @contextmanager
 def nvml(bench: Bench, env: Mapping[str, str], *words: str) -> Iterator[Worker]:
-    """A process that asks NVML, see nvml_worker.py."""
+    """Start a process that queries NVML, see nvml_worker.py."""
     command = [sys.executable, "-m", "bench.gpu.programs.nvml_worker", *words]
     with children.ready(bench, command, env, role="nvml") as (worker, _):
         yield worker

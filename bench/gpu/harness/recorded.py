@@ -1,4 +1,4 @@
-"""Recordings of the programs' driver calls (`tandem trace calls`), for what reads them."""
+"""Records the programs' driver calls (`tandem trace calls`) for parts that read recordings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DEADLINE_S = 75.0
 
 
 def environment(bench: Bench, folder: Path) -> dict[str, str]:
-    """What a program runs with, without a daemon; `folder` has its software GPU."""
-    # Programs are started by name: a recording has their command line, but not where Python is.
+    """The environment of a program without a daemon; `folder` has its software GPU."""
+    # Python is found by PATH, so that a recording's command line does not contain its location.
     path = f"{Path(sys.executable).parent}:{bench.place.base_env.get('PATH', os.defpath)}"
     return {**sources.environment(bench, folder), "TANDEM_DISABLE": "1", "PATH": path}
 
@@ -26,7 +26,7 @@ def program(bench: Bench, name: str, iterations: int) -> list[str]:
 
 
 def record(bench: Bench, name: str, iterations: int) -> Path:
-    """The recording of a program from beginning to end, in the folder of the part.
+    """Record a program from beginning to end; return the recording, in the part's folder.
 
     Raises:
         WorkerError: the program failed, or was not done in time.

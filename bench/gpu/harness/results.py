@@ -1,8 +1,8 @@
-"""Names, merges and shows the results of the parts; one verb a call.
+"""Names, merges and shows the results of the parts; takes one verb per call.
 
 `label [WHERE]` prints <date>-<gpu>. `machine FILE` writes what ran here: GPU, driver, versions.
-`merge PARTS FILE` puts the parts' files into one, which keeps what it has of other parts.
-`join FILE... TARGET` makes one of several such files.
+`merge PARTS FILE` merges the parts' files into one, which keeps its results of other parts.
+`join FILE... TARGET` joins several such files into one.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ PACKAGES = (
     *("grpcio", "protobuf"),
 )
 SMI = ("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
-# What others may have set, and two processes at once would mind.
+# Settings that others may have changed, and that matter to two processes at once.
 SETTINGS = "compute_mode,mig.mode.current,persistence_mode,clocks.max.sm,power.limit"
 SMI_SETTINGS = ("nvidia-smi", f"--query-gpu={SETTINGS}", "--format=csv")
 COMMIT = ("git", "rev-parse", "--short=12", "HEAD")
 
-NO_FIGURES = {"commit", "gpu", "failed", "failed_again", "unreadable"}  # of a part
+NO_FIGURES = {"commit", "gpu", "failed", "failed_again", "unreadable"}  # a part's other keys
 
-NOT_BEGUN = "not_begun"  # a key beside the parts: for which too little time was left
+NOT_BEGUN = "not_begun"  # a key beside the parts, for parts that too little time was left for
 
 Figures = Mapping[str, Any]
 
 
 def main() -> None:
-    """Do what the first argument says."""
+    """Execute the verb given as the first argument."""
     verb, *words = sys.argv[1:]
     match verb:
         case "label":
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def label(*, where: str) -> str:
-    """Date and device, as a file name; ends the program where a GPU is wanted and missing."""
+    """Date and device, as a file name; exits if a GPU is wanted and missing."""
     if where != GPU:
         device = f"dry-run-{where}"
     else:
@@ -73,7 +73,7 @@ def label(*, where: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on; None for what is not there."""
+    """Describe the machine that the figures depend on; None for what it lacks."""
     memory = psutil.virtual_memory()
     return {
         "gpu": _said_by(SMI) or _said_by_nvml(),
@@ -88,12 +88,12 @@ def machine() -> dict[str, Any]:
 
 
 def merge(parts: Path, output: Path) -> None:
-    """One object with a key per part; a failed part says so beside what it had written.
+    """Merge a run's parts into one object with a key per part; a failed part's figures say so.
 
-    Parts that were not begun, and never ran, stand together under one key.
+    Parts that were not begun, and have no earlier results, are together under one key.
     """
     merged = _read(output)
-    # With each part: the file may hold parts of several runs, and of several machines.
+    # Stored with each part, since the file may hold parts of several runs and machines.
     about_run = {
         "commit": _said_by(COMMIT) or os.environ.get("COMMIT"),
         "gpu": _read(parts / "machine.json").get("gpu"),
@@ -106,7 +106,7 @@ def merge(parts: Path, output: Path) -> None:
 
 
 def join(sources: list[Path], target: Path) -> None:
-    """Of a part that several files have, the better run."""
+    """Join several files; of a part that several of them have, keep the better run."""
     merged: dict[str, Any] = {}
     waiting: dict[str, str] = {}
     for path in sources:
@@ -118,16 +118,17 @@ def join(sources: list[Path], target: Path) -> None:
 
 
 def _with_not_begun(merged: dict[str, Any], waiting: Mapping[str, str]) -> dict[str, Any]:
-    """With why there is nothing of those parts of which there is nothing, last."""
+    """Append why parts without any results were not begun."""
     all_waiting = {**merged.pop(NOT_BEGUN, {}), **waiting}
     left = {name: why for name, why in all_waiting.items() if name not in merged}
     return {**merged, NOT_BEGUN: left} if left else merged
 
 
 def better(earlier: Figures, later: Figures) -> Figures:
-    """Of two runs of a part the later, unless it failed and the earlier did not, or says nothing.
+    """Choose the later of a part's two runs, unless it is worse: failed, or left no figures.
 
-    What it says then stands in the earlier as `failed_again`: nothing is lost, nobody is misled.
+    In that case the earlier run gets the later one's figures as `failed_again`, so nothing is lost
+    and nobody is misled.
     """
     if _worth(later) >= _worth(earlier):
         return later
@@ -135,7 +136,7 @@ def better(earlier: Figures, later: Figures) -> Figures:
 
 
 def _worth(figures: Figures) -> int:
-    """2: it did not fail; 1: it did, and left figures; 0: it left none."""
+    """Rate a run: 2 if it did not fail, 1 if it failed but left figures, 0 if it left none."""
     if not figures.keys() - NO_FIGURES:
         return 0
     return 1 if "failed" in figures else 2
@@ -154,7 +155,7 @@ def _write(merged: Figures, output: Path) -> None:
 
 
 def about(merged: Figures) -> str:
-    """What stands above the table: where and with what it was measured."""
+    """The text above the table: where and with what it was measured."""
     machine_ = merged.get("machine", {})
     device = merged["colocation"]["device"]
     versions = ", ".join(f"{name} {machine_[name]}" for name in PACKAGES if machine_.get(name))
@@ -170,7 +171,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     try:
         content: dict[str, Any] = json.loads(path.read_text())
-    except ValueError as error:  # of a part that was killed while it wrote
+    except ValueError as error:  # the part was killed while it wrote
         return {"unreadable": f"{path.name}: {error}"}
     return content
 
@@ -196,7 +197,7 @@ def _said_by(command: tuple[str, ...]) -> str | None:
 
 
 def _said_by_nvml() -> str | None:
-    """The same words, where there is no nvidia-smi."""
+    """The same text without nvidia-smi."""
     try:
         pynvml.nvmlInit()
         device = pynvml.nvmlDeviceGetHandleByIndex(0)

@@ -1,4 +1,4 @@
-"""What the daemon learns of a running job: the graph of an iteration, with sampled parameters."""
+"""What the daemon learns about a running job: an iteration's graph, with sampled parameters."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tandem.demo.process import Message, WorkerError
 from tandem.demo.scenario import Scenario
 from tandem.errors import TandemError
 
-PATIENCE_S = 20.0  # for the end of an iteration that is known to be one
+PATIENCE_S = 20.0  # to wait for the end of a detected iteration
 
 
 def iteration(bench: Bench, name: str) -> Message:
-    """Of one of programs.SOURCES under a daemon of its own: an iteration, while it goes on.
+    """Observe an iteration of one of programs.SOURCES while it runs under a daemon of its own.
 
     Raises:
-        WorkerError: it failed, or nothing could be learnt of it.
+        WorkerError: it failed, or the daemon learnt nothing about it.
     """
     mine = {**ENVIRONMENT, IMAGE: str(bench.place.image)}
-    rounds = {"rounds": 1, "round_s": 2 * PATIENCE_S}  # it is ended when we know enough
+    rounds = {"rounds": 1, "round_s": 2 * PATIENCE_S}  # we end it earlier, when we know enough
     orders = json.dumps({"program": name, "device": bench.device, **rounds})
     with Scenario(
         name=name,
@@ -57,7 +57,7 @@ def iteration(bench: Bench, name: str) -> Message:
 
 
 def shares(operations: tuple[Operation, ...], sampled: int) -> dict[str, Any]:
-    """Of the launches: how many were sampled, and of how many all is known that they touch."""
+    """The shares of launches that were sampled, have buffers, and have all their memory known."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for operation in operations:
         if operation.kind is OperationKind.LAUNCH:

@@ -1,4 +1,4 @@
-"""Programs of SOURCES in processes of their own: which can run here, and what they come to."""
+"""Runs programs of SOURCES in processes of their own: which can run here, and their results."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bench.gpu.harness.part import CPU, SOFTWARE, Bench
 from bench.gpu.programs import ENVIRONMENT, SOURCES, WHERE_ARE_YOU
 from bench.gpu.programs.by_driver import IMAGE
 
-STACKS_S = 1.0  # until a program that hangs has said where
-WORDS = 100  # characters of its last line
+STACKS_S = 1.0  # time for a program that hangs to print its stacks
+WORDS = 100  # characters kept of its last line
 
 
 def why_not(bench: Bench, name: str) -> str:
-    """Why one of programs.SOURCES cannot run here; empty: it can."""
+    """Why one of programs.SOURCES cannot run here; empty if it can."""
     source = SOURCES[name]
     if bench.where == SOFTWARE and not source.is_driver_api:
         return "the software GPU runs programs of the driver API only"
@@ -32,26 +32,26 @@ def why_not(bench: Bench, name: str) -> str:
 
 
 def has_package(name: str) -> bool:
-    """Whether the package is there, without importing it."""
+    """Whether the package is installed; does not import it."""
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # of a parent
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
 def environment(bench: Bench, folder: Path) -> dict[str, str]:
-    """What programs run with, bare; `folder` has their software GPU."""
+    """The environment of bare programs; `folder` has their software GPU."""
     inductor = {"TORCHINDUCTOR_CACHE_DIR": str(bench.made / "inductor")}
     return {**bench.place.env(folder), **ENVIRONMENT, **inductor, IMAGE: str(bench.place.image)}
 
 
 def command(bench: Bench, name: str) -> list[str]:
-    """Runs it to its end."""
+    """The command that runs the program to its end."""
     return [sys.executable, "-m", "bench.gpu.programs", name, bench.device]
 
 
 def run(program: Sequence[str], env: Mapping[str, str], *, log: Path, deadline_s: float) -> Run:
-    """What came of such a command; its stderr is in `log`, where it hung with its stacks."""
+    """Run such a command; its stderr, and its stacks if it hangs, go to `log`."""
     with (
         log.open("w") as errors,
         children.running(program, env, stdout=subprocess.PIPE, stderr=errors.fileno()) as child,
@@ -73,5 +73,5 @@ def run(program: Sequence[str], env: Mapping[str, str], *, log: Path, deadline_s
 
 
 def last_lines(log: Path, most: int = 40) -> list[str]:
-    """Of what a program wrote."""
+    """The last non-empty lines of a program's log."""
     return [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-most:]

@@ -1,4 +1,4 @@
-"""A program bare, as a job, and as a job that is only recorded: what Tandem costs it."""
+"""Runs a program bare, as a job, and as a job that is only observed, to measure Tandem's cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tandem.demo.process import Daemon
 def environment_of(
     mode: str, environment: Mapping[str, str], folder: Path
 ) -> Iterator[dict[str, str]]:
-    """What it runs with, and a daemon of its own as long as the block lasts.
+    """Yield the program's environment; unless it is bare, run a daemon for it during the block.
 
     Raises:
         WorkerError: the daemon does not come up.
@@ -25,7 +25,7 @@ def environment_of(
         return
     runtime_dir = folder / mode
     runtime_dir.mkdir(mode=0o700)
-    config = runtime_dir / "tandemd.toml"  # ours: not what the machine's daemon is set to
+    config = runtime_dir / "tandemd.toml"  # ours, not the settings of the machine's daemon
     config.write_text("version = 1\n")
     ours = {**environment, "TANDEM_RUNTIME_DIR": str(runtime_dir)}
     daemon = Daemon(
@@ -43,7 +43,7 @@ def environment_of(
 def command_of(
     mode: str, command: Sequence[str], *, name: str, options: Sequence[str] = ()
 ) -> list[str]:
-    """The command, under `tandem run` with these options where it is to be a job of that name."""
+    """The command; unless bare, run by `tandem run` with these options as a job of that name."""
     if mode == BARE:
         return list(command)
     run = [sys.executable, "-m", "tandem.cli", "run", "--require", "-p", "batch", "-J", name]

@@ -1,7 +1,7 @@
-"""Fetches wheels that a GPU machine without a network lacks, for its Python 3.12, into .whl/.
+"""Fetches the wheels that a GPU machine without a network lacks, for its Python 3.12, into .whl/.
 
-The versions are those of this environment, so that what was tested here runs there; torch and what
-it brings are the machine's own.
+The versions are those of this environment, so that what was tested here runs there; torch and its
+dependencies are the machine's own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[3] / ".whl"
-# Stubs refuse a protobuf older than their generator's, and the machine has its own protobuf: an old
-# release of this package goes with every one from 5.26 on.
+# Stubs refuse a protobuf older than their generator's, and the machine has its own protobuf: this
+# old release works with every protobuf from 5.26 on.
 PINNED = {"grpcio-health-checking": "1.63.2"}
 PACKAGES = (
     "annotated-types",
@@ -29,7 +29,7 @@ PACKAGES = (
     "sortedcontainers",
     "structlog",
     "typing-inspection",
-    "typing_extensions",  # pydantic asks for a newer one than other packages do
+    "typing_extensions",  # pydantic needs a newer version than other packages do
 )
 PLATFORMS = (
     *(f"manylinux_2_{n}_x86_64" for n in (17, 24, 27, 28, 31, 34)),
@@ -39,7 +39,7 @@ PLATFORMS = (
 
 
 def main() -> int:
-    """Replace the folder's content; the exit code is pip's."""
+    """Replace the folder's content; return pip's exit code."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     wanted = [f"{name}=={PINNED.get(name) or version(name)}" for name in PACKAGES]
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]

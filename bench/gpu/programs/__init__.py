@@ -1,8 +1,8 @@
-"""Unmodified programs of frameworks, as `make gpu` and tests/gpu run them with and without Tandem.
+"""Unmodified framework programs that `make gpu` and tests/gpu run with and without Tandem.
 
     python -m bench.gpu.programs NAME cuda|cpu [ITERATIONS]
 
-prints a digest of what the program computed; it is the same in every run.
+prints a digest of what the program computed, which is the same in every run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from types import MappingProxyType
 
 SEED = 20
 FOLDER = __name__
-WHERE_ARE_YOU = signal.SIGUSR1  # a program then writes the stacks of its threads to stderr
-# Repeatable results, and errors in their own words, where a framework has to be told; read when it
-# is imported. Unless they are set already.
+WHERE_ARE_YOU = signal.SIGUSR1  # makes a program write its threads' stacks to stderr
+# Settings for repeatable results and readable errors. Frameworks read them at import; variables
+# that are set already stay as they are.
 ENVIRONMENT = MappingProxyType(
     {
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         "XLA_FLAGS": "--xla_gpu_autotune_level=0",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        "JAX_TRACEBACK_FILTERING": "off",  # or a failure's last line is about tracebacks
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes for a few kernels
+        "JAX_TRACEBACK_FILTERING": "off",  # otherwise a failure's last line is about tracebacks
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no process pool for a few kernels
     }
 )
 
@@ -34,8 +34,8 @@ ENVIRONMENT = MappingProxyType(
 class Made:
     """A program that is ready to compute."""
 
-    step: Callable[[], object]  # one iteration; what it submitted has ended when it returns
-    state: Callable[[], list[bytes]]  # what was computed so far, for a digest
+    step: Callable[[], object]  # one iteration; the work it submitted is done when it returns
+    state: Callable[[], list[bytes]]  # the results so far, for a digest
     close: Callable[[], None] = lambda: None
 
 
@@ -47,11 +47,11 @@ class Source:
     """Where a program is, and what it needs."""
 
     module: str  # in this folder
-    function: str = ""  # there, that makes the program; empty: it has the program's name
+    function: str = ""  # of the module, makes the program; empty: it has the program's name
     package: str = "torch"
     needs_gpu: bool = True
-    is_driver_api: bool = False  # what it uses of CUDA, so that the software GPU runs it
-    iterations: int = 10  # that a digest is of
+    is_driver_api: bool = False  # uses only the driver API, so the software GPU can run it
+    iterations: int = 10  # that the digest covers
 
 
 _MODELS = Source(module="torch_models", needs_gpu=False)
@@ -87,7 +87,7 @@ SOURCES = {
 
 
 def load(name: str) -> Make:
-    """The function that makes a program; imports its framework.
+    """Return the function that makes a program; imports its framework.
 
     Raises:
         ImportError: the framework is not installed.
@@ -99,7 +99,7 @@ def load(name: str) -> Make:
 
 
 def digest_of(made: Made) -> str:
-    """A digest of what it has computed."""
+    """A digest of what the program has computed."""
     state = hashlib.sha256()
     for part in made.state():
         state.update(part)
@@ -107,7 +107,7 @@ def digest_of(made: Made) -> str:
 
 
 def compute(make: Make, device: str, iterations: int) -> tuple[Made, str]:
-    """A new program after so many iterations, and the digest of what they came to."""
+    """Make a program and run so many iterations; return it and the digest of the results."""
     made = make(device)
     for _ in range(iterations):
         made.step()

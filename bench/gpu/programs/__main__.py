@@ -1,7 +1,7 @@
 """Runs one program to its end: `python -m bench.gpu.programs NAME cuda|cpu [ITERATIONS]`.
 
-Each iteration is marked (`tandem.step`). The digest goes to stdout, where it ran to stderr, and so
-do the stacks of one that crashes, or is asked by WHERE_ARE_YOU.
+Marks each iteration (`tandem.step`). Prints the digest on stdout and, on stderr, whether Tandem
+managed it. A program that crashes, or receives WHERE_ARE_YOU, writes its stacks to stderr, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bench.gpu.programs import ENVIRONMENT, SOURCES, WHERE_ARE_YOU, digest_of, l
 
 
 def main() -> None:
-    """Compute and print."""
+    """Run the program and print its digest."""
     faulthandler.enable()
     faulthandler.register(WHERE_ARE_YOU)
     name, device, *more = sys.argv[1:]

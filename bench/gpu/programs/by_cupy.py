@@ -8,7 +8,7 @@ import numpy as np
 from bench.gpu.programs import SEED, Made
 
 SIDE = 512
-ROUNDS = 100  # an iteration
+ROUNDS = 100  # per iteration
 
 SCALE = r"""
 extern "C" __global__ void scale(float* x, float by, int n) {
@@ -19,7 +19,7 @@ extern "C" __global__ void scale(float* x, float by, int n) {
 
 
 def compute(device: str) -> Made:
-    """Elementwise kernels, one of our own, and products of matrices."""
+    """Elementwise kernels, a kernel of our own, and matrix products."""
     del device
     chance = np.random.default_rng(SEED)
     x = cupy.asarray(chance.standard_normal((SIDE, SIDE), dtype=np.float32))

@@ -1,4 +1,4 @@
-"""A trainer of the demo, by cuda.bindings: also for the software GPU, where frameworks start not.
+"""A trainer of the demo on cuda.bindings; also runs on the software GPU, where frameworks do not.
 
 `TANDEM_BENCH_IMAGE` names the file with its kernels.
 """
@@ -19,7 +19,7 @@ BLOCKS = {"cuda": 64, "cpu": 1}
 
 
 def train(device: str) -> Made:
-    """Two streams, events, copies of pinned memory, and a few hundred launches an iteration."""
+    """Two streams, events, copies of pinned memory, and a few hundred launches per iteration."""
     gpu = Gpu(Path(os.environ[IMAGE]).read_bytes())
     blocks = BLOCKS[device]
     model, total = Vision(gpu, blocks), Total(gpu, blocks)

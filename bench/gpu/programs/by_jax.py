@@ -13,12 +13,12 @@ from bench.gpu.programs import SEED, Made
 WIDTHS = (256, 1024, 1024, 64)
 BATCH = 512
 RATE = 0.01
-UPDATES = 10  # an iteration
+UPDATES = 10  # per iteration
 
 
 def train(device: str) -> Made:
-    """A small network's training, compiled by XLA."""
-    del device  # it takes the GPU where there is one
+    """Training of a small network, compiled by XLA."""
+    del device  # JAX uses the GPU if there is one
     keys = random.split(random.PRNGKey(SEED), len(WIDTHS))
     shapes = list(pairwise(WIDTHS))
     weights = [

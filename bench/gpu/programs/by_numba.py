@@ -7,9 +7,9 @@ from numba import cuda
 
 from bench.gpu.programs import SEED, Made
 
-SIZES = {"cuda": 1 << 20, "cpu": 1 << 12}  # the software GPU is as small as a CPU
+SIZES = {"cuda": 1 << 20, "cpu": 1 << 12}  # the software GPU counts as a CPU, being as small
 THREADS = 256
-ROUNDS = 100  # an iteration
+ROUNDS = 100  # per iteration
 
 
 @cuda.jit
@@ -20,7 +20,7 @@ def halve_sum(x, y, n):  # noqa: ANN001, ANN201, D103
 
 
 def compute(device: str) -> Made:
-    """A kernel of our own again and again."""
+    """A kernel of our own, launched again and again."""
     size = SIZES[device]
     chance = np.random.default_rng(SEED)
     x, y = (cuda.to_device(chance.random(size, dtype=np.float32)) for _ in range(2))

@@ -1,6 +1,6 @@
 """A program of Triton, on tensors of torch."""
 
-# No `annotations` of the future: Triton looks at those of its kernels.
+# No `from __future__ import annotations`: Triton evaluates its kernels' annotations.
 import torch
 import triton
 import triton.language as tl
@@ -9,7 +9,7 @@ from bench.gpu.programs import Made
 from bench.gpu.programs.torch_common import begin, state_of
 
 SIZE, BLOCK = 1 << 20, 1024
-ROUNDS = 100  # an iteration
+ROUNDS = 100  # per iteration
 
 
 @triton.jit
@@ -22,7 +22,7 @@ def add_and_halve(x, y, out, n, block: tl.constexpr):  # noqa: ANN001, ANN201, D
 
 
 def compute(device: str) -> Made:
-    """A kernel of our own again and again."""
+    """A kernel of our own, launched again and again."""
     begin(device)
     x, y = torch.randn(SIZE, device=device), torch.randn(SIZE, device=device)
 

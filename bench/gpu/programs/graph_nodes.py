@@ -1,9 +1,9 @@
-"""What captured graphs consist of.
+"""Examines what captured graphs consist of.
 
     python -m bench.gpu.programs.graph_nodes driver|torch|compiled DEVICE FILE
 
-Prints one JSON object: nodes by kind, and which contexts they name. A question that the driver does
-not answer has the error's name. What the driver itself writes of the first graph goes to FILE.
+Prints a JSON object: nodes by kind, and which contexts they name. A query that the driver fails to
+answer gets the error's name. The driver's own description of the first graph goes to FILE.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ CONTEXT_FIELDS = {KERNEL: ("kernel", "ctx"), COPY: ("memcpy", "copyCtx"), SET: (
 
 
 def main() -> None:
-    """Capture, and look."""
+    """Capture graphs and describe them."""
     what, device, file = sys.argv[1:]
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     graphs = CAPTURED[what](device)
-    graphs = [graph for graph in graphs if _nodes(graph)]  # torch has an empty one besides
+    graphs = [graph for graph in graphs if _nodes(graph)]  # torch has an additional empty one
     told = describe(graphs[:MOST_GRAPHS]) | {"graphs": len(graphs)}
     if graphs:
         told["drawn"] = draw(graphs[0], Path(file))
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def draw(graph: Handle, file: Path) -> dict[str, Any]:
-    """The driver's picture of a graph, with all that it knows: does it tell of contexts?"""
+    """Let the driver print a graph verbosely; tell whether it mentions contexts."""
     flags = driver.CUgraphDebugDot_flags.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE.value
     try:
         check(driver.cuGraphDebugDotPrint(graph, str(file).encode(), flags))
@@ -56,7 +56,7 @@ def draw(graph: Handle, file: Path) -> dict[str, Any]:
 
 
 def describe(graphs: Iterable[Handle]) -> dict[str, Any]:
-    """Of all graphs together."""
+    """Count nodes, kernel parameters and contexts over all graphs."""
     kinds: Counter[str] = Counter()
     kernels: Counter[str] = Counter()
     contexts: dict[str, Counter[str]] = {kind: Counter() for kind in CONTEXT_FIELDS}
@@ -83,7 +83,7 @@ def _nodes(graph: Handle) -> list[Handle]:
 
 
 def _kernel(node: Handle) -> Counter[str]:
-    """Of cuGraphKernelNodeGetParams: the context, and by which handle it names the kernel."""
+    """What cuGraphKernelNodeGetParams returns: the context, and which handle names the kernel."""
     try:
         said = check(driver.cuGraphKernelNodeGetParams(node))
     except DriverError as error:
@@ -93,7 +93,7 @@ def _kernel(node: Handle) -> Counter[str]:
 
 
 def _context(node: Handle, kind: str) -> str:
-    """What cuGraphNodeGetParams says, which there is from 13.2 on."""
+    """The context that cuGraphNodeGetParams returns; the function exists from 13.2 on."""
     if not hasattr(driver, "cuGraphNodeGetParams"):
         return "not to be had: the bindings are older than 13.2"
     try:
@@ -101,7 +101,7 @@ def _context(node: Handle, kind: str) -> str:
         for name in CONTEXT_FIELDS[kind]:
             said = getattr(said, name)
         return _name(int(said))
-    except (AttributeError, RuntimeError, TypeError) as error:  # of the driver, or the bindings
+    except (AttributeError, RuntimeError, TypeError) as error:  # from the driver or the bindings
         return f"{type(error).__name__}: {error}"[:80]
 
 
@@ -112,7 +112,7 @@ def _name(context: int) -> str:
 
 
 def by_driver(device: str) -> list[Handle]:
-    """A copy, a memset and two kernels, captured in a stream of our own."""
+    """Capture a copy, a memset and two kernels in a stream of our own."""
     del device
     gpu = Gpu(Path(os.environ[IMAGE]).read_bytes())
     stream, data, words = gpu.stream(), Input(gpu), Words(gpu, 1)
@@ -126,7 +126,7 @@ def by_driver(device: str) -> list[Handle]:
 
 
 def by_torch(device: str) -> list[Handle]:
-    """A trainer's iteration: convolutions, products of matrices, copies."""
+    """Capture a trainer's iteration: convolutions, matrix products, copies."""
     import torch
 
     from bench.gpu.programs.models import QUICK, make_trainer_step
@@ -140,7 +140,7 @@ def by_torch(device: str) -> list[Handle]:
 
 
 def by_compiling(device: str) -> list[Handle]:
-    """What `torch.compile(mode="reduce-overhead")` captures of the forward and backward pass."""
+    """Get what `torch.compile(mode="reduce-overhead")` captures: forward and backward pass."""
     import torch
 
     from bench.gpu.programs.torch_graphs import compiled
@@ -153,7 +153,7 @@ def by_compiling(device: str) -> list[Handle]:
 
 
 def _keep_graphs(torch: Any) -> list[Any]:  # noqa: ANN401  a module
-    """From now on every graph of torch is kept as it was captured, in the list."""
+    """Make torch keep every graph as captured from now on; return the list they are added to."""
     kept: list[Any] = []
     original: Any = torch.cuda.CUDAGraph
 
@@ -170,7 +170,7 @@ def _keep_graphs(torch: Any) -> list[Any]:  # noqa: ANN401  a module
 
 
 def _raw(kept: list[Any]) -> list[Handle]:
-    """Those that are there still: torch may have reset some."""
+    """The raw graphs that still exist; torch may have reset some."""
     raw = []
     for graph in kept:
         with suppress(RuntimeError):

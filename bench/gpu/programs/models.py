@@ -1,4 +1,4 @@
-"""Models with random weights: a ResNet-like and a transformer trainer, and an inference server."""
+"""Models with random weights: ResNet-like and transformer trainers, and an inference server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Where the models are, and how big they are there."""
+    """The models' device, and their sizes on it."""
 
     device: str
     vision_widths: tuple[int, ...]
@@ -137,7 +137,10 @@ def make_server_model(scale: Scale) -> tuple[Callable[[Tensor], Tensor], list[Te
 
 
 def make_trainer_step(role: str, scale: Scale) -> tuple[Step, Callable[[], list[Tensor]]]:
-    """One iteration that returns the loss, and the parameters. `vision-graph`: in a CUDA graph."""
+    """Return a function for one iteration, which returns the loss, and one for the parameters.
+
+    In the role `vision-graph`, iterations replay a CUDA graph.
+    """
     model, x, y = _task(role, scale)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
 
@@ -154,7 +157,7 @@ def make_trainer_step(role: str, scale: Scale) -> tuple[Step, Callable[[], list[
 
 
 def _task(role: str, scale: Scale) -> tuple[nn.Module, Tensor, Tensor]:
-    """A model, its input and the answers wanted."""
+    """A model, its input and the targets."""
     if role == "language":
         batch, words = scale.language_batch, scale.vocabulary
         model: nn.Module = Transformer(scale, scale.layers)
@@ -168,7 +171,7 @@ def _task(role: str, scale: Scale) -> tuple[nn.Module, Tensor, Tensor]:
 
 
 def _captured(iterate: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """The iteration as a CUDA graph, after the warm-up that capturing asks for."""
+    """Capture the iteration as a CUDA graph, after the warm-up that capturing requires."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

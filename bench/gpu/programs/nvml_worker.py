@@ -1,8 +1,8 @@
-"""What NVML says of device 0, asked by a process that Tandem has nothing to do with.
+"""What NVML reports about device 0, queried by a process that does not run under Tandem.
 
-Run as `python -m bench.gpu.programs.nvml_worker` it says `ready`, and then what is used at each
-line of stdin; with `back SLACK_BYTES DEADLINE_S` each line has it wait until no more is used than
-at the start.
+`python -m bench.gpu.programs.nvml_worker` sends `ready` and then, for each line on stdin, how much
+memory is used. With `back SLACK_BYTES DEADLINE_S` it waits, at each line, until no more is used
+than at the start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PAUSE_S = 0.0005
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Watch the device as the command line says."""
     watch = _Watch()
     say("ready", used_bytes=watch.used_bytes(), total_bytes=watch.total_bytes())
     match sys.argv[1:]:
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 class _Watch:
-    """The device."""
+    """The device, as NVML sees it."""
 
     def __init__(self) -> None:
         import pynvml
@@ -46,7 +46,7 @@ class _Watch:
         return int(self._nvml.nvmlDeviceGetMemoryInfo(self._device).total)
 
     def processes(self) -> dict[str, object]:
-        """Bytes of each that computes, by pid; null: NVML does not say."""
+        """Bytes of each compute process, by pid; null if NVML does not tell."""
         try:
             found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._device)
         except self._nvml.NVMLError as error:
@@ -55,7 +55,7 @@ class _Watch:
         return {"result": "success", "processes": held}
 
     def wait_for(self, wanted_bytes: int, deadline_s: float) -> dict[str, object]:
-        """Until no more than that is used."""
+        """Wait until no more than that is used, or until the deadline."""
         end = time.monotonic() + deadline_s
         longest_s = 0.0
         while True:

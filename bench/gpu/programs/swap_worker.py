@@ -1,8 +1,8 @@
 """Holds memory for the part `swap`, or measures pinned copies.
 
-Run as `python -m bench.gpu.programs.swap_worker ORDER` it speaks the JSON lines of
-tandem.demo.worker: `up`, a line, `ready`, a line, and then either what pinned copies do, or, after
-one line more, whether every byte it held is right.
+`python -m bench.gpu.programs.swap_worker ORDER` speaks the JSON lines of tandem.demo.worker: it
+sends `up`, waits for a line, sends `ready`, waits for a line, and then sends either the rates of
+pinned copies or, after another line, whether every byte it held is right.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tandem.demo.gpu import WORD_BYTES, Gpu
 from tandem.demo.lines import say
 from tandem.demo.memory.model import Model
 
-COPY_WORDS = 64 << 20 >> 2  # what the shim moves at once is 32 MiB
+COPY_WORDS = 64 << 20 >> 2  # 64 MiB; the shim moves 32 MiB at once
 ROUNDS = 8
-ITERATIONS = 3  # before and after: the bytes it holds are computed, not only set
+ITERATIONS = 3  # before and after holding, so that the bytes are computed, not merely set
 
 
 def main() -> None:
-    """Do what the order on the command line says: image, and the share of the device to hold."""
+    """Execute the order on the command line: an image, and the share of the device to hold."""
     order = json.loads(sys.argv[1])
     say("up")
     sys.stdin.readline()
@@ -42,11 +42,11 @@ def main() -> None:
 
 
 def pinned_bytes_s(gpu: Gpu) -> dict[str, float]:
-    """Bytes a second between pinned memory and the device: each way alone, and both at once."""
+    """Bytes per second between pinned memory and the device: each way alone, and both at once."""
     lanes = {way: _Lane(gpu, way) for way in ("out", "in")}
     found: dict[str, float] = {}
     for names in (("out",), ("in",), ("out", "in")):
-        for _ in range(2):  # the first time pages may be touched for the first time
+        for _ in range(2):  # only the second counts: the first may touch pages for the first time
             for name in names:
                 lanes[name].start()
             rates = {name: lanes[name].bytes_s() for name in names}
@@ -55,7 +55,7 @@ def pinned_bytes_s(gpu: Gpu) -> dict[str, float]:
 
 
 class _Lane:
-    """Copies of one direction, in a stream of its own."""
+    """Copies in one direction, in a stream of their own."""
 
     def __init__(self, gpu: Gpu, way: str) -> None:
         self._gpu, self._way = gpu, way

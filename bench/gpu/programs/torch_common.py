@@ -1,4 +1,4 @@
-"""What the programs of torch share: repeatable results, a small model, the bytes of tensors."""
+"""Shared by the torch programs: repeatable results, a small model, the bytes of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.gpu.programs import SEED
 
 
 def begin(device: str) -> None:
-    """The same numbers in every run. To be called first by each program."""
+    """Make results the same in every run. Each program must call this first."""
     torch.manual_seed(SEED)
     torch.use_deterministic_algorithms(mode=True)
     torch.backends.cudnn.benchmark = False
@@ -27,7 +27,7 @@ def model_on(device: str) -> nn.Module:
 
 
 def trainer_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """One step of training on a batch; its loss."""
+    """Return a function that trains on one batch and returns the loss."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
 
     def train(x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def trainer_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def state_of(losses: Iterable[float], tensors: Iterable[Tensor]) -> list[bytes]:
-    """What a digest is made of."""
+    """The bytes that a digest is made of."""
     numbers = list(losses)
     found = [struct.pack(f"<{len(numbers)}d", *numbers)]
     found += [t.detach().cpu().contiguous().numpy().tobytes() for t in tensors]

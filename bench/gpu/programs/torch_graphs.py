@@ -1,4 +1,4 @@
-"""Programs of torch that launch CUDA graphs."""
+"""Torch programs that launch CUDA graphs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import torch
 from bench.gpu.programs import Made
 from bench.gpu.programs.torch_common import begin, model_on, state_of, trainer_of
 
-REPLAYS = 50  # an iteration
+REPLAYS = 50  # per iteration
 
 
 def graph(device: str) -> Made:
-    """A training step that is captured once and launched again and again."""
+    """A training step, captured once and launched again and again."""
     begin(device)
     model, x = model_on(device), torch.randn(32, 64, device=device)
     train = trainer_of(model)
@@ -35,7 +35,7 @@ def graph(device: str) -> Made:
 
 
 def compiled(device: str) -> Made:
-    """`torch.compile(mode="reduce-overhead")`, which makes kernels by Triton, and graphs."""
+    """`torch.compile(mode="reduce-overhead")`, which makes Triton kernels and graphs."""
     begin(device)
     torch._dynamo.reset()  # noqa: SLF001  the same again, as in a new process
     model, x = model_on(device), torch.randn(32, 64, device=device)

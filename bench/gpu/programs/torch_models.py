@@ -1,4 +1,4 @@
-"""Programs of torch in one process and without graphs."""
+"""Torch programs in one process, without graphs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bench.gpu.programs.models import QUICK, SCALES, make_trainer_step
 from bench.gpu.programs.torch_common import begin, model_on, state_of, trainer_of
 
 MODULUS = 1_000_003
-ROUNDS = 100  # of three kernels, an iteration of `eager`
-BLOCKS = range(4, 26)  # powers of two: elements of 8 bytes
-GIVE_BACK = 8  # iterations until cached memory goes back to the driver
+ROUNDS = 100  # of three kernels, per iteration of `eager`
+BLOCKS = range(4, 26)  # binary logarithms of sizes, in elements of 8 bytes
+GIVE_BACK = 8  # iterations after which cached memory is returned to the driver
 
 
 def eager(device: str) -> Made:
-    """Launches of a few microseconds, one after the other, and a small model."""
+    """Kernels of a few microseconds, one after the other, and a small model."""
     begin(device)
     x = torch.arange(4096, device=device, dtype=torch.int64)
     train, batch = trainer_of(model_on(device)), torch.randn(32, 64, device=device)
@@ -43,7 +43,7 @@ def language(device: str) -> Made:
 
 
 def allocations(device: str) -> Made:
-    """A trainer beside blocks of every size that are freed in another order, and given back."""
+    """A trainer, and blocks of every size, freed out of order and returned to the driver."""
     trained = _trainer("vision", device)
     kept: list[torch.Tensor] = []
     sums: list[float] = []
@@ -68,10 +68,10 @@ def allocations(device: str) -> Made:
 
 
 def _require_allocator(settings: str) -> None:
-    """See to it that torch has taken what its environment says of its allocator.
+    """Check that torch uses the allocator settings in its environment.
 
     Raises:
-        RuntimeError: it has not.
+        RuntimeError: it does not.
     """
     backend = torch.cuda.get_allocator_backend() if settings else ""
     if "cudaMallocAsync" in settings and backend != "cudaMallocAsync":
@@ -83,7 +83,7 @@ def _require_allocator(settings: str) -> None:
 
 
 def streams(device: str) -> Made:
-    """Two streams that wait for each other by events, and copies of pinned memory."""
+    """Two streams that wait for each other with events, and copies of pinned memory."""
     begin(device)
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
     pinned = torch.arange(1 << 20, dtype=torch.int64).pin_memory()
@@ -109,7 +109,7 @@ def streams(device: str) -> Made:
 
 
 def out_of_memory(device: str) -> Made:
-    """Every block size, freed in another order, an allocation too large, and going on after it."""
+    """Blocks of every size freed out of order, an allocation that is too large, and more blocks."""
     begin(device)
     sums: list[float] = []
 

@@ -1,4 +1,4 @@
-"""Programs of torch in several processes."""
+"""Torch programs in several processes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bench.gpu.programs import Made
 from bench.gpu.programs.torch_common import begin, model_on, state_of, trainer_of
 
 PATIENCE_S = 60.0
-BATCHES = 4  # an iteration
+BATCHES = 4  # per iteration
 
 
 class Numbers(Dataset[Tensor]):
-    """Items that are made in another process than this one."""
+    """Items that must be made in a process other than this one."""
 
     def __init__(self) -> None:
         self.parent = os.getpid()
@@ -35,17 +35,17 @@ class Numbers(Dataset[Tensor]):
 
 
 def loader_fork(device: str) -> Made:
-    """Workers that begin with a CUDA context in their parent."""
+    """A data loader whose workers are forked from a process with a CUDA context."""
     return _loader(device, "fork")
 
 
 def loader_spawn(device: str) -> Made:
-    """Workers that begin anew."""
+    """A data loader whose workers are spawned as new processes."""
     return _loader(device, "spawn")
 
 
 def between_processes(device: str) -> Made:
-    """A child that works in this process's memory, by CUDA IPC on a GPU."""
+    """A child that works in this process's memory, on a GPU by CUDA IPC."""
     begin(device)
     context = get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()
@@ -69,7 +69,7 @@ def between_processes(device: str) -> Made:
 
 
 def double_what_comes(inbox: Any, outbox: Any) -> None:  # noqa: ANN401  queues of torch
-    """The child."""
+    """Double each tensor that arrives; the body of the child."""
     while (tensor := inbox.get()) is not None:
         tensor *= 2  # in the sender's memory
         if tensor.is_cuda:
@@ -82,7 +82,7 @@ def _loader(device: str, start: str) -> Made:
     begin(device)
     model = model_on(device)
     train = trainer_of(model)
-    losses = [train(torch.ones(16, 64, device=device)).item()]  # the context is there from here on
+    losses = [train(torch.ones(16, 64, device=device)).item()]  # creates the context
     pin = device == "cuda"
     batches: Iterator[Tensor] = iter(
         DataLoader(

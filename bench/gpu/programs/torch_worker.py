@@ -1,7 +1,7 @@
-"""A torch program that plays a role of the demo: the order is its argument, in JSON.
+"""A torch program that plays a role of the demo; its argument is the orders in JSON.
 
 It speaks the JSON lines of tandem.demo.worker. A server reports a digest of its answers. With
-`iterations` a trainer does exactly that many and reports a digest of its losses and parameters.
+`iterations`, a trainer does exactly that many and reports a digest of its losses and parameters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WARM_UP = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """The command line."""
+    """The orders from the command line."""
 
     role: str
     device: str  # of models.SCALES

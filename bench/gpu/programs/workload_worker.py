@@ -1,9 +1,9 @@
 """One program in one process: `python -m bench.gpu.programs.workload_worker ORDERS`.
 
-It talks in JSON lines on stdout and takes lines on stdin:
+It sends JSON lines on stdout and takes lines on stdin:
 
     up     -->  its framework is imported; a line lets it open the device
-    ready  -->  it has computed; each further line is a round
+    ready  -->  it has computed; each further line starts a round
     round  -->  how many iterations it did in how many seconds
 """
 
@@ -18,13 +18,13 @@ import tandem
 from bench.gpu.programs import SOURCES, Made, digest_of, load
 from tandem.demo.lines import say
 
-WARM_UP_S = 0.1  # of a round: a job that begins again may have to wait for its turn first
+WARM_UP_S = 0.1  # before a round: a job that resumes may first have to wait for its turn
 WARM_UP_STEPS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """The command line."""
+    """The orders from the command line."""
 
     program: str  # of programs.SOURCES
     device: str  # cuda | cpu
@@ -33,7 +33,7 @@ class Orders:
 
 
 def main() -> None:
-    """Compute a fixed number of iterations, then as many as there is time for."""
+    """Run a fixed number of iterations, then as many as there is time for."""
     orders = Orders(**json.loads(sys.argv[1]))
     make = load(orders.program)
     say("up")
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def play(made: Made, round_s: float) -> None:
-    """One round."""
+    """Run one round and report it."""
     run(made, min(WARM_UP_S, round_s), least=WARM_UP_STEPS)
     begin_s = time.monotonic()
     iterations = run(made, round_s, least=1)
@@ -60,7 +60,7 @@ def play(made: Made, round_s: float) -> None:
 
 
 def run(made: Made, seconds: float, *, least: int) -> int:
-    """How many iterations there was time for."""
+    """Run for that long, at least `least` iterations; return how many there were."""
     end_s = time.monotonic() + seconds
     done = 0
     while done < least or time.monotonic() < end_s:
