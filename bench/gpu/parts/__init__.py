@@ -1,1 +1,1 @@
-"""What `make gpu PART=...` names, a module each; and what some of them are made of."""
+"""The parts that `make gpu PART=...` names, a module each, and modules that some of them share."""

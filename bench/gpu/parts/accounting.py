@@ -1,4 +1,4 @@
-"""Who counts what for an allocation: NVML, and for a job the daemon; allocator by allocator."""
+"""What NVML, and for a job the daemon, count for an allocation; allocator by allocator."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ KINDS = (
 )
 BYTES, DRY_BYTES = 512 * MIB, 64 * MIB
 MOST_FAILURES = 3
-SETTLED_S = 3.0  # for the daemon to hear of a change
+SETTLED_S = 3.0  # for the daemon to learn of a change
 LOOK_S = 0.06
 ROLE = "holder"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A process that takes memory when it is told to, and who counts it."""
+    """A process that allocates memory when told to, and those who count it."""
 
     worker: Worker
-    reader: Worker  # of NVML
-    context_bytes: int  # by NVML, when it had a context and a module
-    job_bytes: Callable[[], int] | None  # by the daemon
+    reader: Worker  # queries NVML
+    context_bytes: int  # by NVML, once the process had a context and a module
+    job_bytes: Callable[[], int] | None  # by the daemon; None without one
 
 
 Start = Callable[[Sequence[str]], AbstractContextManager[Run]]
@@ -55,9 +55,9 @@ Account = Callable[[Run], Message]
 def accounts(
     start: Start, kinds: Sequence[str] = KINDS, account: Account | None = None
 ) -> dict[str, Any]:
-    """What each allocator costs. One at which the process fails leaves the others to a new one.
+    """Find what each allocator costs. If the process fails at one, a new process does the others.
 
-    `account` says what is asked of each kind: by default, who counts it.
+    `account` is what to find out for each kind: by default, what is counted for it.
     """
     found: dict[str, Any] = {}
     left, failures = list(kinds), 0
@@ -77,7 +77,7 @@ def accounts(
 
 
 def _account(run: Run) -> Message:
-    """Bytes by everybody's count while it holds an allocation, over those before."""
+    """The bytes that each party counts for an allocation while the process holds it."""
     job_before = settled(run.job_bytes, 0)
     before = told(run.reader, "read")["used_bytes"]
     held = told(run.worker, "held")
@@ -100,14 +100,14 @@ def _account(run: Run) -> Message:
 
 
 def ratio(part: int, whole: int) -> float | str:
-    """Rounded; or in words, where there is nothing to divide by."""
+    """The rounded ratio; in words if `whole` is 0."""
     if whole:
         return round(part / whole, 4)
     return "both are 0" if part == 0 else f"{part} over 0"
 
 
 def _listing(run: Run) -> Message:
-    """How NVML names the process."""
+    """How NVML lists the process."""
     said = told(run.reader, "read")
     listed = said["processes"]
     pid = str(run.worker.pid)
@@ -120,7 +120,7 @@ def _listing(run: Run) -> Message:
 
 
 def settled(job_bytes: Callable[[], int] | None, expected: int | None = None) -> int:
-    """What the daemon says once it says what is expected, or the same for long enough."""
+    """Wait until the daemon reports what is expected, or the same for long enough; return that."""
     if job_bytes is None:
         return 0
     end = time.monotonic() + SETTLED_S
@@ -137,7 +137,7 @@ def settled(job_bytes: Callable[[], int] | None, expected: int | None = None) ->
 
 
 class Counts:
-    """Starts a program of facts/ that takes memory, with and without Tandem."""
+    """Starts a program of facts/ that allocates memory, with and without Tandem."""
 
     def __init__(self, bench: Bench, place: Place, program: str) -> None:
         self._bench, self._place, self._program = bench, place, program
@@ -145,7 +145,7 @@ class Counts:
 
     @contextmanager
     def bare(self, kinds: Sequence[str]) -> Iterator[Run]:
-        """Without."""
+        """Run it without Tandem."""
         env = children.environment(self._bench, self._place)
         with nvml(self._bench, env) as reader:
             before = told(reader, "read")["used_bytes"]
@@ -158,7 +158,7 @@ class Counts:
 
     @contextmanager
     def managed(self, kinds: Sequence[str], *options: str) -> Iterator[Run]:
-        """As a job, with these options of `tandem run`."""
+        """Run it as a job, with these options of `tandem run`."""
         self._runs += 1
         folder = self._bench.folder / f"{self._program}-managed-{self._runs}"
         with (
@@ -186,7 +186,7 @@ class Counts:
                 )
 
     def swappable(self, kinds: Sequence[str]) -> AbstractContextManager[Run]:
-        """As a job whose memory may be moved: of mapped pieces that small allocations share."""
+        """Run it as a job whose memory may be moved, so it consists of mapped, shared pieces."""
         return self.managed(kinds, "--swappable")
 
     def _command(self, kinds: Sequence[str]) -> list[str]:

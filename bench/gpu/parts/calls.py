@@ -1,6 +1,7 @@
 """Part `calls`: what the shim adds to a call when many threads make calls at the same time.
 
-Of the shim alone, on the empty driver: what it needs is the machine's CPUs. Two in a dry run.
+Measures the shim alone, on the empty driver, so it needs only the machine's CPUs. A dry run uses
+two threads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ THREADS = 8
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """The figures of `make bench BENCH=calls` with THREADS threads."""
+    """Measure as `make bench BENCH=calls` does, with THREADS threads."""
     figures: dict[str, Any] = {}
     try:
         for figures in calls.results(threads=THREADS if bench.where == GPU else 2):

@@ -1,7 +1,7 @@
-"""Part `colocation`: an inference server and two trainers, alone and in several ways of sharing.
+"""Part `colocation`: an inference server and two trainers, alone and with several ways of sharing.
 
-Each way that people use today stands beside Tandem: nothing at all; stream priorities; MPS with
-priorities of clients. Tandem is run with time slices and under MPS; its daemon says which it was.
+Compares Tandem with the ways that people use today: nothing at all, stream priorities, and MPS with
+client priorities. Tandem runs with time slices and under MPS; its daemon tells which it was.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tandem.demo.settings import ROLES, TRAINERS
 from tandem.demo.stats import percentile
 from tandem.errors import TandemError
 
-SECONDS, LEAST_SECONDS = 12.0, 6.0  # of each run: fewer, so that all of them fit in the time
+SECONDS, LEAST_SECONDS = 12.0, 6.0  # of each run; less than SECONDS if not all would fit in time
 RUNS, START_S = 10, 9.0
 ASK_S = 2.0
 LEAST_SPREAD = 20  # requests
 PROBE_GAP_NS = 50_000_000
-STREAM_PRIORITIES = {"server": -1}  # lower goes first; the others have 0
+STREAM_PRIORITIES = {"server": -1}  # a lower number goes first; the others have 0
 CLIENT_PRIORITIES = dict.fromkeys(TRAINERS, 1)  # below normal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A way of sharing. Under MPS it needs a control daemon, which may not be had."""
+    """A way of sharing. Under MPS it needs a control daemon, which may be unavailable."""
 
     managed: bool = False
     under_mps: bool = False
@@ -53,7 +53,7 @@ ARMS = {
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """The demo's report, of torch programs, with a scenario for each arm."""
+    """Make the demo's report with a scenario for each arm; on a GPU, of torch programs."""
     sliced = without_mps(bench)
     request_ns = _request_ns(sliced)
     runs = _Runs(sliced, gap_ns=int(request_ns / SERVER_LOAD))
@@ -88,7 +88,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _figures(results: Results, failed: Mapping[str, str]) -> dict[str, Any]:
-    """Not ok where a result is wrong, or an arm without MPS failed."""
+    """The figures; not ok if a result is wrong or an arm without MPS failed."""
     modes = {name: outcome.mode for name, outcome in results.shared.items()}
     needed = all(ARMS[name].under_mps for name in failed)
     return {
@@ -105,7 +105,7 @@ def _figures(results: Results, failed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def spread(latencies: Sequence[float]) -> dict[str, Any]:
-    """How far a p99 of one run can be relied on: p95, and the p99 of its halves; in ms."""
+    """How reliable the p99 of one run is: its p95, and the p99 of each half, in ms."""
     if len(latencies) < LEAST_SPREAD:
         return {}
     half = len(latencies) // 2
@@ -157,7 +157,7 @@ class _Runs:
 
 
 def _observed_mode(scenario: Scenario) -> str:
-    """What the daemon has found these jobs to be in, whatever they were meant to be."""
+    """The mode in which the daemon found these jobs, whatever mode was intended."""
     try:
         with Client(directory=str(scenario.runtime_dir)) as client:
             return client.explain(scenario.roles[0], deadline_s=ASK_S).mode
@@ -166,7 +166,7 @@ def _observed_mode(scenario: Scenario) -> str:
 
 
 def with_variables(program: Program, variables: Mapping[str, Mapping[str, str]]) -> Program:
-    """The program with variables of the environment that differ from role to role."""
+    """The program with environment variables that differ by role."""
 
     def command(role: str) -> list[str]:
         settings = [f"{name}={value}" for name, value in variables.get(role, {}).items()]
@@ -176,7 +176,7 @@ def with_variables(program: Program, variables: Mapping[str, Mapping[str, str]])
 
 
 def _request_ns(bench: Bench) -> int:
-    """Time of one request on the idle device: the median of a short run alone."""
+    """The time of a request on the idle device: the median of a short run alone."""
     if bench.work is not None:
         return bench.work.request_ns
     with Scenario(

@@ -1,4 +1,4 @@
-"""Part `demo`: the main job with the demo's own programs, on this device."""
+"""Part `demo`: `tandem demo` with its own programs, on this device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = 6.0
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """What `tandem demo --json` says."""
+    """Produce what `tandem demo --json` reports."""
     folder = bench.folder / "demo"
     folder.mkdir()
     conductor = Conductor.prepare(

@@ -1,8 +1,8 @@
-"""Part `frameworks`: how frameworks use the driver, and what of it the shim can see.
+"""Part `frameworks`: how frameworks use the driver, and how much of it the shim can see.
 
-By which way they find its functions, whether the ways agree, what is known of their kernels'
-parameters, which streams and contexts they work in, what captured graphs say of theirs. Nothing is
-judged: a question that fails says why.
+How they look up its functions, whether the ways to do so agree, what is known about their kernels'
+parameters, which streams and contexts they use, and which contexts captured graphs name. Nothing is
+judged; a question that fails records why.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ import call_table
 import generate_versions
 
 ITERATIONS = 6
-# Two processes each: one that is recorded, one whose look-ups are.
+# Each runs in two processes: one whose calls are recorded, one whose look-ups are.
 PROGRAMS = ("cuda_bindings", "vision", "language", "jax", "cupy", "triton", "numba")
-RUNNING = ("cuda_bindings", "vision", "language", "jax")  # under a daemon, besides
+RUNNING = ("cuda_bindings", "vision", "language", "jax")  # these run under a daemon, too
 GRAPHS = {"driver": "cuda_bindings", "torch": "graph", "compiled": "compiled"}
-BUDGET_S = 200.0  # for all: what is not begun by then is not asked
+BUDGET_S = 200.0  # for all questions; those not begun by then are not asked
 DEADLINE_S = 60.0
 RESERVE_S = 30.0
 COLUMNS = (
@@ -168,7 +168,7 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every question by itself."""
+    """Ask every question, each independent of the others."""
     end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     figures: dict[str, Any] = {
         "agreement": answered("agreement", lambda: _agreement(bench)),
@@ -194,7 +194,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _asked(bench: Bench, name: str, reason: str) -> tuple[Message, Message]:
-    """Of a program its recording and its look-ups; `reason` is why it is not run."""
+    """Get a program's recording and its look-ups; `reason`, if any, is why it is not run."""
     if reason:
         told = {"error": f"{NOT_RUN}: {reason}"}
         return told, told
@@ -208,7 +208,7 @@ def _asked(bench: Bench, name: str, reason: str) -> tuple[Message, Message]:
 
 
 def _together(questions: Mapping[str, Callable[[], Message]]) -> list[Message]:
-    """Answers to several at once: starting a framework takes longer than all it is asked."""
+    """Ask several questions at once, since starting a framework takes longer than the question."""
     with ThreadPoolExecutor() as pool:
         return list(pool.map(answered, questions.keys(), questions.values()))
 
@@ -220,7 +220,7 @@ def _learnt(bench: Bench, name: str, reason: str) -> Message:
 
 
 def running_row(learnt: Message) -> dict[str, Any]:
-    """The same of a running job under RUNNING_COLUMNS."""
+    """A running job's figures under RUNNING_COLUMNS; what is not known says so."""
     row: dict[str, Any] = dict.fromkeys(RUNNING_COLUMNS, NOT_RUN)
     known = {name: learnt[name] for name in RUNNING_COLUMNS if name in learnt}
     return row | {"learnt": learnt.get("error", "ok")} | known
@@ -238,7 +238,7 @@ def row_of(recording: Message, lookups: Message) -> dict[str, Any]:
 
 
 def totals(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Of the kernels of all families together."""
+    """Figures for the kernels of all families together."""
     launches = sum(family["launches"] for family in kernels.values())
     addresses = sum(family["addresses"] for family in kernels.values())
     sized = sum(family["sized_share"] * family["launches"] for family in kernels.values())
@@ -253,10 +253,10 @@ def totals(kernels: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
 
 
 def most(answers: list[Message]) -> Message:
-    """Of the processes of a program, the one that looked up most; and how many had the driver.
+    """The program's process that looked up most, and how many processes had the driver.
 
     Raises:
-        WorkerError: there is none.
+        WorkerError: no process had it.
     """
     if not answers:
         raise WorkerError("no process had the driver")
@@ -272,7 +272,7 @@ def most(answers: list[Message]) -> Message:
 
 
 def shims_table() -> str:
-    """The driver's functions that the shim knows: lines "base exported since per_thread"."""
+    """The driver functions that the shim knows, as lines "base exported since per_thread"."""
     rows = call_table.read(call_table.TABLE.read_text())
     lines = generate_versions.versions(rows).splitlines()
     return "".join(line[len("CU_VERSION(") : -1].replace(",", "") + "\n" for line in lines)

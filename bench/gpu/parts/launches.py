@@ -1,6 +1,7 @@
-"""What a launch takes the host, and what Tandem adds to it, as a program's own thread sees it.
+"""The host time of a launch, and what Tandem adds to it, as measured by a program's own thread.
 
-Bare, managed, only recorded, and with the shim there and switched off: who adds what.
+Runs bare, managed, observed only, and with the shim loaded but switched off, to tell what adds how
+much.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bench.gpu.harness.ways import command_of, environment_of
 from tandem._paths import SHIM
 from tandem.demo.process import Message, WorkerError
 
-SIZES = (32, 256)  # batches, and launches of each
+SIZES = (32, 256)  # batches, and launches per batch
 DRY_SIZES = (2, 64)
 ROUNDS, DRY_ROUNDS = 16, 4  # a multiple of the number of orders
 SWITCHED_OFF = "switched_off"
@@ -23,7 +24,7 @@ ARMS = (*MODES, SWITCHED_OFF)
 
 
 def launch_latency(bench: Bench) -> Message:
-    """Nanoseconds: the processes have rounds in turn, each time in another order."""
+    """Measure launches in ns; the processes take turns in rounds, each round in another order."""
     folder = bench.folder / "launches"
     folder.mkdir()
     sizes = SIZES if bench.where == GPU else DRY_SIZES
@@ -50,10 +51,10 @@ def launch_latency(bench: Bench) -> Message:
 
 
 def must_be(mode: str, *, managed: bool) -> None:
-    """A process that is not what it should be would find that Tandem adds nothing.
+    """Check that a process is managed if it should be; otherwise Tandem would seem to add nothing.
 
     Raises:
-        WorkerError: it has no daemon, or has one and should be bare.
+        WorkerError: it has no daemon, or it has one but should be bare.
     """
     if managed != (mode not in (BARE, SWITCHED_OFF)):
         raise WorkerError(f"the process '{mode}' is {'' if managed else 'not '}managed")

@@ -1,7 +1,7 @@
-"""Part `lifecycle`: what is left of memory when a process ends, and who counts it how.
+"""Part `lifecycle`: what happens to memory when a process ends, and how it is counted.
 
-After SIGKILL, by NVML and by Tandem for each allocator, and through the driver's checkpoints. In a
-dry run sizes are small and the figures mean nothing.
+Covers memory after SIGKILL, the counts of NVML and Tandem for each allocator, and the driver's
+checkpoints. In a dry run, sizes are small and the figures mean nothing.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from bench.gpu.parts.accounting import KINDS, Counts, accounts
 from tandem.demo.process import Message, Worker
 
 MIB, GIB = 1 << 20, 1 << 30
-KILLED_BYTES, KILLED_SHARE = 40 * GIB, 0.55  # of the device: the most
+KILLED_BYTES, KILLED_SHARE = 40 * GIB, 0.55  # at most this share of the device
 SAVED_BYTES = 8 * GIB
-SLACK_BYTES = 64 * MIB  # that may be missing when memory counts as back
-DEADLINE_S = 30  # of memory that comes back
+SLACK_BYTES = 64 * MIB  # may be missing when memory counts as back
+DEADLINE_S = 30  # for memory to come back
 CHECK_S = 20.0
 CALLS = ("lock", "checkpoint", "restore", "unlock")
 SUCCESS = "CUDA_SUCCESS"
 HELD_KINDS = ("linear", "mapped")
-SWAPPABLE_KINDS = ("linear", "small", "pitch")  # what moves
+SWAPPABLE_KINDS = ("linear", "small", "pitch")  # the kinds that can be moved
 WINDOW_S, DRY_WINDOW_S = 1.0, 0.05
 
 BELIEFS = (
@@ -154,7 +154,7 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every question by itself."""
+    """Ask every question, each independent of the others."""
     bench = without_mps(bench)
     part = _Part(bench)
     size_bytes = SAVED_BYTES if bench.where == GPU else 32 * MIB
@@ -186,7 +186,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 class _Part:
-    """Processes that hold memory, and what others see of it."""
+    """Processes that hold memory, and what others see of that."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -195,7 +195,7 @@ class _Part:
         self._window_s = WINDOW_S if bench.where == GPU else DRY_WINDOW_S
 
     def killed(self, kind: str) -> Message:
-        """How long after SIGKILL memory is back, and what others' launches took meanwhile."""
+        """Measure when memory is back after SIGKILL, and what others' launches take meanwhile."""
         watch = self._command("memory_watch", str(SLACK_BYTES), str(DEADLINE_S))
         with (
             prober(self._bench, self._place) as other,
@@ -205,7 +205,7 @@ class _Part:
             size_bytes = self._killed_bytes(int(there["total_bytes"]))
             hold = self._command("holder", kind, str(size_bytes))
             with self._started(hold) as (holder, about):
-                # Who looks for the memory may stall others as well.
+                # Watching memory may stall others, too, so the baseline includes it.
                 with probing(other) as before:
                     driver.go()
                     reader.go()
@@ -232,7 +232,7 @@ class _Part:
         }
 
     def checkpoint(self, size_bytes: int) -> Message:
-        """Each call on a process that holds memory, and whether that is right afterwards."""
+        """Try each call on a process that holds memory; check the memory afterwards."""
         hold = self._command("holder", "linear", str(size_bytes))
         with (
             prober(self._bench, self._place) as other,
@@ -264,13 +264,13 @@ class _Part:
 
 
 def is_whole(checkpoint: Mapping[str, Any]) -> bool:
-    """Whether a process that was saved came back. That none can be saved here is an answer."""
+    """Whether a saved process was restored intact; true if no process can be saved here."""
     saved = checkpoint.get("checkpoint", {}).get("result") == SUCCESS
     return not saved or checkpoint.get("wrong_words") == 0
 
 
 def wrong_words(holder: Worker, steps: Mapping[str, Message]) -> int | str:
-    """Of what it holds; or why it cannot say. What the steps took stays known."""
+    """Count the wrong words in its memory, or say why that is unknown; the steps' times remain."""
     restored = steps.get("restore", {}).get("result", SUCCESS)
     if restored != SUCCESS:
         return f"not asked: it was not restored, {restored}"
@@ -282,7 +282,7 @@ def wrong_words(holder: Worker, steps: Mapping[str, Message]) -> int | str:
 
 
 def _steps(saver: Worker, reader: Worker) -> dict[str, Message]:
-    """The calls, as far as they go, with what of the device is used behind each."""
+    """Make the calls, as far as they succeed, with the device memory in use after each."""
     found: dict[str, Message] = {}
     last = SUCCESS
     while not (found and _is_over(found)):
@@ -299,7 +299,7 @@ def _steps(saver: Worker, reader: Worker) -> dict[str, Message]:
 
 
 def _is_over(found: dict[str, Message]) -> bool:
-    """It is undone, or there is nothing to undo."""
+    """Whether the lock is undone, or there is none to undo."""
     return "unlock" in found or found["lock"]["result"] != SUCCESS
 
 

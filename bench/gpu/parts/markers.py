@@ -1,7 +1,8 @@
-"""Part `markers`: a number that the GPU writes into shared memory, to say how far it has come.
+"""Part `markers`: a number that the GPU writes into shared memory, to tell how far it has got.
 
-Whether it can be had, what it costs beside events, when it is seen, whether it keeps programmatic
-launches apart, and what a capture elsewhere thinks of it; bare, and as a client of MPS.
+Whether markers work, what they cost compared with events, when they become visible, whether they
+keep programmatic launches from overlapping, and how they interact with a capture elsewhere; bare,
+and as a client of MPS.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every question, of both arms; and what follows for the segments."""
+    """Ask every question in both arms; derive the verdict for segments."""
     bare = without_mps(bench).place
     figures: dict[str, Any] = {"mode": bare.mode}
     figures["bare"] = _arm(bench, bare, "bare")
@@ -223,7 +224,7 @@ def _cost(said: Message) -> Message:
         "kernels": cases,
         "five_us": said["kernel_us"],
         "refused": said["refused"],
-        # By run, rounds that the device had come to before they were submitted: mixed figures.
+        # By run, how many rounds the device began before all was submitted: figures are mixed.
         "late_runs": said["late"],
     }
 

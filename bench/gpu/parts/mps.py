@@ -1,7 +1,7 @@
-"""Part `mps`: how the control daemon of MPS answers, and what a fatal fault does to whom.
+"""Part `mps`: how the MPS control daemon answers, and whom a fatal fault affects.
 
-Without Tandem, on a control daemon of our own for each question. One that runs already is left
-alone: its clients would die of what is asked here.
+Runs without Tandem, with a control daemon of our own for each question. One that already runs is
+left alone, since these questions would kill its clients.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tandem import _mps
 from tandem._mps import Control, Server
 from tandem.demo.process import Message, Worker, WorkerError
 
-REFUSED_S = 3.0  # for a fault to be everybody's
-BEGUN_S = 15.0  # for one that comes to begin
-RECOVERED_S = 15.0  # for a server to take clients again
-ANSWER_S = 2.0  # while it is to quit; that waits for longer
-ENDING_S = 5.0  # for it to answer nobody any more
+REFUSED_S = 3.0  # for a fault to reach everybody
+BEGUN_S = 15.0  # for a new client to begin
+RECOVERED_S = 15.0  # for a server to accept clients again
+ANSWER_S = 2.0  # for an answer while it is to quit; quitting takes longer
+ENDING_S = 5.0  # for it to stop answering
 QUIT_S = 30.0
 LOOK_S = 0.1
 SUCCESS = "CUDA_SUCCESS"
@@ -76,14 +76,14 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every question by itself."""
+    """Ask every question, each independent of the others."""
     part = _Part(bench)
     with_mps: dict[str, Callable[[Mps], Message]] = {
         "control": part.control,
         "ending": part.ending,
         "fault.mps": part.fault,
     }
-    # A server with a fault may take long to answer: what needs none is asked before it.
+    # A server with a fault may take long to answer, so ask first what does not need one.
     without = answered("fault.time", part.fault_without)
     found = {
         name: answered(name, partial(part.under_mps, name, question))
@@ -95,14 +95,14 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 class _Part:
-    """Processes, and what they and the control daemon say."""
+    """Processes, and what they and the control daemon report."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._command = native.command(bench, "client", "memory")
 
     def under_mps(self, name: str, question: Callable[[Mps], Message]) -> Message:
-        """Its answer on a control daemon of our own; or why there is none."""
+        """Ask the question with a control daemon of our own; or tell why there is none."""
         if self._bench.where == GPU and self._bench.place.mode == "mps":
             return {"why_not": "MPS runs here already, and has clients of others"}
         folder = self._bench.folder / name
@@ -111,7 +111,7 @@ class _Part:
             return {"why_not": why} if mps is None else question(mps)
 
     def control(self, mps: Mps) -> Message:
-        """What it says of a server and its client."""
+        """What the control daemon reports about a server and its client."""
         control = mps.control()
         before = control.servers()
         with self._client(mps.environment) as (worker, _):
@@ -127,7 +127,7 @@ class _Part:
             }
 
     def ending(self, mps: Mps) -> Message:
-        """What it says when it is told to end and has a client."""
+        """What the control daemon answers after being told to quit while it has a client."""
         with ThreadPoolExecutor() as pool, self._client(mps.environment) as (worker, _):
             quitting = pool.submit(mps.control().quit)
             control = Control(mps.folder, environment=mps.environment, timeout_s=ANSWER_S)
@@ -148,7 +148,7 @@ class _Part:
         return {**found, "answers_afterwards": answers}
 
     def fault(self, mps: Mps) -> Message:
-        """Of one client of a server with another one."""
+        """The effect of a fault in one client of a server that has another client."""
         control = mps.control()
 
         def status() -> str:
@@ -158,7 +158,7 @@ class _Part:
         return self._fault(mps.environment, status)
 
     def fault_without(self) -> Message:
-        """Of one of two processes that take turns."""
+        """The effect of a fault in one of two processes that take turns, without MPS."""
         folder = self._bench.folder / "fault.time"
         folder.mkdir()
         nowhere = {_mps.PIPES: str(folder / "nowhere")}
@@ -176,7 +176,7 @@ class _Part:
         return found | self._afterwards(env)
 
     def _afterwards(self, env: Mapping[str, str]) -> Message:
-        """What one that comes then is told, until that is no error or it has taken too long."""
+        """Start new clients until one gets no error, or for as long as recovery may take."""
         begin = time.monotonic()
         while True:
             said, answered_s = self._newcomer(env)
@@ -186,7 +186,7 @@ class _Part:
             time.sleep(LOOK_S)
 
     def _newcomer(self, env: Mapping[str, str]) -> tuple[str, float]:
-        """What the driver says to one that comes now, and when, on the monotonic clock."""
+        """What the driver tells a client that starts now, and when, on the monotonic clock."""
         with children.talking(self._bench, self._command, env) as worker:
             try:
                 said = str(worker.wait_for("ready", deadline_s=BEGUN_S)["result"])
@@ -204,7 +204,7 @@ def _did(worker: Worker, order: str) -> Message:
 
 
 def _only(control: Control) -> tuple[Server, int]:
-    """The server, and how many there are."""
+    """The first server, and how many there are."""
     servers = control.servers()
     if not servers:
         raise WorkerError(f"the control daemon names no server: {servers}")

@@ -1,9 +1,9 @@
-"""Part `programs`: frameworks' programs come to the same results under Tandem, also all at a time.
+"""Part `programs`: framework programs compute the same results under Tandem, even all at once.
 
-Three arms, in each of which all of bench/gpu/programs run beside each other: bare; each with a
-daemon of its own; all as jobs of one. Nothing is timed, so this takes a fraction of what
-`workloads` does. A program that fails or hangs says so in its row, with its last words under
-`failures`, and the others go on.
+In each of three arms, all of bench/gpu/programs run at the same time: bare, each with a daemon of
+its own, and all as jobs of one daemon. Nothing is timed, so this takes a fraction of the time of
+`workloads`. A program that fails or hangs says so in its row, with its final output under
+`failures`, and the others continue.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from bench.gpu.harness.ways import command_of, environment_of
 from bench.gpu.programs import SOURCES
 from tandem.demo.process import WorkerError
 
-AGAIN = "again"  # bare: those whose results differ, to see whether they do so without Tandem
-PROGRAM_S = 100.0  # after which it is ended: libraries may have to be read from a cold disk
+AGAIN = "again"  # bare again: whether results that differ do so without Tandem, too
+PROGRAM_S = 100.0  # time limit; long, since libraries may have to be read from a cold disk
 RESERVE_S = 15.0
-# Each imports gigabytes of libraries, and some compile: on 16 cores all that there are.
+# Each imports gigabytes of libraries, and some compile, so as many as there are cores: on 16 cores
+# that is all programs.
 AT_A_TIME = os.cpu_count() or 1
 
 
@@ -66,16 +67,16 @@ BELIEFS = (
 
 @dataclass(kw_only=True)
 class _Found:
-    """What came of each program in each arm so far."""
+    """The outcome of each program in each arm so far."""
 
     bench: Bench
-    end_s: float  # when no program is begun any more
+    end_s: float  # after that no program begins
     reasons: dict[str, str]  # why a program cannot run here; empty: it can
     runs: dict[str, dict[str, Run]] = field(default_factory=lambda: {name: {} for name in SOURCES})
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, arm: str, name: str, run: Run, log: Path) -> None:
-        """Keep it, and show it."""
+        """Store and show a program's run."""
         with progress.lock:
             self.runs[name][arm] = run
             if run.error and log.exists():
@@ -97,7 +98,7 @@ class _Found:
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """One row a program."""
+    """Make a row per program."""
     end_s = progress.end_s(reserve_s=RESERVE_S)
     reasons = {name: sources.why_not(bench, name) for name in SOURCES}
     found = _Found(bench=bench, end_s=end_s, reasons=reasons)
@@ -113,7 +114,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _run_all(found: _Found, arm: str, names: Sequence[str], *, arms_left: int = 1) -> None:
-    """An arm. If all of its programs hang, those that follow still have their share of the time."""
+    """Run an arm, such that even if all its programs hang, later arms have their share of time."""
     begin_s = time.monotonic()
     deadline_s = min(PROGRAM_S, (found.end_s - begin_s) / arms_left)
     folder = found.bench.folder / arm
@@ -140,7 +141,7 @@ def _run_one(
     try:
         with environment_of(MANAGED if arm == MANAGED else BARE, environment, own) as env:
             run = sources.run(command, env, log=log, deadline_s=deadline_s)
-    except WorkerError as failure:  # its daemon
+    except WorkerError as failure:  # of its daemon
         run = Run(error=children.last_line(failure))
     found.add(arm, name, run, log)
 

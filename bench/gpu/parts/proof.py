@@ -1,7 +1,7 @@
-"""Part `proof`: random driver programs come to the same bare and managed, on the real driver.
+"""Part `proof`: random driver programs have the same results bare and managed, on the real driver.
 
-Without calls that a driver may answer with a crash; in a dry run on the software GPU, with them.
-Those that differ stay beside the results as proof/NUMBER.json and .txt.
+On a GPU they leave out calls that a driver may answer with a crash; a dry run on the software GPU
+includes them. Programs that differ are kept beside the results as proof/NUMBER.json and .txt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from bench.gpu.harness import children
 from bench.gpu.harness.part import GPU, Bench, main, progress
 
-SECONDS = 65.0  # with compilers and processes
+SECONDS = 65.0  # including compilers and processes
 DRY_PROGRAMS = 200
 END_S = 10.0  # for the last programs
 LOOK_S = 2.0
@@ -26,7 +26,7 @@ SOAK = "tests/proof/soak.py"
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """How many programs, how many of them differ, and which calls they made."""
+    """Count the programs, those that differ, and the calls they made."""
     result = bench.folder / "result.json"
     left_s = progress.end_s(reserve_s=END_S) - time.monotonic()
     if bench.where == GPU:

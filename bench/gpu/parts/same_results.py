@@ -1,9 +1,9 @@
 """Part `same_results`: sharing changes no bit of what a program computes.
 
-Each program runs alone and bare, twice, so that one which does not repeat itself is found out; then
-all run together under Tandem. The digests must agree: a trainer's of the losses and parameters
-after a fixed number of iterations, the server's of its answers. On the software GPU the demo's
-programs check themselves against the CPU, and have no digest.
+Each program runs alone and bare, twice, to detect one whose results are not repeatable; then all
+run together under Tandem. The digests must agree: a trainer's covers the losses and parameters
+after a fixed number of iterations, the server's its answers. On the software GPU, the demo's
+programs check themselves against the CPU and have no digest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GAP_NS = 30_000_000
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Whether each role's digest is the same in all runs."""
+    """Compare each role's digests over all runs."""
     roles = (*ROLES, "vision-graph") if bench.where == GPU else ROLES
     alone: dict[str, list[WorkerReport]] = {}
     for role in roles:
@@ -42,7 +42,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def compare(first: WorkerReport, second: WorkerReport, shared: WorkerReport) -> dict[str, str]:
-    """What two runs alone and one under Tandem say together."""
+    """Compare two runs alone with one under Tandem."""
     digests = {r.digest for r in (first, second)}
     if not (first.all_correct and second.all_correct):
         verdict = "wrong even alone"

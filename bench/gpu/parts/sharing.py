@@ -1,6 +1,6 @@
-"""How often memory is counted that one process has made and another one has opened.
+"""How often memory is counted that one process has created and another has opened.
 
-Both are of one job where there is one, as workers of a data loader are.
+Under Tandem both processes belong to one job, as workers of a data loader do.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from bench.gpu.harness.children import told
 from bench.gpu.parts.accounting import Run, ratio, settled
 from tandem.demo.process import Message
 
-KINDS = ("linear", "mapped", "pool")  # by CUDA IPC; by descriptors of memory, and of its pool
+KINDS = ("linear", "mapped", "pool")  # shared by CUDA IPC, a memory descriptor, a pool descriptor
 NOT_LISTED = "not listed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Bytes by everybody's count."""
+    """The bytes that each party counts."""
 
-    device: int  # all that NVML sees
+    device: int  # everything that NVML sees
     processes: Mapping[str, int | None]  # by pid, as NVML lists them
     job: int | None  # by the daemon
 
 
 def times_counted(run: Run) -> Message:
-    """Bytes of a kind by everybody's count over what was asked for: made, and opened as well."""
+    """The bytes each party counts, relative to the request: once made, and once opened, too."""
     before = _look(run)
     made = told(run.worker, "made")
     asked, pids = made["asked_bytes"], [str(made["owner"]), str(run.worker.pid)]

@@ -1,6 +1,6 @@
-"""Part `sm_sets`: whether sets of SMs are what the design takes them for, and what they cost.
+"""Part `sm_sets`: whether sets of SMs behave as the design assumes, and what they cost.
 
-Of the driver alone, without Tandem. In a dry run the figures mean nothing.
+Tests the driver alone, without Tandem. In a dry run, the figures mean nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tandem import _mps, _set_probe
 from tandem.demo.place import Place
 from tandem.demo.process import Message, WorkerError
 
-RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # of each kernel whose presence is stamped
-ROUNDS, DRY_ROUNDS = 200_000, 4  # of each kernel that fills its SMs: some milliseconds
+RUN_NS, DRY_RUN_NS = 10_000_000, 500_000  # duration of each kernel that records when it runs
+ROUNDS, DRY_ROUNDS = 200_000, 4  # of each kernel that fills its SMs: a few milliseconds
 PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 PERCENTAGES = {"100": "100", "50": "50", "25": "25", "12_5": "12.5", "10": "10", "1": "1"}
 
@@ -184,7 +184,7 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every question by itself."""
+    """Ask every question, each independent of the others."""
     part = _Part(bench)
     place = part.bare
     found: dict[str, Any] = {
@@ -217,7 +217,7 @@ HALVES = {"sets": ("0", "1"), "whole": ("all", "all")}
 def _under_mps(
     part: _Part, found: Mapping[str, Any], place: Place | None, why: str
 ) -> dict[str, Any]:
-    """The questions that have another answer there."""
+    """Ask the questions whose answers are different under MPS."""
     if place is None:
         nothing = {"why_not": why}
         return {
@@ -250,12 +250,12 @@ def _under_mps(
 
 
 def with_percentage(place: Place, percent: str) -> Place:
-    """The same for clients of MPS that have so much of the GPU."""
+    """The same place for MPS clients that have that percentage of the GPU."""
     return replace(place, base_env={**place.base_env, PERCENTAGE: percent})
 
 
 class _Part:
-    """The programs, alone and two at a time."""
+    """Runs the programs, alone and two at a time."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -269,17 +269,17 @@ class _Part:
         return big_place(without_mps(self._bench))
 
     def alone(self, place: Place, program: str, *words: str) -> Message:
-        """What one process says."""
+        """Run one process; return its result."""
         (found,) = self._together(place, [(program, *words)])
         return found
 
     def groups(self, place: Place) -> Message:
-        """The SMs of all groups in two processes at once."""
+        """Compare the SMs of all groups in two processes at once."""
         first, second = self._together(place, [("sm_sets", "ids"), ("sm_sets", "ids")])
         return judge_groups(first["groups"], second["groups"])
 
     def overlap(self, place: Place, halves: Sequence[str]) -> Callable[[], Message]:
-        """Whether kernels of two processes run at the same time."""
+        """Ask whether kernels of two processes run at the same time."""
 
         def question() -> Message:
             run = str(self._run_ns)
@@ -290,12 +290,12 @@ class _Part:
         return question
 
     def percentage(self, place: Place, percent: str) -> Callable[[], Message]:
-        """The SMs of a client with that part of the GPU."""
+        """Ask for the SMs of a client with that percentage of the GPU."""
         held = with_percentage(place, percent)
         return lambda: self.alone(held, "sm_sets", "seen")
 
     def full(self, place: Place, one: str, other: str) -> Message:
-        """What kernels that fill their SMs take beside those of another process."""
+        """Time kernels that fill their SMs, alone and beside those of another process."""
 
         def times_us(*halves: str) -> list[float]:
             commands = [("sm_sets", "full", half, str(self._rounds)) for half in halves]
@@ -304,14 +304,14 @@ class _Part:
         return judge_full(times_us(one)[0], times_us(one, other), times_us(one, one))
 
     def proof(self, place: Place) -> Message:
-        """What the daemon asks before anything relies on sets."""
+        """Run the proof that the daemon requires before anything relies on sets."""
         env = children.environment(self._bench, place)
         control = {_set_probe.CONTROL: env[_mps.PIPES]} if _mps.PIPES in env else {}
         found = _set_probe.probe({**env, **control})
         return {"holds": not found.problem, **asdict(found)}
 
     def _together(self, place: Place, commands: Sequence[Sequence[str]]) -> list[Message]:
-        """Start all of them, let them go at the same time, and hear them."""
+        """Start all commands, let them begin at the same time, and collect their results."""
         with ExitStack() as stack:
             workers = []
             env = children.environment(self._bench, place)

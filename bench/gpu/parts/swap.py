@@ -1,7 +1,8 @@
-"""Part `swap`: how fast memory of paused jobs goes to the host and back, and that none is lost.
+"""Part `swap`: how fast paused jobs' memory moves to the host and back, and that none is lost.
 
-One job's memory each way by itself, then one's in while another's goes out, over what pinned copies
-do on the same machine. In a dry run the ratios say nothing and are not judged.
+Moves one job's memory each way alone, then one job's in while another's goes out; rates are
+relative to those of pinned copies on the same machine. In a dry run, the ratios mean nothing and
+are not judged.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from tandem.demo.scenario import READY_S, Scenario
 from tandem.errors import DeadlineError
 
 ROLES = ("first", "second")
-# Of the device's memory, each: both fit, so that nobody waits for room. Of a GPU with 80 GB still
-# more than 8 GiB: the rates of less are not claimed.
+# Each job's share of the device's memory. Both fit, so that neither waits for room. On a GPU with
+# 80 GB this is still more than 8 GiB; rates for less are not claimed.
 SHARE = 0.12
-# Of a pinned copy one way.
+# Relative to the rate of a pinned copy one way.
 LIMITS = {"out": 0.8, "in": 0.8, "out_again": 0.8, "out_both": 0.7, "in_both": 0.7}
 PATIENCE_S = 120.0
 POLL_S = 0.05
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Bytes, rates and ratios of each way."""
+    """Measure bytes, rates and ratios of each way."""
     pinned = _pinned(bench)
     figures: dict[str, Any] = {
         "mode": bench.place.mode,
@@ -69,16 +70,16 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _move(moves: _Moves) -> Iterator[tuple[str, tuple[int, float, float]]]:
-    """Each way, with (bytes, seconds) as the jobs themselves count them, and what we waited.
+    """Yield each way with bytes and seconds as the jobs count them, and the seconds we waited.
 
-    They count from the first copy. Before it the job is drained, and memory of the host is made and
-    pinned where it has none yet, as the first time it has not.
+    Jobs count from the first copy. Before that, a job is drained, and its host memory is allocated
+    and pinned if it has none yet, as is the case the first time.
     """
     first, second = ROLES
     yield "out", moves.of({first: "pause"})[first]
     yield "in", moves.of({first: "resume"})[first]
     yield "out_again", moves.of({first: "pause"})[first]
-    moves.of({second: "pause"})  # once, or the other would be back before it begins to go
+    moves.of({second: "pause"})  # allocates its host memory; otherwise `first` would be back early
     moves.of({second: "resume"})
     both = moves.of({first: "resume", second: "pause"})
     yield "in_both", both[first]
@@ -87,14 +88,14 @@ def _move(moves: _Moves) -> Iterator[tuple[str, tuple[int, float, float]]]:
 
 
 class _Moves:
-    """Has memory moved, and says how much of each job that was and how long its copies took."""
+    """Moves memory, and tells how much of each job was moved and how long its copies took."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._roles = {client.job(role).name: role for role in ROLES}
 
     def of(self, orders: Mapping[str, str]) -> dict[str, tuple[int, float, float]]:
-        """Give the orders, wait until all memory of these jobs was copied; by job."""
+        """Give the orders and wait until all memory of these jobs is copied; results by job."""
         before, begin = self._totals(), time.monotonic()
         for role, verb in orders.items():
             getattr(self._client, verb)(role)
@@ -116,7 +117,7 @@ class _Moves:
         return job.resident_bytes + job.swapped_bytes
 
     def _totals(self) -> dict[str, list[float]]:
-        """Bytes and seconds copied so far, both ways together."""
+        """Bytes and seconds of copies so far, both ways together."""
         totals = {role: [0.0, 0.0] for role in ROLES}
         places = {"tandem_swap_bytes_total": 0, "tandem_swap_seconds_total": 1}
         for family in text_string_to_metric_families(self._metrics()):
@@ -139,7 +140,7 @@ def _program(bench: Bench, share: float) -> Callable[[str], list[str]]:
 
 
 def _pinned(bench: Bench) -> Message:
-    """By a process that Tandem has nothing to do with."""
+    """Rates of pinned copies in a process that does not run under Tandem."""
     env = bench.place.env(bench.folder / "pinned-gpu")
     with children.talking(bench, _program(bench, 0)(""), env, role="pinned") as worker:
         for event in ("up", "ready"):

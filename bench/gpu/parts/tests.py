@@ -1,7 +1,7 @@
-"""Part `tests`: programs on a real GPU, tests/gpu.
+"""Part `tests`: runs the programs of tests/gpu on a real GPU.
 
-On the CPU those of them that need no GPU; on the software GPU, where torch does not start, the
-tests are only collected.
+On the CPU, runs those that need no GPU; on the software GPU, where torch does not start, the tests
+are only collected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPTIONS = {
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """What pytest found."""
+    """Run the tests."""
     return run_tests("tests/gpu", OPTIONS[bench.where])
 
 

@@ -1,8 +1,9 @@
-"""Part `throttle`: a trainer that matters and one that may have what it leaves, under MPS.
+"""Part `throttle`: an important trainer, and one that may use what it leaves, under MPS.
 
-MPS by itself lets both run as they like. Under the policy `priority` the batch trainer has the
-gaps of the normal one; under `throttle` as much beside it as loses it little. Rates are those of
-the second half of a run, when the part of the time that `throttle` gives has settled.
+MPS alone lets both run freely. Under the policy `priority`, the batch trainer gets the gaps of the
+normal one; under `throttle`, it runs beside it for as much of the time as costs the normal one
+little. Rates are from the second half of a run, when the share of time that `throttle` gives has
+settled.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tandem.demo.stats import rate_per_s, ratio
 
 SECONDS = 16.0
 NORMAL, BATCH = TRAINERS
-# Of the policy of the daemon; None: without one.
+# The daemon's policy; None: no daemon.
 ARMS: dict[str, str | None] = {"mps": None, "priority": "priority", "throttle": "throttle"}
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """What each keeps of its rate alone; not ok where a result is wrong or nothing came of it."""
+    """Measure what each keeps of its rate alone; not ok if a result is wrong or an arm failed."""
     with mps(bench) as (place, why_not):
         if place is None:
             say(why_not)
@@ -49,7 +50,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def kept(outcome: Outcome, alone: dict[str, float]) -> dict[str, float]:
-    """Of each trainer's rate alone, 0 where it has none."""
+    """What each trainer keeps of its rate alone; 0 if it has none."""
     return {
         worker.role: round(ratio(_late_rate(worker), alone[worker.role]), 4)
         for worker in outcome.workers
@@ -57,7 +58,7 @@ def kept(outcome: Outcome, alone: dict[str, float]) -> dict[str, float]:
 
 
 def _late_rate(worker: WorkerReport) -> float:
-    """Iterations a second of those that began in the second half of its time."""
+    """Iterations per second, of those that began in the second half of the run."""
     spans = worker.intervals
     half_ns = (worker.start_ns + spans[-1][1]) / 2 if spans else 0
     return round(rate_per_s([span for span in spans if span[0] >= half_ns]), 4)

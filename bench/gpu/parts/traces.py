@@ -1,7 +1,7 @@
-"""Part `traces`: recordings of the programs, small enough to be kept as input of tests.
+"""Part `traces`: recordings of the programs, small enough to be kept as test input.
 
-Each is written beside the results as traces/NAME.xz; docs/benchmarks.md says where they go. Whether
-the iterations that a program marks are found without its marks is told, and not judged.
+Each is written beside the results as traces/NAME.xz; docs/benchmarks.md says where they go. Reports
+whether the iterations that a program marks are found without its marks, but does not judge it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tandem.demo.process import WorkerError
 from tandem.errors import TandemError
 from tandem.trace.file import read
 
-# Iterations of each program that is recorded.
+# The programs that are recorded, with the number of iterations of each.
 PROGRAMS = {
     "cuda_bindings": 12,
     "vision": 20,
@@ -32,13 +32,13 @@ PROGRAMS = {
     "jax": 20,
     "cupy": 20,
 }
-MOST_BYTES = 3 << 19  # all of them together stay below 16 MiB
+MOST_BYTES = 3 << 19  # per recording, so that all together stay below 16 MiB
 RESERVE_S = 20.0
-BUDGET_S = 150.0  # for all of them: those not begun by then are not recorded
+BUDGET_S = 150.0  # for all recordings; those not begun by then are left out
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """A row for each recording."""
+    """Make a row per recording."""
     end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     folder = bench.keep / "traces"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Part `vmm`: memory whose pages come and go: what its calls cost, how fast it moves, who waits.
+"""Part `vmm`: memory that is mapped and unmapped: what calls cost, how fast it moves, who waits.
 
-Of the driver alone, without Tandem. In a dry run sizes are small and the figures mean nothing.
+Tests the driver alone, without Tandem. In a dry run, sizes are small and the figures mean nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from bench.gpu.harness.questions import all_answered, answered, big_place, probe
 from tandem.demo.process import Message, Worker, WorkerError
 
 MIB, GIB = 1 << 20, 1 << 30
-MOVE_BYTES = 40 * GIB  # the most
-LESS_MOVE_BYTES = 16 * GIB  # where so much is not ready in time
-READY_S = 150.0  # to fill and pin it
-DRY_MOVE_BYTES = 160 * MIB  # more chunks than are on their way at once
+MOVE_BYTES = 40 * GIB  # at most
+LESS_MOVE_BYTES = 16 * GIB  # if that is not ready in time
+READY_S = 150.0  # to fill and pin MOVE_BYTES
+DRY_MOVE_BYTES = 160 * MIB  # more chunks than are in flight at once
 COPY_BYTES = GIB
-STALL_BYTES = 8 * GIB  # that are registered, or allocated, while another process launches
-PIN_BYTES = 64 * MIB  # at once, as shim/swap/homes.h
+STALL_BYTES = 8 * GIB  # registered or allocated while another process launches
+PIN_BYTES = 64 * MIB  # registered at once, as in shim/swap/homes.h
 KINDS = ("hostalloc", "memfd", "memfd_huge", "memfd_hugetlb")
 WINDOW_S, DRY_WINDOW_S = 1.0, 0.05
 STALLS = ("calls", "copies", "move", "register", "register_pieces", "hostalloc")
@@ -149,10 +149,10 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every question by itself."""
+    """Ask every question, each independent of the others."""
     bench = without_mps(bench)
     part = _Part(bench)
-    memory = psutil.virtual_memory()  # of which less may be moved than was meant
+    memory = psutil.virtual_memory()  # recorded because it may limit how much is moved
     host = {"total_bytes": memory.total, "available_bytes": memory.available}
     bench.save({"mode": bench.place.mode, "host": host})
     found: dict[str, Any] = {
@@ -173,7 +173,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 class _Part:
-    """The programs, with how much memory they get."""
+    """Runs the programs, each with the right amount of memory."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -185,12 +185,12 @@ class _Part:
         return self._command("vmm_calls", action)
 
     def once(self, command: Sequence[str]) -> Message:
-        """What it says when it is told to go once."""
+        """Run the command, let it go once, and return its result."""
         with self._started(command) as (worker, _):
             return told(worker, "result")
 
     def copies(self, kind: str) -> Callable[[], Message]:
-        """Rates of such memory, and what having it cost."""
+        """Ask for the copy rates of such memory, and the cost of obtaining it."""
 
         def question() -> Message:
             with self._started(self._copies(kind)) as (worker, about):
@@ -200,14 +200,14 @@ class _Part:
         return question
 
     def move(self) -> Message:
-        """As much as is to be moved; or less, and why, where the host is slow to pin it."""
+        """Move MOVE_BYTES; or less, with the reason, if the host is slow to pin that much."""
         try:
             return self._moved(MOVE_BYTES, ready_s=READY_S)
         except WorkerError as failure:
             return {**self._moved(LESS_MOVE_BYTES), "less_because": str(failure)[-300:]}
 
     def _moved(self, most: int, *, ready_s: float = children.PATIENCE_S) -> Message:
-        """Out and in twice: the first time the driver may do what it does but once."""
+        """Move out and in twice: the first time may include one-off work of the driver."""
         with self._started(self._moves(most), most_s=ready_s) as (worker, about):
             if "error" in about:
                 return about
@@ -218,7 +218,7 @@ class _Part:
             return {**about, **second, **begun, "wrong_words": wrong}
 
     def stalls(self) -> dict[str, Callable[[], Message]]:
-        """What the launches of another process took: alone, and while this one does something."""
+        """Ask what another process's launches take: alone, and while this one does something."""
         bytes_ = self._bytes(STALL_BYTES)
         hostalloc = self._command("vmm_copies", "hostalloc", str(bytes_))
         return {
@@ -240,7 +240,7 @@ class _Part:
         return window
 
     def _beside_idle(self) -> Message:
-        """Beside a process that has a context and does nothing."""
+        """Probe beside a process that has a context and does nothing."""
         with (
             prober(self._bench, self._place) as other,
             self._started(self.calls("pointers")),
@@ -259,7 +259,7 @@ class _Part:
             with probing(other) as window:
                 end = time.monotonic() + self._window_s
                 found = told(worker, event)
-                # What is checked in between launches kernels, which the other would wait for.
+                # Do not repeat `moved`: the check in between launches kernels that delay the other.
                 while time.monotonic() < end and event == "result":
                     found = told(worker, event)
             chunk = found["exportable"]["mib_32"] if "exportable" in found else {}
@@ -293,7 +293,7 @@ class _Part:
 
 
 def room_bytes(available_bytes: int, limit: Path) -> int:
-    """What the machine can give, or the container that this runs in."""
+    """The memory available on the machine, limited by the container that this runs in."""
     try:
         return min(available_bytes, int(limit.read_text()))
     except (OSError, ValueError):  # no such file, or "max"
@@ -301,9 +301,10 @@ def room_bytes(available_bytes: int, limit: Path) -> int:
 
 
 def add_ratios(found: dict[str, Any]) -> None:
-    """Rates over those of the driver's own pinned memory, waits over those beside an idle process.
+    """Add rates relative to the driver's own pinned memory, and waits relative to an idle process.
 
-    A second context alone may make the device take turns: that is no stall.
+    The idle process is the baseline because a second context alone may make the device take turns,
+    which is not a stall.
     """
     copies, move, stall = found["copies"], found["move"], found["stall"]
     for way in ("out", "in"):
@@ -318,7 +319,7 @@ def add_ratios(found: dict[str, Any]) -> None:
 
 
 def _add_ratio(into: Message, name: str, figure: str, base: Message) -> None:
-    """Where both were measured."""
+    """Add the ratio if both figures were measured."""
     if into.get(figure) and base.get(figure):
         into[name] = round(into[figure] / base[figure], 4)
 

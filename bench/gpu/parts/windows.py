@@ -1,9 +1,10 @@
 """Part `windows`: a server beside a trainer that limits how much it has submitted.
 
-No shim: what the driver itself makes of two processes. The server's kernels come by chance and wait
-for nobody; the trainer keeps a number of its own submitted. Arms: time slices and MPS, each also
-with stream priorities, and MPS with a client priority. Every kernel says when it ran, so that
-slices and switches can be told; for these, both also launch as fast as they can.
+Runs without the shim, to see how the driver itself handles two processes. The server's kernels
+arrive at random, regardless of others; the trainer keeps a fixed number of its own submitted. The
+arms are time slices and MPS, each also with stream priorities, and MPS with a client priority.
+Every kernel records when it ran, to find slices and switches; for these, both programs also launch
+as fast as they can.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from bench.gpu.harness.questions import FAILURES
 from bench.gpu.parts.windows_pair import DEPTHS, LENGTHS, SERVER, TRAINER, Arm, Pair, pair_of
 from tandem.demo.place import Place
 
-PATIENCE = 3  # failures of an arm: each may have cost a deadline
-STEP_S = 15.0  # with programs that have to be started for it
+PATIENCE = 3  # failures before an arm is given up: each may have cost a deadline
+STEP_S = 15.0  # including the start of programs for it
 ALONE, BOTH = "alone", "both"
 STEPS = (
     (SERVER, ALONE),
@@ -105,7 +106,7 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Every arm, and every step of it, by itself: those that fail are named."""
+    """Measure every arm and every step of it independently; name those that failed."""
     end_s = progress.end_s(reserve_s=STEP_S)
     slices = without_mps(bench).place
     figures: dict[str, Any] = {"mode": slices.mode}
@@ -116,7 +117,7 @@ def measure(bench: Bench) -> dict[str, Any]:
         if time.monotonic() > end_s:
             figures[arm.name] = {"failed": {"all": "not begun: no time was left"}}
             continue
-        with mps(bench) as (place, why):  # each its own: a client that hung may spoil it for others
+        with mps(bench) as (place, why):  # one per arm: a hung client may spoil it for others
             nothing = {"why_not": why}
             figures[arm.name] = nothing if place is None else _arm(bench, place, arm, end_s)
         bench.save(figures)
@@ -126,7 +127,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _arm(bench: Bench, place: Place, arm: Arm, end_s: float) -> dict[str, Any]:
-    """Its figures. A step that failed is tried once more, with new programs."""
+    """Measure an arm. A step that fails is tried once more, with new programs."""
     measured = Measured()
     failures: list[tuple[str, str]] = []  # a step, and why
     left = deque(STEPS)
@@ -153,7 +154,7 @@ def _arm(bench: Bench, place: Place, arm: Arm, end_s: float) -> dict[str, Any]:
 
 
 class Measured:
-    """The figures of an arm as they come: each alone first, which the others are set against."""
+    """An arm's figures as they come: first each program alone, as the baseline for the others."""
 
     def __init__(self) -> None:
         self.figures: dict[str, Any] = {name: {} for name in (SERVER, *LENGTHS, BOTH)}
@@ -161,7 +162,7 @@ class Measured:
         self._trainers: dict[str, Told] = {}
 
     def take(self, pair: Pair, group: str, name: str) -> None:
-        """One of STEPS."""
+        """Measure one of STEPS."""
         if group == SERVER:
             found = self._server_alone(pair)
         elif group == BOTH:
@@ -173,7 +174,7 @@ class Measured:
         self.figures[group][name] = found
 
     def at_depth_1(self) -> str:
-        """What the verdict looks at, for who watches."""
+        """The figure that the verdict uses, as a text for progress."""
         return f"p99 x {self.figures['short'].get('depth1', {}).get('p99_ratio')} at depth 1"
 
     def _server_alone(self, pair: Pair) -> dict[str, Any]:

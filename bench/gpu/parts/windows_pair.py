@@ -1,4 +1,4 @@
-"""The two programs of the part `windows`: a server and a trainer, who take orders."""
+"""The two programs of the part `windows`, a server and a trainer, which obey orders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tandem.demo.place import Place
 from tandem.demo.process import Message, Worker
 
 UP_S, ORDER_S = 25.0, 15.0
-LEAD_NS = 10_000_000  # both have their orders by then
+LEAD_NS = 10_000_000  # before a run begins, so that both have their orders by then
 SERVER, TRAINER = "server", "trainer"
 LENGTHS = ("short", "long")
 DEPTHS = {"depth1": 1, "depth4": 4, "depth16": 16, "none": 1024}
@@ -27,15 +27,16 @@ DEPTHS = {"depth1": 1, "depth4": 4, "depth16": 16, "none": 1024}
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How long kernels last and are measured. Off a GPU only to see that it works."""
+    """How long kernels last and are measured; without a GPU, just enough to see that it works."""
 
     server_us: float = 50
     lengths_us: tuple[float, float] = (200, 5000)
-    # Of as many blocks as the device holds at a time: in real programs blocks end all the while.
+    # A wave is as many blocks as the device holds. Several, since in real programs blocks end all
+    # the time.
     waves: tuple[int, int] = (4, 100)
     seconds: float = 1.3
     alone_s: float = 0.8
-    most_queued_us: float = 250_000  # of the trainer's work: all is waited for at the end
+    most_queued_us: float = 250_000  # of the trainer's work, all of which must end after the run
 
 
 SMALL = Sizes(
@@ -53,13 +54,13 @@ class Arm:
     """How two processes share the device."""
 
     name: str
-    priorities: tuple[str, str] = ("normal", "normal")  # of the server's stream, the trainer's
+    priorities: tuple[str, str] = ("normal", "normal")  # of the server's and the trainer's stream
     of_trainer: Mapping[str, str] = field(default_factory=dict)  # added to its environment
 
 
 @contextmanager
 def pair_of(bench: Bench, place: Place, arm: Arm) -> Iterator[Pair]:
-    """Both programs while the block runs.
+    """Run both programs until the block ends.
 
     Raises:
         WorkerError: one of them does not come up.
@@ -81,12 +82,12 @@ def pair_of(bench: Bench, place: Place, arm: Arm) -> Iterator[Pair]:
 
 
 class Pair:
-    """The two programs of an arm, which live through all of it."""
+    """The two programs of an arm; they run for all of it unless a step fails."""
 
     def __init__(
         self, sizes: Sizes, workers: Mapping[str, Worker], up: Message, folder: Path
     ) -> None:
-        """Calibrates the kernels, while nothing else runs."""
+        """Calibrate the kernels while nothing else runs."""
         self.sizes = sizes
         self._workers, self._folder = workers, folder
         path = folder / "gpu" / "timeline.jsonl"
@@ -101,19 +102,19 @@ class Pair:
             self._calibrate(TRAINER, length, f"{sms * held * waves} 1024", us)
 
     def open_loop(self) -> str:
-        """The server's order: arrivals by chance."""
+        """The server's order: random arrivals."""
         gap_ns = self.sizes.server_us / SERVER_LOAD * 1e3
         return f"{self._shapes[SERVER]} {DEPTHS['none']} {gap_ns:.0f}"
 
     def closed_loop(self, shape: str, depth: int) -> str:
-        """An order to have as many submitted all the while, in reason."""
+        """An order to keep that many kernels submitted, limited by `most_queued_us`."""
         most = max(DEPTHS["depth16"], int(self.sizes.most_queued_us / self.kernel_us[shape]))
         return f"{self._shapes[shape]} {min(depth, most)} 0"
 
     def run(self, orders: Mapping[str, str], seconds: float) -> dict[str, Told]:
-        """Let them all begin together."""
+        """Let the programs begin together; return what each reports."""
         if self._timeline:
-            self._timeline.new()  # what came before is nobody's
+            self._timeline.new()  # drops earlier kernels
         compared = {role: self._compared(role) for role in orders}
         begin_ns = time.monotonic_ns() + LEAD_NS
         end_ns = begin_ns + int(seconds * 1e9)
@@ -133,7 +134,7 @@ class Pair:
         return told
 
     def end(self) -> None:
-        """Let both leave by themselves, as is proper for clients of MPS."""
+        """Let both exit by themselves, as MPS clients should."""
         for worker in self._workers.values():
             worker.tell("end")
         for worker in self._workers.values():
@@ -154,7 +155,7 @@ class Pair:
         )
 
     def _compared(self, role: str) -> Message:
-        """One after the other, so that none waits for the other's turn."""
+        """Compare clocks, in one program at a time so that none waits for the other's turn."""
         self._workers[role].tell("compare")
         return self._workers[role].wait_for("compared", deadline_s=ORDER_S)
 

@@ -1,13 +1,13 @@
-"""Part `workloads`: how fast programs run under Tandem, and whether to the same results.
+"""Part `workloads`: how fast programs run under Tandem, and whether results are the same.
 
 A row is a program (bench/gpu/programs) in three processes: bare, managed, and managed with
-TANDEM_OBSERVE=1, which records and neither gates nor marks. Each has a daemon of its own, so none
-is held for another; they compute in turns, each time in another order, so that drift of the machine
-meets all. The one that only records opens the device first: caches that are filled then count for
-nobody's start-up.
-Before all rows a program launches an empty kernel, and says what that took its thread.
-Rows of which only the results count follow, several at a time. A row that fails or hangs is ended,
-and says so, and the others go on. In a dry run nothing but the programs' results is judged.
+TANDEM_OBSERVE=1, which records but neither gates nor marks. Managed processes have a daemon each,
+so none is held for another. The processes compute in turns, each round in another order, so that
+drift of the machine affects all alike. The observed one opens the device first, so that filling
+caches counts for neither of the other two's start-up.
+Before all rows, a program launches an empty kernel and reports the time this took its thread. Timed
+rows come next, then, several at a time, those of which only the results count. A row that fails or
+hangs is ended and says so; the others continue. A dry run judges only the programs' results.
 """
 
 from __future__ import annotations
@@ -45,42 +45,42 @@ from bench.gpu.harness.ways import command_of, environment_of
 from bench.gpu.parts.launches import launch_latency
 from tandem.demo.process import Message, Worker, WorkerError
 
-BUDGET_S = 320.0  # for all rows: those not begun by then are not run
+BUDGET_S = 320.0  # for all rows; those not begun by then are not run
 ROW_S = 60.0
-RESERVE_S = 20.0  # what most rows take; one that is ended is the last
+RESERVE_S = 20.0  # the time of most rows; one that takes longer is ended, and is the last
 ROUND_S, DRY_ROUND_S = 0.4, 0.01
 JUDGED_ROUNDS = 9
-COLD_S = 100.0  # where nobody has read the libraries from the disk before
+COLD_S = 100.0  # when the libraries are read from the disk for the first time
 END_S = 15.0
-AT_A_TIME = 5  # rows of which only the results count: three processes and two daemons each
+AT_A_TIME = 5  # rows of which only the results count; each has three processes and two daemons
 EVENTS = {"TANDEM_MARKERS": "event"}  # instead of memory operations, for the same segments
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A row."""
+    """The definition of a row."""
 
     program: str  # of programs.SOURCES
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[str] = ()  # of `tandem run`
-    limit: float | None = None  # lowest managed/bare throughput that is accepted
-    seconds: float = ROW_S  # after which it is ended
+    limit: float | None = None  # lowest managed/bare throughput accepted
+    seconds: float = ROW_S  # time limit
     rounds: int = 3  # how often each process computes, if no figure is judged
-    is_timed: bool = False  # how fast it is counts, also without a limit: it wants quiet
+    is_timed: bool = False  # its speed matters even without a limit, so it needs quiet
 
     @property
     def needs_quiet(self) -> bool:
-        """Whether nothing is to run beside it."""
+        """Whether nothing may run beside it."""
         return self.is_timed or self.limit is not None
 
     @property
     def all_rounds(self) -> int:
-        """A multiple of the number of orders."""
+        """The number of rounds, a multiple of the number of orders."""
         return self.rounds if self.limit is None else JUDGED_ROUNDS
 
 
 def _allocator(settings: str) -> dict[str, str]:
-    """By both of torch's names for it: the program says whether it was taken."""
+    """Set both of torch's variables for it; the program checks that torch uses the settings."""
     return {"PYTORCH_ALLOC_CONF": settings, "PYTORCH_CUDA_ALLOC_CONF": settings}
 
 
@@ -91,7 +91,7 @@ WORKLOADS = {
     "language": Workload(program="language", limit=0.97),
     "graph": Workload(program="graph", limit=0.99),
     "compiled": Workload(program="compiled", limit=0.99, seconds=COLD_S),
-    # With the default allocator: what the two below are set against.
+    # With the default allocator: the baseline of the two below.
     "allocations": Workload(program="allocations", is_timed=True),
     "expandable_segments": Workload(
         program="allocations",
@@ -197,7 +197,7 @@ BELIEFS = (
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """One row a workload."""
+    """Make a row per workload."""
     end_s = progress.end_s(reserve_s=RESERVE_S, most_s=BUDGET_S)
     rows: dict[str, Row] = {}
     figures: dict[str, Any] = {}
@@ -227,7 +227,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def told(row: Row) -> list[tuple[str, object]]:
-    """What a row says, without what it does not."""
+    """The figures of a row that were measured."""
     return [(name, value) for name, value in row.items() if value != NOT_RUN]
 
 
@@ -236,14 +236,14 @@ def _measured(bench: Bench, name: str, workload: Workload) -> Row:
     folder.mkdir()
     try:
         runs = _runs(bench, name, workload, folder)
-    except WorkerError as failure:  # a daemon
+    except WorkerError as failure:  # of a daemon
         return {**not_run(children.last_line(failure)), "ok": False}
     again = _digest(bench, workload, folder) if needs_another(runs) else ""
     return row_of(runs, again=again, limit=workload.limit, on_gpu=bench.where == GPU)
 
 
 def _runs(bench: Bench, name: str, workload: Workload, folder: Path) -> dict[str, Run]:
-    """All processes of a row: they start together, open the device one by one, take turns."""
+    """Run a row's processes: they start together, open the device one by one, and take turns."""
     end_s = time.monotonic() + workload.seconds
     bare = _bare_environment(bench, workload, folder)
     with ExitStack() as stack:
@@ -258,7 +258,7 @@ def _runs(bench: Bench, name: str, workload: Workload, folder: Path) -> dict[str
             process.wait_up(end_s)
         opening_s = time.monotonic()
         processes[OBSERVED].open(end_s)
-        if processes[OBSERVED].run.error:  # then it may have hung: the others have all their time
+        if processes[OBSERVED].run.error:  # it may have hung; do not charge the others for that
             end_s += time.monotonic() - opening_s
         for mode in (BARE, MANAGED):
             processes[mode].open(end_s)
@@ -303,7 +303,7 @@ def _process(
 
 
 class _Process:
-    """A process of a row. After an error it is asked for nothing more."""
+    """A process of a row. After an error, all further steps are skipped."""
 
     def __init__(self, worker: Worker) -> None:
         self.run = Run()
@@ -343,19 +343,19 @@ class _Process:
         return self._wait(event, end_s)
 
     def _wait(self, event: str, end_s: float) -> Message | None:
-        # Half of what is left: the others of the row shall have time, too, if this one hangs.
+        # Half of the remaining time, so that the row's others have some left if this one hangs.
         deadline_s = round(max((end_s - time.monotonic()) / 2, 0.1), 1)
         try:
             return self._worker.wait_for(event, deadline_s=deadline_s)
         except WorkerError as failure:
             self.run.error = children.last_line(failure)
             say(str(failure))
-            self._worker.close()  # a hung one must not disturb the others
+            self._worker.close()  # a hung process must not disturb the others
             return None
 
 
 def _digest(bench: Bench, workload: Workload, folder: Path) -> str:
-    """Of a bare run by itself; empty: it failed."""
+    """The digest of a bare run alone; empty if it failed."""
     command = sources.command(bench, workload.program)
     environment = _bare_environment(bench, workload, folder)
     return sources.run(command, environment, log=folder / "again.log", deadline_s=ROW_S).digest
