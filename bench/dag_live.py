@@ -91,7 +91,7 @@ def worst(found: Mapping[str, float]) -> float:
 
 @contextmanager
 def _ahead_of_others() -> Iterator[None]:
-    """Run with real-time priority if allowed: a delayed thread loses telemetry to overwriting."""
+    """Run with real-time priority if allowed; on a busy machine, telemetry would be overwritten."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except PermissionError:

@@ -31,8 +31,7 @@ LOOK_NS = 1_000_000
 MANY = 100  # turns needed for a meaningful median
 CAPACITY_BYTES = 80 << 30
 CLASSES = (JobClass.LATENCY, *(JobClass.NORMAL,) * 49, *(JobClass.BATCH,) * 50)
-# The probability that a job with work runs out of it by the next look, and that one without gets
-# some.
+# Probabilities, per look, that a job with work runs out of it, and that one without gets some.
 LOADS = {"saturated": (0.0, 1.0), "coming and going": (0.05, 0.001)}
 
 # Swappable jobs, of which only a few fit on the GPU: how many there are, and the host's memory.

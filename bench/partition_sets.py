@@ -3,8 +3,8 @@
 A C program works in two streams under the one-job daemon, which sets another set of SMs before each
 round of launches. In the software GPU's timeline, every kernel must run within the set that was in
 force when it was submitted, and the words that the kernels update must show the right order. The
-time of a change is the extra gap between two kernels of a stream where the set changed, compared
-with where it did not: while work is queued, that gap is all the draining.
+cost of a change is how much longer the gap between two kernels of a stream is where the set changed
+than where it did not: while work is queued, the rest of a change's latency is the drain.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Trainer:
 
 
 def small_grids(on: Trainer) -> None:
-    """Launch small kernels; most do not fill the GPU."""
+    """Launch kernels that do not fill the GPU."""
     for blocks in (24, 100, 132, 300, 60):
         on.launch("crunch", blocks)
 

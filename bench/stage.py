@@ -105,7 +105,8 @@ class Stage:
     ) -> Iterator[subprocess.Popen[str]]:
         """Run a program on a leash, with pipes for stdin and stdout; kill it at the end."""
         # A session of its own: Ctrl-C reaches only the measurement, which then ends the others.
-        # The leash, not the program, is what the preloaded library would otherwise start with.
+        # A preloaded shim is loaded into the leash first, which makes no CUDA call and then
+        # executes the program.
         with (log or Path(os.devnull)).open("ab") as errors:
             child = subprocess.Popen(
                 [str(self.compile("leash.c")), *map(str, command)],

@@ -156,7 +156,7 @@ def main(measure: Callable[[Bench], dict[str, Any]]) -> None:
                 keep_logs(it.folder, keep / "logs" / arguments.out.stem)
     except WorkerError as failure:
         figures = _unfinished(str(failure))
-    except (Exception, KeyboardInterrupt) as failure:  # a defect; its time is over
+    except (Exception, KeyboardInterrupt) as failure:  # a defect, or its time is up
         traceback.print_exc()
         figures = _unfinished(f"{type(failure).__name__}: {failure}")
     progress.figures = figures

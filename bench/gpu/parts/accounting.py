@@ -186,7 +186,7 @@ class Counts:
                 )
 
     def swappable(self, kinds: Sequence[str]) -> AbstractContextManager[Run]:
-        """Run it as a job whose memory may be moved, so it consists of mapped, shared pieces."""
+        """Run it as a job whose memory may be moved: mapped pieces, shared by small allocations."""
         return self.managed(kinds, "--swappable")
 
     def _command(self, kinds: Sequence[str]) -> list[str]:

@@ -123,7 +123,7 @@ class Control {
   std::map<pid_t, Server> servers_;
   std::map<int, Client> clients_;  // by connection
   uint64_t clients_so_far_ = 0;
-  std::vector<uid_t> wanted_;  // whom start_server waits to serve until another's server has ended
+  std::vector<uid_t> wanted_;  // users whose start_server waits for another's server to end
   int starts_ = 0;             // since a server last came up
   bool all_ended_well_ = true;
   bool quitting_ = false;
