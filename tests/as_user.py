@@ -1,6 +1,7 @@
-"""Programs of another user: `python as_user.py UID COMMAND...`, for tests that root runs.
+"""Runs a program as another user: `python as_user.py UID COMMAND...`, for tests that run as root.
 
-They may read all files, for this Python may be in a home of root's; besides they have no rights.
+The program may read every file, because this Python may live in root's home directory. It has no
+other privileges.
 """
 
 import ctypes
@@ -13,7 +14,7 @@ _VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
 
 def become(uid):
-    """From now on this process, with one thread, is of this user."""
+    """Make this single-threaded process belong to the user `uid` from now on."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_KEEP, 1, 0, 0, 0)
     os.setgroups([])
@@ -27,7 +28,7 @@ def become(uid):
 
 
 def words(uid, *command):
-    """What starts the command as this user; None: as ours."""
+    """Return the words that start the command as the user `uid`; with None, as the current user."""
     return list(command) if uid is None else [sys.executable, __file__, str(uid), *command]
 
 

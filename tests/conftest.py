@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from tandem import softgpu
 from tandem.demo.process import Daemon
 
-# The same examples each time: a merge may not depend on luck. To hunt for new ones:
+# Use the same examples in every run: a merge must not depend on luck. To hunt for new ones:
 # pytest --hypothesis-profile=explore
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -22,19 +22,20 @@ settings.register_profile(
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
 
-# A shell's background jobs ignore Ctrl-C, and what they start inherits that, down to the programs
-# that tests interrupt.
+# Background jobs of a shell ignore Ctrl-C. The processes they start inherit that, down to the
+# programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What whoever runs the tests asks for its own jobs is nothing for those of the tests.
+# The settings of the person who runs the tests must not apply to the tests' jobs.
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    # Nearly all that is made meanwhile stays: to look through it finds nothing.
+    # Nearly all objects made during collection stay alive, so the garbage collector would find
+    # nothing.
     gc.disable()
     try:
         return (yield)
@@ -43,15 +44,15 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    # Or one of them would go on alone at the end, while the other workers have nothing left to do.
+    # Long tests first: one started last would keep running alone while the other workers idle.
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="session")
 def serve():
-    """Start a daemon for programs with that environment; returns theirs."""
+    """Start a daemon for programs with the given environment; return the environment they need."""
     started = []
-    # pytest's own folders have names too long for a socket.
+    # The names of pytest's own folders are too long for a socket.
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
 
     def start(env):
@@ -69,10 +70,10 @@ def serve():
 
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory):
-    """Makes a file once for all workers of a test run: `made_once(name, make)` calls make(path)."""
+    """Make a file once for all workers of a test run: `made_once(name, make)` calls make(path)."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # of the whole run
+        folder = folder.parent  # shared by the whole run
 
     def find(name, make):
         path = folder / "made-once" / name

@@ -1,8 +1,8 @@
-"""Daemons for tests, forked from a process that has imported tandemd already.
+"""Daemons for tests, forked from a process that has already imported tandemd.
 
-Starting Python and importing takes a daemon most of a second of a CPU, which is more than most
-tests need for everything else. A forked one runs the same `main` with arguments, environment and
-log of its own. How tandemd starts as a program is tested where that matters, and by the demo.
+Starting Python and importing costs a daemon most of a second of CPU time, more than most tests need
+for everything else. A forked daemon runs the same `main` with its own arguments, environment and
+log. The tests that care how tandemd starts as a program start it that way, and so does the demo.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pathlib import Path
 
 import as_user
 
-# Read by the loader when a program starts, and by nobody later: each value needs a server.
+# The loader reads it only when a program starts, so each value needs a server of its own.
 _LIBRARIES = "LD_LIBRARY_PATH"
-FILES = ("log", "out")  # of an order
+FILES = ("log", "out")  # keys of an order
 
 
 class Daemon:
-    """A process; of `subprocess.Popen` it has what tests use."""
+    """A forked daemon, with as much of the interface of `subprocess.Popen` as the tests use."""
 
     def __init__(self, server, pid):
         self._server = server
         try:
             self._fd = os.pidfd_open(pid)
-        except OSError:  # a kernel without pidfds: nobody else would end it
+        except OSError:  # the kernel has no pidfds; nobody else would end the daemon
             os.kill(pid, signal.SIGKILL)
             raise
         self.pid = pid
@@ -67,7 +67,7 @@ class Daemon:
 
 
 class Server:
-    """The process that forks, started for one path of libraries."""
+    """The process that forks daemons; there is one for each value of LD_LIBRARY_PATH."""
 
     def __init__(self, libraries):
         env = {k: v for k, v in os.environ.items() if k != _LIBRARIES}
@@ -81,10 +81,10 @@ class Server:
         atexit.register(self.close)
 
     def ask(self, order):
-        """Its answer.
+        """Send an order and return the answer.
 
         Raises:
-            RuntimeError: it has ended; its last words are in the text.
+            RuntimeError: the server has ended; the text has its last words.
         """
         with self._lock:
             with contextlib.suppress(BrokenPipeError):
@@ -95,7 +95,7 @@ class Server:
         return json.loads(answer)
 
     def close(self):
-        """It ends with its input."""
+        """End the server by closing its input."""
         self._end()
         self._words.close()
 
@@ -115,7 +115,7 @@ _servers = {}
 
 
 def run(arguments, *, env, timeout):
-    """As subprocess.run of `tandemd ARGUMENTS`, which is to end by itself."""
+    """Run `tandemd ARGUMENTS`, which must end by itself, like subprocess.run."""
     with tempfile.TemporaryDirectory() as folder:
         out, log = Path(folder, "out"), Path(folder, "log")
         daemon = start(arguments, env=env, log=log, out=out)
@@ -129,9 +129,9 @@ def run(arguments, *, env, timeout):
 
 
 def start(arguments, *, env, log, out=os.devnull, uid=None):
-    """`tandemd ARGUMENTS` with that environment, what it says appended to the file `log`.
+    """Start `tandemd ARGUMENTS` with the given environment; append its output to the file `log`.
 
-    `uid`: of the daemon, where root runs the tests.
+    `uid`: the user to run the daemon as, if root runs the tests.
     """
     libraries = env.get(_LIBRARIES, "")
     if libraries not in _servers:
@@ -143,7 +143,7 @@ def start(arguments, *, env, log, out=os.devnull, uid=None):
 
 
 def serve():
-    """Fork a daemon or wait for one, an order a line; in the daemon, its arguments."""
+    """Obey one order a line: fork a daemon or wait for one; in a daemon, return its arguments."""
     for line in sys.stdin:
         order = json.loads(line)
         if "ended" in order:
@@ -159,7 +159,7 @@ def serve():
 
 
 def become(order):
-    """What exec would have changed."""
+    """Change what exec would have changed."""
     log, out = (os.open(order[at], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644) for at in FILES)
     nothing = os.open(os.devnull, os.O_RDWR)
     for source, target in ((nothing, 0), (out, 1), (log, 2)):
@@ -172,9 +172,9 @@ def become(order):
 
 
 def leave():
-    """End here, and not by taking apart all that was imported.
+    """End the process here, without tearing down everything that was imported.
 
-    A forked daemon would have to copy that first, which takes longer than all of its start.
+    A forked daemon would have to copy those pages first, which takes longer than its whole start.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -182,14 +182,14 @@ def leave():
 
 
 if __name__ == "__main__":
-    status = 1  # of an error that nobody has caught
-    atexit.register(leave)  # before all others: it is called when they have been
-    # What a daemon imports only once it runs, too.
+    status = 1  # of an exception that nobody catches
+    atexit.register(leave)  # first to register, so last to be called
+    # A daemon imports this only once it runs.
     import pynvml  # noqa: F401
 
     from tandemd.__main__ import main
 
-    gc.freeze()  # else each daemon copies all that was imported when it looks through it
+    gc.freeze()  # else the collector touches all that was imported, and each daemon copies it
     try:
         main(serve())
         status = 0

@@ -1,4 +1,4 @@
-"""A program that uses the GPU, says how much memory it sees, and ends with its input."""
+"""A program that uses the GPU, says how much memory it sees, and ends when its input closes."""
 
 JOB = """
 import sys, time

@@ -1,4 +1,4 @@
-"""A daemon that takes every process in, on the clock it has, and holds it once."""
+"""A fake daemon that admits every process, on whatever clock it has, and holds each once."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pathlib import Path
 
 from tandem import _native
 
-LONGEST_STALE_NS = 10**10  # that a shim believes
+LONGEST_STALE_NS = 10**10  # the longest that a shim accepts
 LOOK_S = 0.001
 
 
 class Keeper:
-    """Listens on attach.sock of a folder until closed.
+    """Listens on attach.sock in a folder until closed.
 
-    Everybody is welcomed with a closed gate, which opens once a thread waits there, and has a
-    window of one segment: what a process does, it does held and windowed.
+    Every process is welcomed with a closed gate, which opens once a thread waits there, and with a
+    window of one segment. So everything a process does, it does held and windowed.
     """
 
     def __init__(self, folder: Path, *, segment_ns: int = 100_000) -> None:
         self.path = folder / "attach.sock"
         self.attached = 0  # so far
-        self.first_devices: set[bytes] = set()  # UUIDs they named
-        self.held = 0  # of these, how many waited at the gate
+        self.first_devices: set[bytes] = set()  # UUIDs they named first
+        self.held = 0  # how many of them have waited at the gate
         self._segment_ns = segment_ns
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
         self._listener.listen(64)
         self._poller = _native.Poller()
         self._processes: dict[socket.socket, _native.Process] = {}
-        self._closed: dict[int, _native.Process] = {}  # with a closed gate, by process id
+        self._closed: dict[int, _native.Process] = {}  # those with a closed gate, by process id
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._stopping = threading.Event()
@@ -40,7 +40,7 @@ class Keeper:
         self._thread.start()
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Disconnect every process and stop listening."""
         self._stopping.set()
         self._thread.join()
         for connection in (*self._processes, self._listener):

@@ -1,4 +1,4 @@
-"""The software GPU's driver as one of an older CUDA version: it has no function that came later."""
+"""The software GPU's driver as an older CUDA version has it: without any later function."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ VERSIONS = ninja_build.OLD_DRIVERS
 
 
 def of_version(version, env):
-    """The environment of programs on a software GPU, with the driver of that version."""
+    """Return an environment in which programs use a software GPU with that driver version."""
     built = ninja_build.build([f"softgpu-cuda-{version}", f"softgpu-nvml-{version}"])
     folder = next(iter(built.values())).parent
     own = {

@@ -1,4 +1,4 @@
-"""A job that has ended, as the state file keeps it."""
+"""A job that has ended, as the state file records it."""
 
 from tandemd.core.model import JobClass
 from tandemd.core.past import PastJob

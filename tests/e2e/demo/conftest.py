@@ -1,4 +1,4 @@
-"""The demo's programs on the virtual clock: compiled and calibrated once, then run as asked."""
+"""The demo's programs on the virtual clock: compiled and calibrated once, then run on demand."""
 
 import json
 import os
@@ -16,7 +16,7 @@ SECONDS = 9.0
 
 
 class Lab:
-    """Runs scenarios, each in a folder of its own."""
+    """Runs scenarios, each in its own folder."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -57,7 +57,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture
 def tandem():
-    """Runs a `tandem` command in a scenario's environment and returns what it printed, as JSON."""
+    """Run a `tandem` command in a scenario's environment and return its JSON output."""
 
     def run(scenario, *words):
         child = subprocess.run(

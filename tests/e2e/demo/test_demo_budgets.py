@@ -1,4 +1,4 @@
-"""The main job's figures, on the virtual clock: the same numbers in every run."""
+"""The main job's figures on the virtual clock, where they are the same in every run."""
 
 import statistics
 from itertools import pairwise
@@ -45,7 +45,7 @@ def share(outcome):
 
 
 def mean_queued_ns(outcome):
-    """Of the requests that had arrived before the last one's result: from taken up to result."""
+    """Mean time from begin to result of the requests that arrived before the previous result."""
     items = outcome.worker("server").items
     return statistics.mean(
         after["end_ns"] - after["begin_ns"]
@@ -86,7 +86,7 @@ def test_without_the_window_the_servers_p99_is_lost(lab, folder, alone):
 
 
 def test_a_server_that_pauses_between_queued_requests_is_waited_for(lab, folder):
-    """Longer than it lingers at first: without tuning, trainers get in before every request."""
+    """It pauses longer than the initial linger: untuned, trainers get in before every request."""
     tuned, untuned = (
         lab.run(name, folder=folder, config=config, pause_ns=600_000, seconds=4.0)
         for name, config in (("tuned", ""), ("untuned", LINGER_NOT_TUNED))
@@ -113,7 +113,7 @@ def test_a_run_under_tandem_repeats_to_the_nanosecond(lab, folder):
 
 
 def _before_anybody_left(outcome):
-    # The kernel takes a process apart in its own time, not in virtual time.
+    # The kernel tears a process down in real time, not in virtual time.
     first_end_ns = min(worker.items[-1]["end_ns"] for worker in outcome.workers)
     return [
         [item for item in worker.items if item["end_ns"] < first_end_ns]

@@ -1,4 +1,4 @@
-"""Ctrl-C or SIGTERM in the middle of the demo, and what is left."""
+"""Ctrl-C or SIGTERM in the middle of the demo, and what remains afterwards."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def processes_below(folder):
-    """Pids whose environment or command line names the folder."""
+    """Return the pids of processes whose environment or command line names the folder."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -38,7 +38,7 @@ def processes_below(folder):
     ],
 )
 def test_ending_the_managed_scenario_ends_every_child_and_removes_the_folder(option, number, code):
-    folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # pytest's own is too long for a socket
+    folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # pytest's own name is too long for a socket
     demo = subprocess.Popen(
         [sys.executable, "-m", "tandem.cli", "demo", "--seconds", "0.5", option],
         env=os.environ | {"TMPDIR": str(folder)},

@@ -26,7 +26,7 @@ def record(scenario, pids):
 
 @contextmanager
 def stopped(workers):
-    """Virtual time stands still, and nobody is done before he has been asked about."""
+    """Stop the workers. Virtual time stands still, so none ends before the test has asked."""
     for worker in workers:
         os.kill(worker.pid, signal.SIGSTOP)
     try:

@@ -10,12 +10,12 @@ from tandem.demo.place import find_place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SECONDS = 2.2  # of which the first half second passes before it is known how fast memory moves
-BRIEFLY = Pace(iterations=6)  # the first is still there when the second begins
+SECONDS = 2.2  # the rate at which memory moves is only known after the first half second
+BRIEFLY = Pace(iterations=6)  # enough for the first still to run when the second begins
 
 
 class Bench:
-    """A measured device, and how long trainers work on it."""
+    """A measured device, and how much work the trainers do on it."""
 
     def __init__(self, folder):
         place = find_place(clock="virtual", folder=folder, profile=PROFILE)
@@ -37,7 +37,7 @@ def bench(tmp_path_factory):
 def comparison(bench):
     return Comparison(
         unmanaged=bench.run("unmanaged", BRIEFLY),
-        serial=[bench.run("alone", roles=["first"])] * 2,  # they are alike
+        serial=[bench.run("alone", roles=["first"])] * 2,  # the two are alike
         ticktock=bench.run("ticktock", options=SWAPPABLE),
     )
 

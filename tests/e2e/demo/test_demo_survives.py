@@ -1,4 +1,4 @@
-"""What dies or hangs while the main job runs, and what goes on."""
+"""What dies or hangs while the main job runs, and what keeps running."""
 
 import signal
 
@@ -6,13 +6,13 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-# Virtual seconds: a daemon that hangs is given up after 2.1, and commands take real ones.
+# Virtual seconds. A hung daemon is given up after 2.1 of them; `tandem` commands take real time.
 SHORT, LONG = 4.0, 18.0
 PATIENCE_S = 60
 
 
 def scheduled_pids(tandem, scenario):
-    """Processes that are attached and were charged GPU time."""
+    """Return the pids of attached processes whose jobs were charged GPU time."""
     jobs = [job for job in tandem(scenario, "ps") if job["gpu_time_ns"] > 0]
     return {process["pid"] for job in jobs for process in job["processes"]}
 

@@ -20,7 +20,7 @@ def demo_image(tmp_path_factory):
 
 @contextmanager
 def command_line(image, demo_image=""):
-    """On the virtual clock, with a timeline."""
+    """Yield a command line on the virtual clock, with a timeline."""
     with tempfile.TemporaryDirectory(prefix="tandem-", ignore_cleanup_errors=True) as folder:
         timeline = Path(folder) / "timeline.jsonl"
         options = {"clock": "virtual", "profile": "tiny", "timeline": timeline}
@@ -34,14 +34,14 @@ def command_line(image, demo_image=""):
 
 @pytest.fixture
 def tandem(image, demo_image):
-    """With a device of its own: one that others have used switches contexts first."""
+    """A command line with its own device: one that others have used would switch contexts first."""
     with command_line(image, demo_image) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def recording(image, tmp_path_factory):
-    """A vector addition, recorded with the times of its kernels."""
+    """A recording of a vector addition, with the times of its kernels."""
     path = tmp_path_factory.mktemp("recording") / "vadd.trace"
     words = ("trace", "calls", "--device-times", "-o", path, "--", sys.executable, "-c", VADD)
     with command_line(image) as made:

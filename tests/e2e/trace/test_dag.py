@@ -1,4 +1,4 @@
-"""The graph of the demo's trainer, from its recording."""
+"""The graph of the demo's trainer, built from a recording."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from traced_program import TRAINER
 pytestmark = pytest.mark.slow
 
 ITERATIONS = 5
-LAUNCHES = 230  # two micro-batches of a spread, 112 layers and a mix; two to sum up
+LAUNCHES = 230  # two micro-batches of a spread, 112 layers and a mix each; two that sum up
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_the_graph_of_the_trainer_says_what_it_does(tandem, recording, tmp_path)
     assert stats["nodes"]["launch"] == LAUNCHES
     assert stats["critical"]["gpu_ns"] == stats["gpu_ns"]  # one stream computes, the other loads
     assert stats["device"] == {"sm_count": 8, "bandwidth_bytes_per_s": 999_936_000}  # whole kHz
-    assert 0 < stats["classes"]["small"] < 0.01  # what adds up takes fewer blocks
+    assert 0 < stats["classes"]["small"] < 0.01  # the kernels that sum up take fewer blocks
     operations = {operation["id"]: operation for operation in graph["operations"]}
     (loaded,) = [edge for edge in graph["edges"] if edge["kind"] == "event"]
     loader, trainer = (operations[loaded[end]]["stream"] for end in ("from", "to"))

@@ -1,4 +1,4 @@
-"""What the graph of a recording says of times is what the device's timeline says."""
+"""The times in a recording's graph agree with the device's timeline."""
 
 import json
 import sys
@@ -11,11 +11,11 @@ from tandem.dag.build import build
 from tandem.dag.from_trace import from_trace
 from tandem.trace.file import read
 
-TOLERANCE_NS = 1_000  # the events around what is timed, and their float times
+TOLERANCE_NS = 1_000  # the events around each operation, and their float times
 TOLERANCE_RATIO = 0.01
 ITERATIONS = 3
 
-# Two streams that copy and compute beside each other, join by an event, and are waited for.
+# Two streams copy and compute side by side, join by an event, and are waited for.
 PROGRAM = """
 import ctypes, tandem
 from gpu import Gpu, address, ok, u32
@@ -45,7 +45,7 @@ for _ in range(ITERATIONS):
 
 @pytest.fixture
 def recorded(tandem, tmp_path):
-    """The graph, its analysis, and (start, end, is a kernel) of what the device ran."""
+    """The graph, its analysis, and (start, end, is it a kernel) of everything the device ran."""
     path = tmp_path / "x.trace"
     tandem("trace", "calls", "--device-times", "-o", path, "--", sys.executable, "-c", PROGRAM)
     window = from_trace(read(path), "x.trace")
@@ -68,7 +68,7 @@ def reconstructed(window, found):
 
 
 def lengths(rows, counts):
-    """Between neighbouring times, counts(kernels, copies) of what runs, summed up in ns."""
+    """Sum the intervals between neighbouring times, in ns, each times counts(kernels, copies)."""
     times = sorted({time for row in rows for time in row[:2]})
     total = 0
     for begin, end in pairwise(times):
@@ -100,4 +100,4 @@ def test_reconstructed_times_and_overlap_are_those_of_the_device(recorded):
         assert end == pytest.approx(true_end, abs=TOLERANCE_NS)
     shares = (found.overlap.ct, found.overlap.tc, found.overlap.cc, found.overlap.tot)
     assert shares == pytest.approx(overlap(truth), abs=TOLERANCE_RATIO)
-    assert min(shares) > TOLERANCE_RATIO  # there is something to compare
+    assert min(shares) > TOLERANCE_RATIO  # else there would be nothing to compare

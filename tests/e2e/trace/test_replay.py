@@ -1,4 +1,4 @@
-"""A replay does what the recorded program did: the same kernels, in the same order, as long."""
+"""A replay does what the recorded program did: the same kernels, in the same order, for as long."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tandem.softgpu._query import device_status
 from tandem.trace.records import CALL
 
 ROUNDING_NS = 1  # of each kernel: the timeline has whole nanoseconds
-ROUNDING_RATIO = 1e-6  # event times are floats of milliseconds
+ROUNDING_RATIO = 1e-6  # event times are float milliseconds
 
 
 def rows(timeline, kind="kernel"):
@@ -28,7 +28,7 @@ def rows(timeline, kind="kernel"):
 
 
 def kernels_by_stream(timeline):
-    """The names in each stream, streams in order of their first kernel."""
+    """Return the kernel names of each stream; streams are in the order of their first kernel."""
     streams = defaultdict(list)
     for row in rows(timeline):
         streams[row["pid"], row["stream"]].append(row["name"])
@@ -63,7 +63,7 @@ def test_order_and_busy_time_are_those_of_the_recording(program, speed, tandem, 
     assert result["recorded_counts"] == result["replayed_counts"]
     assert result["replayed_kernel_ns"] == after
     assert (result["refused"], result["untimed_launches"]) == ({}, 0)
-    # The profile is that of the recording: copies last as long as well.
+    # The replay has the recording's profile, so copies take as long too.
     assert result["replayed_makespan_ns"] == pytest.approx(result["recorded_makespan_ns"], rel=1e-4)
 
 
@@ -101,7 +101,7 @@ def test_without_device_times_kernels_take_none_and_it_says_so(tandem, tmp_path)
 
 
 def stretched(recording, folder):
-    """The same recording, with a minute before its last two calls."""
+    """Return the same recording with a minute inserted before its last two calls."""
     data = bytearray(recording.read_bytes())
     calls = [at for at in range(data.index(b"\n") + 1, len(data), 64) if data[at + 8] == CALL]
     for at in calls[-2:]:
@@ -113,7 +113,7 @@ def stretched(recording, folder):
 
 
 def players_of(folder):
-    """The processes that play, once there is one."""
+    """Wait until there is a process that plays, and return all of them."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         with suppress(UnavailableError):

@@ -1,4 +1,4 @@
-"""`tandem trace calls` and `show` on a program of cuda.bindings."""
+"""`tandem trace calls` and `show` on a program that uses cuda.bindings."""
 
 import errno
 import json
@@ -35,7 +35,7 @@ def test_a_launch_is_printed_with_the_kernel_s_name_and_parameters(tandem, recor
     assert len(lines) == 3
     assert "cuLaunchKernel(f=vadd, gridDimX=4, gridDimY=1" in lines[0]
     assert re.search(rf"kernelParams=\[{a}, {a}, 0x[0-9a-f]+, 1024\], extra=NULL", lines[0])
-    # 4 blocks of 256 threads, 12 bytes each, at 1 GB/s
+    # 4 blocks of 256 threads at 12 bytes each, at 1 GB/s
     assert lines[0].endswith("{on the GPU 12.29us}")
 
 

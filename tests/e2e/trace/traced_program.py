@@ -29,7 +29,7 @@ for pointer in (a, b):
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What a command has printed, and its exit code."""
+    """What a command printed, and its exit code."""
 
     code: int
     out: str
@@ -42,7 +42,7 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Tandem:
-    """The command line, with a software GPU of its own."""
+    """The command line, with its own software GPU."""
 
     env: dict[str, str]
     timeline: Path
@@ -61,7 +61,7 @@ class Tandem:
         return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
     def start(self, *words):
-        """In a process group of its own, as a shell starts it."""
+        """Start a command in a process group of its own, as a shell does."""
         return subprocess.Popen(
             self.command(*words),
             env=self.env,
@@ -85,7 +85,7 @@ trainer = make_trainer(Gpu(Path(os.environ["DEMO_IMAGE"]).read_bytes()), "vision
 for number in range(3):
     trainer.iterate(number)
 """
-# Two threads, two streams of each, events between them.
+# Two threads with two streams each, and events between the streams.
 THREADS = """
 import threading
 from gpu import Gpu, ok
