@@ -1,4 +1,4 @@
-"""Takes memory by every allocator there is: what a job does in the tests of waiting for it."""
+"""Takes memory through every allocator there is: the job in the tests of waiting for memory."""
 
 from cuda.bindings import driver as cu
 from gpu import ok
@@ -6,7 +6,7 @@ from gpu import ok
 GLOBAL = cu.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
 PINNED = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
 DEVICE = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-held = []  # what gives back what was taken
+held = []  # (how to free it, what was allocated) for each allocation
 
 
 def pool():
@@ -31,7 +31,7 @@ def shape(kind, size, depth=0):
 
 
 def launch(size):
-    """A graph with one memory node: what it takes it keeps."""
+    """Launch a graph with one memory node, which keeps what it allocated until it is trimmed."""
     graph = ok(cu.cuGraphCreate(0))
     params = cu.CUDA_MEM_ALLOC_NODE_PARAMS()
     params.poolProps.allocType, params.poolProps.location.type = PINNED, DEVICE
@@ -72,7 +72,7 @@ POOL = pool()
 
 
 def take(name, size):
-    """The name of what the allocator answered."""
+    """Allocate `size` bytes and return the name of the allocator's answer."""
     allocate, free = ALLOCATORS[name]
     status, *made = allocate(size)
     if status == cu.CUresult.CUDA_SUCCESS:
@@ -81,9 +81,9 @@ def take(name, size):
 
 
 def give_back():
-    """All of it; the name of the last answer."""
+    """Free all of it; return the name of the last answer."""
     while held:
         free, made = held.pop()
         (status,) = free(made)
-    ok(cu.cuMemGetInfo())  # it asks the device, which then has taken back what was released before
+    ok(cu.cuMemGetInfo())  # asks the device, which first takes back what was released before
     return status.name

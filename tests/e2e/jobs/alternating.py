@@ -1,4 +1,4 @@
-"""A trainer that needs all of its memory in every iteration and looks after every byte of it."""
+"""A trainer that needs all of its memory in every iteration and checks every byte of it."""
 
 import os
 
@@ -9,12 +9,12 @@ from waiting import CLOCK
 
 import tandem
 
-KERNELS = 10  # in an iteration
+KERNELS = 10  # in each iteration
 BUFFER = 2 << 20
 
 
 class Trainer:
-    """Buffers that are kept, and one in whose first word a chain of kernels computes."""
+    """Buffers that are kept; in the first word of one, a chain of kernels computes."""
 
     def __init__(self, gpu, megabytes, seed):
         self.gpu, self.seed, self.steps = gpu, seed, 0
@@ -24,7 +24,7 @@ class Trainer:
             ok(cu.cuMemcpyHtoD(buffer, pattern(seed + number, BUFFER), BUFFER))
 
     def train(self, iterations):
-        """Begin and end, in nanoseconds of the device's clock."""
+        """Train; return the begin and the end, in nanoseconds of the device's clock."""
         begin_ns = CLOCK.softgpu_now_ns()
         for _ in range(iterations):
             for _ in range(KERNELS):
@@ -35,13 +35,13 @@ class Trainer:
         return begin_ns, CLOCK.softgpu_now_ns()
 
     def train_until(self, path):
-        """How many iterations it has done by the time the file is there."""
+        """Train until the file exists; return how many iterations were done in all."""
         while not os.path.exists(path):
             self.train(1)
         return self.steps
 
     def is_right(self):
-        """Whether every byte is what it would be without anybody else."""
+        """Tell whether every byte is what it would be if no other job ran."""
         value = self.seed
         for _ in range(self.steps * KERNELS):
             value = (3 * value + self.seed) % 2**32

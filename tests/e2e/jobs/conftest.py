@@ -1,4 +1,4 @@
-"""Jobs through the whole path: `tandem run`, shim, software GPU, daemon."""
+"""Jobs through the whole path: `tandem run`, the shim, the software GPU and the daemon."""
 
 import shutil
 import tempfile
@@ -12,7 +12,7 @@ from tandem import softgpu
 
 @pytest.fixture(scope="session")
 def sharers(tmp_path_factory):
-    """Kernels with names that say what they do with their pointers."""
+    """Kernels with names that say how they use their pointers."""
     path = tmp_path_factory.mktemp("sharers") / "sharers.so"
     softgpu.compile_kernels(Path(__file__).parent / "shared_buffer.cu", path)
     return path
@@ -20,22 +20,22 @@ def sharers(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def pairing(made_once):
-    """Kernels that are bound by computing, or by memory bandwidth."""
+    """Kernels that are bound by computing or by memory bandwidth."""
     source = Path(__file__).parent / "pairing.cu"
     return made_once("pairing.so", lambda path: softgpu.compile_kernels(source, path))
 
 
 @pytest.fixture
 def place(fresh_place):
-    """On the virtual clock unless a test says otherwise."""
+    """A place with a running daemon, on the virtual clock unless the test says otherwise."""
     fresh_place.start_daemon()
     return fresh_place
 
 
 @pytest.fixture
 def fresh_place(image, request):
-    """One whose daemon the test will start."""
-    # pytest's own folders have names too long for a socket.
+    """A place whose daemon the test will start."""
+    # The names of pytest's own folders are too long for a socket.
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
     clocks = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     place = Place(folder, image, clock=clocks.get("place", "virtual"))

@@ -1,15 +1,16 @@
-// A layer of 100 us on half of the SMs of the profile `tiny`, and what collects its result.
+// A layer that takes 100 us on half of the SMs of the profile `tiny`, and a kernel that collects
+// its result.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
 #endif
 
-// Of all blocks one writes.
+// Only one of the blocks writes.
 extern "C" __global__ void layer(unsigned* x) {
   if (blockIdx.x == 0) x[threadIdx.x] += 1;
 }
 TANDEM_KERNEL(layer, 48.0 * blockDim.x, 4.0)
 
-// The same on the way back: the timeline tells them apart.
+// The same for the way back, under another name so that the timeline tells the two apart.
 extern "C" __global__ void layer_back(unsigned* x) {
   if (blockIdx.x == 0) x[threadIdx.x] += 1;
 }

@@ -1,7 +1,7 @@
 """Training that holds memory for every layer from its forward to its backward pass.
 
-On the virtual clock. Every layer's memory is written forward and read backward, so that a wrong
-order, or memory of somebody else, gives a wrong sum.
+It runs on the virtual clock. Every layer's memory is written forward and read backward, so a wrong
+order, or another job's memory, gives a wrong sum.
 """
 
 import sys
@@ -18,11 +18,11 @@ BLOCKS, THREADS = 32, 256
 WEIGHTS_BYTES, LAYER_BYTES = 48 * MIB, 80 * MIB
 BATCH_BYTES = 4096
 PEAK_BYTES = WEIGHTS_BYTES + LAYERS * LAYER_BYTES
-SUM = LAYERS * 2 * KERNELS  # of an iteration: what the kernels have added, layer by layer
+SUM = LAYERS * 2 * KERNELS  # what an iteration's kernels add, layer by layer
 
 
 class Trainer:
-    """One model, and what it saw of the device's memory."""
+    """One model, and what it has seen of the device's memory."""
 
     def __init__(self, gpu) -> None:
         self.gpu = gpu
@@ -33,7 +33,7 @@ class Trainer:
         self.most_used_bytes = 0
 
     def run(self, iterations: int, *, marks: bool) -> tuple[int, int, int, int]:
-        """Begin and end on the device's clock, the sum, and the most the device had in use."""
+        """Return begin and end by the device's clock, the sum, and the device's highest usage."""
         begin_ns = CLOCK.softgpu_now_ns()
         for _ in range(iterations):
             self.iterate()
@@ -43,7 +43,7 @@ class Trainer:
         return begin_ns, end_ns, self.gpu.read(self.sum)[0], self.most_used_bytes
 
     def iterate(self, at_peak=lambda: None) -> None:
-        """From a batch to the loss, which the host waits for."""
+        """Run one iteration, from the batch to the loss, which the host waits for."""
         ok(cu.cuMemcpyHtoDAsync(self.batch, bytes(BATCH_BYTES), BATCH_BYTES, self.stream))
         with tandem.phase("forward"):
             layers = [self.forward() for _ in range(LAYERS)]
@@ -65,7 +65,7 @@ class Trainer:
         self.compute(layer, "layer_back")
         types = (None, None)
         ok(self.gpu.launch("gather", (self.sum, layer), types, stream=self.stream))
-        ok(cu.cuMemFree(layer))  # which waits for what reads it
+        ok(cu.cuMemFree(layer))  # waits for the kernels that read it
 
     def compute(self, layer, kernel) -> None:
         how = {"grid": BLOCKS, "block": THREADS, "stream": self.stream}
@@ -80,7 +80,7 @@ def train(gpu, iterations: int, *, marks: bool = True):
 
 
 def stand(gpu) -> None:
-    """Begin another iteration, and stay where it has the most memory until a line comes in."""
+    """Begin another iteration and stop where it holds the most memory, until a line arrives."""
 
     def at_peak() -> None:
         ok(cu.cuStreamSynchronize(gpu.trainer.stream))
@@ -93,7 +93,7 @@ def stand(gpu) -> None:
 
 
 def refused(gpu, iterations: int) -> str | None:
-    """What ends the training before its time; None: nothing."""
+    """Train; return the error that ended the training early, or None."""
     try:
         train(gpu, iterations)
     except AssertionError as error:

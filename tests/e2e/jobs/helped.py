@@ -1,4 +1,4 @@
-"""A machine as a package makes it: the GPU is root's, the daemon is not, and there is a helper."""
+"""A machine as a package sets it up: root owns the GPU, not the daemon, and there is a helper."""
 
 import os
 import shutil
@@ -13,14 +13,14 @@ from running_job import DEADLINE_S, Place, until
 from tandem import softgpu
 from tandem._helper import VARIABLE
 
-DAEMON, USER, OTHER = 65534, 12345, 12346  # whose the daemon is, and jobs
+DAEMON, USER, OTHER = 65534, 12345, 12346  # users: of the daemon, and of jobs
 
 
 class Machine:
-    """For root alone."""
+    """Works only as root."""
 
     def __init__(self, image):
-        # In /tmp nobody trusts a daemon of another user.
+        # In /tmp no program trusts a daemon of another user.
         self.folder = Path(tempfile.mkdtemp(prefix="tandem-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         os.chown(self.folder, DAEMON, DAEMON)
@@ -37,10 +37,10 @@ class Machine:
             "HOME": "/nonexistent",
         }
         self.device = self.helper = None
-        self.helpers = 0  # so far
+        self.helpers = 0  # started so far
 
     def start(self, *options):
-        """The GPU and the daemon."""
+        """Start the GPU and the daemon."""
         ready, told = os.pipe()
         program = [softgpu.DEVICE_PROGRAM, "--ready-fd", str(told)]
         self.device = subprocess.Popen(program, env=self.place.env, pass_fds=[told])
@@ -51,7 +51,7 @@ class Machine:
         return self
 
     def start_helper(self, uid=DAEMON):
-        """As its socket unit would with the first question."""
+        """Start the helper as its socket unit would at the first request."""
         words = ["-m", "tandemd.helper", "--user", str(uid), "--socket", str(self.socket)]
         with (self.folder / "helper.log").open("a") as log:
             environment = {k: v for k, v in self.place.env.items() if k != VARIABLE}
@@ -63,7 +63,7 @@ class Machine:
         until(lambda: self.said().count(ready) == self.helpers, what="the helper listens")
 
     def said(self):
-        """Of the helper, in its log."""
+        """Return what the helper has written to its log."""
         return (self.folder / "helper.log").read_text()
 
     def stop_helper(self, by=signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""A job that trains, on the software GPU: what it holds for good, and what an iteration takes."""
+"""A job that trains on the software GPU: its persistent memory, and what an iteration takes."""
 
 import json
 import os
@@ -14,7 +14,7 @@ MASK = 2**32 - 1
 
 
 def refusal(call):
-    """Why the driver refuses something in it; None: it does not."""
+    """Make the call; return the driver's error if it refuses something in it, else None."""
     try:
         call()
     except AssertionError as error:
@@ -22,36 +22,36 @@ def refusal(call):
 
 
 class Training:
-    """Keeps bytes for good; each iteration takes more, computes with both, and gives that back."""
+    """Keeps some memory for good; each iteration takes more, computes with both, and frees that."""
 
     def __init__(self, gpu, persistent, ephemeral):
         self.gpu, self.persistent, self.ephemeral = gpu, persistent, ephemeral
-        self.ledger = []  # what the device has given to everybody, after each allocation
+        self.ledger = []  # after each allocation, what the device has given to all jobs
         self.word, self.value = gpu.word(1), 1
         self.weights = self._take(persistent)
         ok(cu.cuMemsetD32(self.weights, 7, persistent // 4))
 
     def begin(self):
-        """An iteration up to where it holds most."""
+        """Run an iteration up to the point where it holds the most memory."""
         self.scratch = self._take(self.ephemeral)
         ok(cu.cuMemcpyDtoD(self.scratch, self.weights, min(self.persistent, self.ephemeral)))
         self.gpu.affine(self.word, 3, 1, slow=True)
         self.value = (3 * self.value + 1) & MASK
 
     def end(self):
-        """The rest of it; whether all bytes that were looked at are right."""
+        """Finish the iteration; tell whether all bytes that were checked are right."""
         found = [self.gpu.read(self.word)[0], self.gpu.read(self.scratch)[0]]
         ok(cu.cuMemFree(self.scratch))
         tandem.step()
         return found == [self.value, 7]
 
     def run(self, count):
-        """So many iterations; whether all were right."""
+        """Run `count` iterations; tell whether all were right."""
         right = [self._iterate() for _ in range(count)]
         return all(right)
 
     def run_until(self, path):
-        """The same until the file is there, once at least."""
+        """Run iterations, at least one, until the file exists; tell whether all were right."""
         right = [self._iterate()]
         while not os.path.exists(path):
             right.append(self._iterate())

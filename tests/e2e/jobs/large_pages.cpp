@@ -1,4 +1,4 @@
-// Loaded before a program: the system calls on memory answer as a kernel with pages of 64 KiB does.
+// Preloaded into a program: memory system calls answer like a kernel with pages of 64 KiB.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,7 +22,7 @@ void* really_map(void* at, size_t bytes, int protection, int flags, int file, of
   return reinterpret_cast<void*>(syscall(SYS_mmap, at, bytes, protection, flags, file, offset));
 }
 
-// Addresses that nothing is at, from a page on.
+// Returns an unused range of addresses that starts at such a page.
 void* find_room(size_t bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const got = really_map(nullptr, bytes + kPage, PROT_NONE, kFlags, -1, 0);

@@ -1,8 +1,8 @@
-// A program whose exit handlers still want something of the GPU, as those do that were registered before
-// CUDA was first used: last_words reads|frees|leaves
+// A program whose exit handlers still use the GPU, as handlers do that were registered before CUDA
+// was first used: last_words reads|frees|leaves
 //
-// Says a line once it has its memory, ends when it is told a line, and says what came of that: the answers
-// of the driver, and how many bytes were not what was written.
+// It prints a line once it has its memory and ends when it reads a line. Then it prints what came
+// of its last calls: the driver's answers, and how many bytes differ from what was written.
 #include <cuda.h>
 
 #include <cstdio>
@@ -47,7 +47,7 @@ int main(int, char** words) {
     return 1;
   }
   std::printf("'ready'\n");
-  softgpu_wait_begin();  // virtual time passes meanwhile
+  softgpu_wait_begin();  // virtual time passes while it waits
   std::getchar();
   softgpu_wait_end();
   return 0;

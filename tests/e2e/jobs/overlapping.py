@@ -7,13 +7,13 @@ from gpu import ok
 
 import tandem
 
-BLOCKS = {"long": 4, "short": 1, "last": 2}  # of the first stream, the other, behind both
+BLOCKS = {"long": 4, "short": 1, "last": 2}  # in the first stream, in the other, and after both
 KERNEL = "_Z7doubledPKfPf"
-WARM_UP = 20  # iterations, until it is known how long every kernel takes
+WARM_UP = 20  # iterations until the length of every kernel is known
 
 
 class Overlap:
-    """Every iteration does the same, in some milliseconds."""
+    """Every iteration does the same work, for some milliseconds."""
 
     def __init__(self, gpu, image):
         self.gpu = gpu

@@ -1,10 +1,10 @@
-// Two kernels of 100 us each on half of the SMs of the profile `tiny`, bound by different things;
+// Two kernels of 100 us each on half of the SMs of the profile `tiny`, bound by different things,
 // and the same two at ten times the length.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
 #endif
 
-// Each byte of the buffers is moved once, and half as much again.
+// The declared cost is one and a half times the bytes of the buffers.
 extern "C" __global__ void smooth(const float* a, float* b) { b[threadIdx.x] = a[threadIdx.x]; }
 TANDEM_KERNEL(smooth, blockDim.x, 12.0 * blockDim.x)
 

@@ -1,4 +1,4 @@
-"""Training whose kernels are bound by one thing; on the virtual clock."""
+"""Training whose kernels are bound by one resource; on the virtual clock."""
 
 from cuda.bindings import driver as cu
 from gpu import ok
@@ -6,12 +6,12 @@ from waiting import CLOCK, NON_BLOCKING
 
 import tandem
 
-BLOCKS, THREADS, KERNELS = 32, 256, 10  # of each kernel; in an iteration
+BLOCKS, THREADS, KERNELS = 32, 256, 10  # of each kernel; kernels in an iteration
 BUFFERS = {"smooth": 2, "crunch": 1, "long_smooth": 2, "long_crunch": 1}
 
 
 def iterate(gpu, kernel: str, blocks: int = BLOCKS) -> None:
-    """One iteration, of which nobody is told."""
+    """Run one iteration without marking it."""
     if not hasattr(gpu, "buffers"):
         size = 4 * THREADS * (blocks if "smooth" in kernel else 1)
         gpu.buffers = tuple(ok(cu.cuMemAlloc(size)) for _ in range(BUFFERS[kernel]))
@@ -24,7 +24,7 @@ def iterate(gpu, kernel: str, blocks: int = BLOCKS) -> None:
 
 
 def train(gpu, kernel: str, iterations: int, blocks: int = BLOCKS) -> tuple[int, int]:
-    """Begin and end, in nanoseconds of the device's clock."""
+    """Train; return the begin and the end, in nanoseconds of the device's clock."""
     begin_ns = CLOCK.softgpu_now_ns()
     for _ in range(iterations):
         iterate(gpu, kernel, blocks)

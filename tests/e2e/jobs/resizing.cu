@@ -1,8 +1,8 @@
-// Work that takes as long as its set of SMs is small, and takes the host next to nothing.
+// Work that takes longer the smaller its set of SMs is, and costs the host next to nothing.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
 #endif
 
-// On the profile `h200` a block has an SM for 2.5 us.
+// On the profile `h200` a block occupies an SM for 2.5 us.
 extern "C" __global__ void divisible() {}
 TANDEM_KERNEL(divisible, 1.27e6, 4.0)

@@ -1,4 +1,4 @@
-"""Requests, and work beside them, that take as long as their set of SMs is small; virtual clock."""
+"""Requests, and other work, that take longer the smaller their set of SMs is; virtual clock."""
 
 from cuda.bindings import driver as cu
 from gpu import ok
@@ -6,11 +6,11 @@ from waiting import CLOCK, NON_BLOCKING
 
 import tandem
 
-BLOCKS, SHARED_BYTES = 2048, 48 << 10  # four fit on an SM, so a kernel has use for all
+BLOCKS, SHARED_BYTES = 2048, 48 << 10  # four blocks fit on an SM, so a kernel can use all SMs
 
 
 def compute(gpu, kernels: int) -> None:
-    """To its end; a kernel takes 640 us on the 8 SMs of one group."""
+    """Run the kernels and wait for them; each takes 640 us on the 8 SMs of one group."""
     if not hasattr(gpu, "divisible"):
         gpu.divisible, gpu.stream = gpu.function("divisible"), ok(cu.cuStreamCreate(NON_BLOCKING))
     for _ in range(kernels):
@@ -20,9 +20,9 @@ def compute(gpu, kernels: int) -> None:
 
 
 def serve(gpu, *loads: tuple[str, int, int]) -> list[int]:
-    """Answer one request after the other: in that phase, of so many kernels, for so many ms.
+    """Answer requests one by one; a load is its phase, kernels per request, and length in ms.
 
-    When each load began, and the last one ended, in nanoseconds of the device's clock.
+    Returns when each load began and when the last one ended, in nanoseconds of the device's clock.
     """
     handle, began_ns = tandem.slo(p99_ms=1)(compute), []
     for phase, kernels, ms in loads:

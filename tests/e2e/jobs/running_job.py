@@ -1,4 +1,4 @@
-"""A daemon on the software GPU, and programs under `tandem run` for a test."""
+"""For tests: a daemon on the software GPU, and programs under `tandem run`."""
 
 import json
 import os
@@ -21,10 +21,10 @@ from tandem.softgpu._query import device_status
 
 HERE = Path(__file__).parent
 CONFORMANCE = HERE.parents[1] / "conformance"
-DEADLINE_S = 60  # of real time, of which a busy machine has less
+DEADLINE_S = 60  # of real time, which a busy machine needs more of
 WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
 WAITING = "threads waiting now: 1"  # a line of `tandem explain`
-# Evaluates a line at a time. Virtual time passes while it waits for one.
+# Evaluates one line at a time. Virtual time passes while it waits for the next.
 LOOP = """
 import ctypes, gc, os, sys
 from cuda.bindings import driver as cu
@@ -76,7 +76,7 @@ LOOPING = (sys.executable, "-c", LOOP)
 
 
 class Job:
-    """A program that evaluates one expression at a time, started by `launcher`."""
+    """A program that evaluates one expression at a time, started through `launcher`."""
 
     def __init__(self, name, *launcher, env, program=LOOPING):
         self.name = name
@@ -90,17 +90,17 @@ class Job:
         self.pid = self._process.pid  # tandem run execs
 
     def ready(self):
-        """Wait until it has a context; itself."""
+        """Wait until the job has a context; return the job."""
         assert self.result() == "ready"
         return self
 
     def start(self, expression):
-        """Begin evaluating; `result` waits for it."""
+        """Begin to evaluate the expression; `result` waits for it."""
         self._process.stdin.write(expression + "\n")
         self._process.stdin.flush()
 
     def says_nothing_more(self):
-        """It ended by itself, as a program does that cannot go on."""
+        """Tell whether the job ended by itself, as a program does that cannot continue."""
         return not self._process.stdout.readline() and self._process.wait(DEADLINE_S) != 0
 
     def result(self):
@@ -113,7 +113,7 @@ class Job:
         return self.result()
 
     def go_on(self, call):
-        """Call what it evaluates to for ever, from now on."""
+        """From now on, call what the expression evaluates to, for ever."""
         self.start(f"for_ever({call})")
         assert self.result() == "going"
 
@@ -121,21 +121,21 @@ class Job:
         self.close()
 
     def end(self):
-        """Close its input; its exit code."""
+        """Close the job's input and return its exit code."""
         self._process.communicate(timeout=DEADLINE_S)
         return self._process.returncode
 
     def close(self):
-        self._process.kill()  # nothing, if it has ended
+        self._process.kill()  # does nothing if it has ended
         self._process.communicate()
 
 
 def start_together(expressions):
-    """Begin evaluating one expression in each job, all at the same virtual time.
+    """Begin to evaluate one expression in each job, all at the same virtual time.
 
-    A job that waits for its line lets that time pass, so however quickly the lines come one after
-    the other, the first job could be done before the last has its own. Here each says that it has
-    its line, and holds the clock until all have.
+    Virtual time passes while a job waits for its line. However quickly the lines follow each other,
+    the first job might finish before the last one gets its own. So each job here reports that it
+    has its line, and holds the clock until all have theirs.
     """
     for job, expression in expressions.items():
         job.start(f"together(lambda: {expression})")
@@ -147,7 +147,7 @@ def start_together(expressions):
 
 @contextmanager
 def stepping(job, step_ns):
-    """Virtual time stands, but for a step of so many nanoseconds at each call of what is given."""
+    """Stop virtual time, except for a step of `step_ns` at each call of the yielded function."""
     job.start(f"step({step_ns})")
     assert job.result() == "here"
     try:
@@ -171,13 +171,13 @@ class Place:
         gpu = folder / "gpu"
         gpu.mkdir()
         self.timeline = folder / "timeline.jsonl"
-        self._rows, self._read_bytes = [], 0  # of it
+        self._rows, self._read_bytes = [], 0  # of the timeline
         self.env = softgpu.environment(
             own, folder=gpu, profile="tiny", clock=clock, timeline=self.timeline
         )
 
     def configured(self, **options):
-        """Words for a daemon with these settings of `[scheduler]`."""
+        """Return a daemon's options for these settings of `[scheduler]`."""
         lines = [f"{key} = {value}" for key, value in options.items()]
         path = self.folder / "config.toml"
         path.write_text("\n".join(["[scheduler]", *lines, ""]))
@@ -202,26 +202,26 @@ class Place:
         return self.daemon.wait(DEADLINE_S)
 
     def end_or_stop_daemon(self, by):
-        """A stopped one does not end: it hangs."""
+        """Send the daemon a signal and wait for its end, unless the signal only stops it."""
         self.daemon.send_signal(by)
         if by != signal.SIGSTOP:
             self.daemon.wait(DEADLINE_S)
 
     def job(self, name, *options, uid=None):
-        """A job of its own, under `tandem run`, with its context."""
+        """Start a job under `tandem run` and wait until it has a context."""
         return self.starting(name, *options, uid=uid).ready()
 
     def starting(self, name, *options, program=LOOPING, uid=None):
-        """The same, which may be about to make its context; or a program that says 'ready'."""
+        """Like `job`, but return before the context exists. Another program would print 'ready'."""
         run = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]
         tandem = as_user.words(uid, *run)
         if uid is not None:
-            program = ("/usr/bin/env", *program)  # which `tandem run` sees that it may execute
+            program = ("/usr/bin/env", *program)  # one that `tandem run` sees it may execute
         self.jobs.append(Job(name, *tandem, *options, "--", env=self.env, program=program))
         return self.jobs[-1]
 
     def joining(self, job):
-        """One more process of a job: started with the environment of its first."""
+        """Add one more process to a job, started with the environment of its first."""
         self.jobs.append(Job(job.name, env=job.do("dict(os.environ)")))
         return self.jobs[-1].ready()
 
@@ -238,11 +238,11 @@ class Place:
         return done.stdout
 
     def lists(self, name):
-        """Whether the daemon knows a job of that name."""
+        """Tell whether the daemon knows a job of that name."""
         return name in {job["display_name"] for job in json.loads(self.tandem("ps", "--json"))}
 
     def refused(self, *options):
-        """What `tandem run` says that starts nothing, and how it ends."""
+        """Return the exit code and the message of a `tandem run` that starts nothing."""
         words = ["-m", "tandem.cli", "run", *options, "--", sys.executable, "-c", "1/0"]
         done = subprocess.run(
             [sys.executable, *words],
@@ -258,25 +258,25 @@ class Place:
         return Client(directory=str(self.folder))
 
     def explain(self, name):
-        """What `tandem explain` says, without starting it: that takes long on a busy machine."""
+        """Return what `tandem explain` says, without starting it: that takes long when busy."""
         with self.client() as client:
             return "\n".join(cli_explain.lines(client.explain(name)))
 
     def ran(self, pid):
-        """What the GPU has done for a process so far, without markers and events."""
+        """Return what the GPU has done for a process so far, without markers and events."""
         return [one for one in self._happened() if one["pid"] == pid and one["kind"] in WORK]
 
     def _happened(self):
-        """All of the timeline so far; what was there at the last call is not read again."""
+        """Return the timeline so far; what the last call has read is not read again."""
         with self.timeline.open("rb") as file:
             file.seek(self._read_bytes)
-            whole, newline, _ = file.read().rpartition(b"\n")  # the last may be half a line yet
+            whole, newline, _ = file.read().rpartition(b"\n")  # the last line may be incomplete
         self._read_bytes += len(whole + newline)
         self._rows += map(json.loads, whole.splitlines())
         return self._rows
 
     def used_bytes(self):
-        """What the device's ledger counts, contexts included."""
+        """Return how much memory the device's ledger counts, contexts included."""
         return json.loads(device_status(self.folder / "gpu"))["devices"][0]["used_bytes"]
 
     def close(self):
@@ -285,11 +285,11 @@ class Place:
         if self.daemon is not None:
             self.daemon.kill()
             self.daemon.wait(DEADLINE_S)
-        end_daemons(self.folder)  # of mps: the daemon leaves its own when it is killed
+        end_daemons(self.folder)  # a killed daemon leaves its MPS daemons behind
 
 
 def until(fact, *, what, within_s=DEADLINE_S):
-    """Wait for something another process does; its order in time is not what is tested."""
+    """Wait for something that another process does, where the test does not check the order."""
     deadline = time.monotonic() + within_s
     while not fact():
         assert time.monotonic() < deadline, f"never happened: {what}"

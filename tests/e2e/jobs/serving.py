@@ -6,12 +6,12 @@ from cuda.bindings import driver as cu
 from gpu import ok
 from waiting import CLOCK
 
-BLOCKS = 9  # of every kernel: about 28 us
+BLOCKS = 9  # of every kernel, which takes about 28 us
 REQUEST_KERNELS, FILL_KERNELS = 10, 64
 
 
 def submit(gpu, kernels: int) -> None:
-    """So many in a row."""
+    """Submit that many kernels in a row."""
     if not hasattr(gpu, "numbers"):
         gpu.numbers, gpu.stream = ok(cu.cuMemAlloc(4)), ok(cu.cuStreamCreate(1))
     pointers = (gpu.numbers,) * 3
@@ -21,13 +21,13 @@ def submit(gpu, kernels: int) -> None:
 
 
 def launch(gpu, kernels: int) -> None:
-    """The same; waits for them."""
+    """Submit that many kernels and wait for them."""
     submit(gpu, kernels)
     ok(cu.cuStreamSynchronize(gpu.stream))
 
 
 def serve(gpu, requests: int, pause_ns: int) -> list[tuple[int, int]]:
-    """From the request to the result, in nanoseconds of the device's clock; one after the other."""
+    """Serve requests one by one; return (begin, end) of each, in ns of the device's clock."""
     served = []
     for _ in range(requests):
         CLOCK.softgpu_wait_until_ns(ctypes.c_uint64(CLOCK.softgpu_now_ns() + pause_ns))
@@ -38,5 +38,5 @@ def serve(gpu, requests: int, pause_ns: int) -> list[tuple[int, int]]:
 
 
 def fill(gpu) -> None:
-    """Short kernels, waited for now and then."""
+    """Run short kernels and wait for them now and then."""
     launch(gpu, FILL_KERNELS)

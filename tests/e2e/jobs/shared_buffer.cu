@@ -1,5 +1,5 @@
-// Kernels that read one buffer and write another, with names that say so and without.
-// They are declared to be long, so that the daemon sees every iteration of theirs.
+// Kernels that read one buffer and write another; some have names that say so. They are declared to
+// be long, so that the daemon sees each of their iterations.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
 #endif
@@ -7,7 +7,7 @@
 __global__ void doubled(const float* from, float* to) { to[threadIdx.x] = 2 * from[threadIdx.x]; }
 TANDEM_KERNEL(doubled, blockDim.x, 1.0e6)
 
-// Of a C name nobody knows which pointers are to const.
+// A C name does not tell which pointers are to const.
 extern "C" __global__ void plain_doubled(const float* from, float* to) {
   to[threadIdx.x] = 2 * from[threadIdx.x];
 }

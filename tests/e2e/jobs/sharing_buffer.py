@@ -11,7 +11,7 @@ THREADS = 32
 
 
 class Sharing:
-    """Launches `kernel(from, to)` twice an iteration, from one buffer to another each."""
+    """Launches `kernel(from, to)` twice in each iteration, each time from one buffer to another."""
 
     def __init__(self, gpu, image, kernel):
         self.gpu, self.kernel = gpu, kernel
@@ -20,11 +20,11 @@ class Sharing:
         self.shared, *self.own = (ok(cu.cuMemAlloc(4 * THREADS)) for _ in range(3))
 
     def read(self):
-        """Both read the shared buffer."""
+        """Run an iteration in which both kernels read the shared buffer."""
         self._iterate((self.shared, self.own[0]), (self.shared, self.own[1]))
 
     def write(self):
-        """One reads what the other writes."""
+        """Run an iteration in which one kernel reads what the other writes."""
         self._iterate((self.shared, self.own[0]), (self.own[1], self.shared))
 
     def _iterate(self, *pointers):

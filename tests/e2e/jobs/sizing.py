@@ -1,4 +1,4 @@
-"""Training whose kernels have as many blocks as is asked for; on the virtual clock."""
+"""Training whose kernels have as many blocks as the test asks for; on the virtual clock."""
 
 from cuda.bindings import driver as cu
 from gpu import ok
@@ -6,11 +6,11 @@ from waiting import NON_BLOCKING
 
 import tandem
 
-THREADS, KERNELS = 256, 3  # in an iteration
+THREADS, KERNELS = 256, 3  # of each block; kernels in an iteration
 
 
 def train(gpu, blocks: int, iterations: int, *, stays: bool = False) -> bool:
-    """In a stream that goes with the set, or `stays` on the whole GPU."""
+    """Train in a stream that moves with the job's set, or one that `stays` on the whole GPU."""
     if not hasattr(gpu, "sized"):
         gpu.sized = (
             cu.CUstream(cu.CU_STREAM_LEGACY) if stays else ok(cu.cuStreamCreate(NON_BLOCKING))

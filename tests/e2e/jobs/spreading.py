@@ -1,4 +1,4 @@
-"""Work in streams of a job's own, whose order and place can be seen: what a job under test runs."""
+"""Work in a job's own streams whose order and place a test can see."""
 
 import ctypes
 import random
@@ -10,7 +10,7 @@ NON_BLOCKING, BLOCKING = 1, 0
 
 
 class Work:
-    """Wide kernels, and between them steps of a sum that comes out only in the right order."""
+    """Wide kernels, and between them steps of a sum that is right only in the right order."""
 
     def __init__(self, gpu, streams=2, flags=NON_BLOCKING):
         self.gpu = gpu
@@ -20,7 +20,7 @@ class Work:
         self.numbers = ok(cu.cuMemAlloc(4))
 
     def submit(self, times=1):
-        """Does not wait."""
+        """Submit the work without waiting for it."""
         pointers, types = (self.numbers,) * 3, (None, None, None, ctypes.c_int)
         for step in range(times):
             for nth, stream in enumerate(self.streams):
@@ -33,7 +33,7 @@ class Work:
                 self.expected[nth] = (self.expected[nth] * factor + addend) % 2**32
 
     def result(self):
-        """What the words are, and should be."""
+        """Wait; return the words as they are and as they should be."""
         for stream in self.streams:
             ok(cu.cuStreamSynchronize(stream))
         return [self.gpu.read(word)[0] for word in self.words], self.expected
@@ -55,13 +55,13 @@ def submit(times=1):
 
 
 def run(times=1):
-    """To the end; whether it came out right."""
+    """Run the work to its end; tell whether the sum is right."""
     works["work"].submit(times)
     return works["work"].is_right()
 
 
 def capture():
-    """Work of the first stream, which had work before, for `replay`."""
+    """Capture work of the first stream, which had work before, for `replay`."""
     work = works["work"]
     first = work.streams[0]
     work.submit()
@@ -73,7 +73,7 @@ def capture():
 
 
 def replay(into=0):
-    """The graph of `capture` in one of the streams, which need not be the one that captured it."""
+    """Launch the graph of `capture` in a stream, which need not be the one that was captured."""
     work = works["work"]
     ok(cu.cuStreamSynchronize(work.streams[0]))
     ok(cu.cuGraphLaunch(works["graph"], work.streams[into]))
@@ -83,7 +83,7 @@ def replay(into=0):
 
 
 def meet(sms):
-    """A grid whose blocks may wait for each other and need so many SMs, in the first stream."""
+    """Run a cooperative grid that needs `sms` SMs, in the first stream."""
     work = works["work"]
     function, stream = work.gpu.function("count_up"), work.streams[0]
     blocks = sms * ok(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, 256, 0))
@@ -92,7 +92,7 @@ def meet(sms):
 
 
 def copied_setting():
-    """A setting of one stream, copied to another; as the other has it then."""
+    """Copy a setting of one stream to another; tell whether the other has it then."""
     source, target = works["work"].streams
     policy = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
     value = cu.CUstreamAttrValue()
@@ -103,7 +103,7 @@ def copied_setting():
 
 
 def mixed(gpu, seed, steps=40):
-    """Random work on one word, handed from stream to stream; whether it came out right."""
+    """Do random work on a word, passed from stream to stream; tell whether the result is right."""
     chance = random.Random(seed)
     streams = works.setdefault(
         "mixed", [ok(cu.cuStreamCreate(flags)) for flags in (NON_BLOCKING,) * 3 + (BLOCKING,)]

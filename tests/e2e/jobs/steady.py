@@ -1,4 +1,4 @@
-"""Constant load: requests that come by chance, and training; on the virtual clock."""
+"""Constant load: requests that arrive at random, and training; on the virtual clock."""
 
 import ctypes
 from random import Random
@@ -13,7 +13,7 @@ SHARED_BYTES = 48 << 10  # four blocks fit on an SM
 
 
 def compute(gpu, blocks: int) -> None:
-    """To its end; 2,500 blocks take 2 ms on all SMs."""
+    """Run the blocks and wait for them; 2,500 blocks take 2 ms on all SMs."""
     if not hasattr(gpu, "divisible"):
         gpu.divisible, gpu.stream = gpu.function("divisible"), ok(cu.cuStreamCreate(NON_BLOCKING))
     where = (SHARED_BYTES, gpu.stream, ((), ()), 0)
@@ -22,15 +22,15 @@ def compute(gpu, blocks: int) -> None:
 
 
 def train(gpu, blocks: int) -> None:
-    """An iteration."""
+    """Run one iteration."""
     compute(gpu, blocks)
     tandem.step()
 
 
 def serve(gpu, blocks: int, *, rate: float, seed: int, seconds: float, spread: float = 0.2) -> int:
-    """Requests one after the other, the sooner the more have come meanwhile; when it ended, ns.
+    """Serve requests one by one, without a pause while more are due; return the end in ns.
 
-    `spread`: of the logarithm of their sizes, its standard deviation.
+    `spread`: the standard deviation of the logarithm of the requests' sizes.
     """
     chance, answer = Random(seed), tandem.slo(p99_ms=1)(compute)
     due_ns = CLOCK.softgpu_now_ns()

@@ -1,4 +1,4 @@
-"""In a job on the software GPU: each kind of thing that a program can give the GPU to do."""
+"""In a job on the software GPU: every kind of work that a program can give the GPU."""
 
 import ctypes
 
@@ -11,7 +11,7 @@ CAPTURE = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 
 
 class Submitter:
-    """What the calls need; `calls` has each of them by its name."""
+    """Holds what the calls need; `calls` has each call by its name."""
 
     def __init__(self):
         self.gpu = Gpu()
@@ -32,7 +32,7 @@ class Submitter:
         ok(cu.cuCtxSynchronize())
 
     def make(self, name):
-        """Make one call, and wait for what it began."""
+        """Make one call and wait for what it began."""
         {**self.calls, **self.free}[name]()
         ok(cu.cuCtxSynchronize())
 
@@ -147,7 +147,7 @@ class Submitter:
             "set8_box_async": lambda: ok(cu.cuMemsetD2D8Async(a, 256, 1, 64, 4, s)),
         }
 
-    # Work in flight may wait for these: no gate holds them.
+    # Work in flight may depend on these, so no gate holds them.
     def _free(self):
         s = self.stream
         return {
@@ -161,7 +161,7 @@ class Submitter:
                     self._place(),
                 )
             ),
-            # Into a capture nothing is submitted.
+            # Work in a capture is recorded, not submitted.
             "captured_launch": lambda: self._captured(lambda: self.launch(s)),
             "captured_copy": lambda: self._captured(self.calls["dtod_async"]),
             "captured_set": lambda: self._captured(self.calls["set8_box_async"]),

@@ -1,4 +1,4 @@
-"""What a job does in the tests of swapping: keeps bytes on the GPU and looks after them."""
+"""For the tests of swapping: a job that keeps bytes on the GPU and checks them."""
 
 import random
 from functools import cache
@@ -7,13 +7,13 @@ from cuda.bindings import driver as cu
 from gpu import ok
 
 
-@cache  # what is written is compared later
+@cache  # it is needed again to compare
 def pattern(seed, size):
     return random.Random(seed).randbytes(size)
 
 
 def keep(*sizes):
-    """Take memory and write a pattern into each piece; their addresses."""
+    """Allocate memory, write a pattern into each piece, and return the addresses."""
     addresses = [int(ok(cu.cuMemAlloc(size))) for size in sizes]
     for seed, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
         ok(cu.cuMemcpyHtoD(address, pattern(seed, size), size))
@@ -21,7 +21,7 @@ def keep(*sizes):
 
 
 def kept(addresses, sizes):
-    """Whether every byte is what was written."""
+    """Tell for each piece whether every byte is what was written."""
     found = []
     for seed, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
         host = bytearray(size)
@@ -31,7 +31,7 @@ def kept(addresses, sizes):
 
 
 def work_through(gpu, word, kernels, say):
-    """Submit that many kernels of 100 ms each before it waits for them; what is computed."""
+    """Submit that many kernels of 100 ms each before waiting for them; return the result."""
     for _ in range(kernels):
         gpu.affine(word, 1, 1, slow=True)
     say("submitted")

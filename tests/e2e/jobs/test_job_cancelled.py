@@ -1,17 +1,17 @@
-"""Jobs that are cancelled while they are held: what handles the signal gets what it needs."""
+"""Jobs that are cancelled while held: a job that handles the signal gets what its handler needs."""
 
 import signal
 
 import pytest
 from running_job import WAITING, until
 
-# Reads what the job has computed, as one does that saves it, and ends.
+# Reads what the job has computed, as a job does that saves its state, and ends.
 SAVES = "__import__('signal').signal(15, lambda *_: (say(gpu.read(word)), os._exit(3))) or None"
 IGNORES = "__import__('signal').signal(15, lambda *_: say('not yet')) or None"
 
 
 def looping(place, *options, handler, call):
-    """A job that makes the call for ever."""
+    """Start a job that makes the call for ever."""
     job = place.job("kept", *options)
     job.do(handler)
     job.go_on(call)

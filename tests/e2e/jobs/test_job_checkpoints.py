@@ -1,4 +1,4 @@
-"""A paused job that asked for it is saved to the host by the driver, and comes back as it was."""
+"""The driver saves a paused job that asked for it to the host, and restores it unchanged."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ MIB = 1 << 20
 SIZES = (10 * MIB, 33 * MIB, 3 * MIB)
 ALL = sum(SIZES)
 CONTEXT = 8 * MIB
-# All but what another job's word and context take, and a context more.
+# All memory but another job's word and context, and one more context.
 TOO_MUCH_BESIDE = 1000 * MIB
 
 
@@ -27,7 +27,7 @@ def test_a_paused_job_is_on_the_host_with_all_that_it_has_and_comes_back_byte_fo
         held = place.used_bytes()
         place.tandem("pause", "kept")
         until(lambda: client.job("kept").state == "swapped", what="it was saved")
-        assert held - place.used_bytes() >= ALL + CONTEXT  # its context went as well
+        assert held - place.used_bytes() >= ALL + CONTEXT  # its context was released as well
         assert "the driver saved it to the host" in place.explain("kept")
         taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
 
@@ -58,7 +58,7 @@ def test_what_a_daemon_saved_comes_back_when_it_ends_and_by_the_next_one(place):
 
     place.start_daemon()
     saved()
-    place.stop_daemon(signal.SIGKILL)  # nobody is left who could bring it back
+    place.stop_daemon(signal.SIGKILL)  # nobody is left to restore it
     place.start_daemon()
     with place.client() as client:
         until(lambda: client.jobs(), what="it is attached")

@@ -1,9 +1,9 @@
-"""A context that has no room on the device waits for it, as an allocation does."""
+"""A context for which the device has no room waits for it, as an allocation does."""
 
 from running_job import until
 
 MIB = 1 << 20
-# Takes what is left, down to less than a context needs: 8 MiB.
+# Allocates what is left, down to less than a context needs, which is 8 MiB.
 FILL = (
     f"[int(a) for size in (512, 256, 128, 64, 32, 16, 8, 4, 2) for a in [alloc(size * {MIB})]"
     " if not isinstance(a, str)]"
@@ -12,7 +12,7 @@ CREATE = "cu.cuCtxCreate(None, 0, 0)[0].name"
 
 
 def full(place, *options):
-    """A job that has all of the device, and its addresses."""
+    """A job that holds all of the device, and its addresses."""
     job = place.job("holder", *options)
     job.do("exec('import swapping', globals())")
     return job, job.do(FILL)
@@ -37,7 +37,7 @@ def test_the_first_thing_a_job_does_may_be_to_wait_for_its_context(place):
     with place.client() as client:
         until(lambda: len(client.jobs()) == 2, what="it attached")
         until(lambda: client.job("late").memory_wait_place == 1, what="it stands in line")
-        # Of the device, not of its own limit, which has nothing to do with contexts.
+        # The reason names the device, not the job's own limit, which does not count contexts.
         assert "of device memory, 1st in line" in client.job("late").reason
 
         assert holder.do(f"free({held[0]})") == "CUDA_SUCCESS"
@@ -57,5 +57,5 @@ def test_memory_that_can_be_moved_makes_room_for_a_context(place):
 
     assert late.ready().do("compute()") == [15]
 
-    assert late.end() == 0  # beside its context there was no room for all of that
+    assert late.end() == 0  # beside its context that much memory would not have fit
     assert holder.do(f"swapping.kept({kept}, {sizes})") == [True] * 2

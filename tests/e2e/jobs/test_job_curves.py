@@ -1,4 +1,4 @@
-"""Trainers under MPS whose memory fits together only when one is shifted against the other."""
+"""Trainers under MPS whose memory fits together only if one is shifted against the other."""
 
 import signal
 
@@ -14,7 +14,7 @@ NAMES = ("tick", "tock")
 ITERATIONS = 10
 MIB = 1 << 20
 PEAK_BYTES, TOTAL_BYTES = 688 * MIB, 1024 * MIB  # of an iteration, and of the device
-SUM = 64  # of an iteration, if every layer was written before it was read
+SUM = 64  # of an iteration in which every layer was written before it was read
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def image(tmp_path_factory):
 
 
 def train(jobs, *, together, marks=True):
-    """So many iterations of each: how long all of it took, the sums, the most that was in use."""
+    """Train all jobs; return the time it took, the sums, and the most memory that was in use."""
     train_one = f"curving.train(gpu, {ITERATIONS}, marks={marks})"
     if together:
         start_together({jobs[name]: train_one for name in NAMES})
@@ -74,7 +74,7 @@ def test_iterations_that_are_not_marked_are_shifted_where_their_ends_are_found(
     place.env["TANDEM_SOFTGPU_MODE"] = "mps"
     place.start_daemon(*place.configured(policy="'curves'"))
     jobs = {name: place.job(name) for name in NAMES}
-    # Until iterations were found and recorded.
+    # Train until iterations have been found and recorded.
     train(jobs, together=together_from_the_start, marks=False)
 
     shifted_ns, sums, used = train(jobs, together=True, marks=False)

@@ -1,4 +1,4 @@
-"""What a job that waits at a closed gate sees of its daemon's end."""
+"""What a job that waits at a closed gate sees when its daemon ends."""
 
 import signal
 
@@ -8,7 +8,7 @@ from running_job import WAITING, until
 
 @pytest.fixture
 def held(place):
-    """A paused job with a thread at the gate."""
+    """A paused job with a thread that waits at the gate."""
     job = place.job("held")
     with place.client() as client:
         client.pause("held")
@@ -34,7 +34,7 @@ def test_a_killed_daemon_holds_nobody(place, held):
     assert held.end() == 0
 
 
-@pytest.mark.slow  # the device gives a stopped program up after seconds of real time
+@pytest.mark.slow  # the device gives up a stopped program only after seconds of real time
 def test_a_hung_daemon_holds_nobody(place, held):
     place.daemon.send_signal(signal.SIGSTOP)
 

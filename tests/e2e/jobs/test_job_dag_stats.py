@@ -1,4 +1,4 @@
-"""What `tandem dag stats` says of a running job is what the device's timeline says."""
+"""What `tandem dag stats` says of a running job agrees with the device's timeline."""
 
 import json
 from itertools import pairwise
@@ -10,7 +10,7 @@ KERNELS, SMS = 3, 8  # of an iteration; of the GPU
 
 @pytest.fixture
 def shown(place, sharers):
-    """As JSON, as text, and (begin, end) of the kernels of an iteration in the timeline."""
+    """Stats as JSON and as text, and (begin, end) of an iteration's kernels in the timeline."""
     job = place.job("overlap")
     job.go_on(f"__import__('overlapping').Overlap(gpu, {str(sharers)!r}).iterate")
     as_json = json.loads(place.tandem("dag", "stats", "overlap", "--json"))
@@ -21,7 +21,7 @@ def shown(place, sharers):
 
 
 def width_ns(kernels):
-    """How long so many run at once."""
+    """Return for how long 0, 1, 2... of the kernels ran at once."""
     times = sorted({time for kernel in kernels for time in kernel})
     found = [0] * (len(kernels) + 1)
     for begin, end in pairwise(times):
@@ -36,7 +36,7 @@ def test_figures_of_a_running_job_are_those_of_the_device(shown):
     length_ns = kernels[-1][1] - kernels[0][0]
     none_ns, one_ns, two_ns, _ = width_ns(kernels)
     assert none_ns == 0 < one_ns
-    assert two_ns > 0  # there is something to compare
+    assert two_ns > 0  # else there would be nothing to compare
 
     overlap, critical = as_json["overlap"], as_json["critical"]
 

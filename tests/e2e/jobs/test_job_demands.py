@@ -1,4 +1,4 @@
-"""What jobs pay that run side by side, against the SMs that the GPU gave to each."""
+"""What jobs that run side by side are charged, against the SMs that the GPU gave to each."""
 
 from itertools import pairwise
 
@@ -8,11 +8,11 @@ from running_job import start_together, until
 pytestmark = pytest.mark.slow
 
 EDGES = "t_start_ns", "t_end_ns"
-KERNELS = {"narrow": "smooth", "wide": "crunch"}  # bound by different things: they share turns
+KERNELS = {"narrow": "smooth", "wide": "crunch"}  # bound by different things: they may pair
 SMS = {"narrow": 1, "wide": 7}  # of the 8 of the profile `tiny`
-ITERATIONS = {"narrow": 240, "wide": 54}  # take about as long
-SHARED = 0.7  # of the time of a round
-ERROR_NS = 2_000_000  # two rounds of the poller, at the beginning and the end
+ITERATIONS = {"narrow": 240, "wide": 54}  # chosen to take about equally long
+SHARED = 0.7  # part of the time of a round
+ERROR_NS = 2_000_000  # two rounds of the poller, one at each end
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def call(name):
 
 
 def train(place, jobs):
-    """All at once; what each has run meanwhile."""
+    """Train in all jobs at once; return what each has run meanwhile."""
     before = {name: len(place.ran(job.pid)) for name, job in jobs.items()}
     start_together({job: call(name) for name, job in jobs.items()})
     for job in jobs.values():
@@ -39,7 +39,7 @@ def train(place, jobs):
 
 
 def stretches(ran):
-    """For every stretch in which the same kernels run: its length, and how many SMs each has."""
+    """Yield the length of every stretch with the same kernels running, and the SMs of each job."""
     edges = sorted({row[edge] for rows in ran.values() for row in rows for edge in EDGES})
     for begin_ns, end_ns in pairwise(edges):
         yield (
@@ -56,13 +56,13 @@ def stretches(ran):
 
 
 def is_shared(ran):
-    """They run side by side nearly all the time."""
+    """Tell whether the jobs run side by side nearly all the time."""
     found = list(stretches(ran))
     return sum(ns for ns, sms in found if all(sms.values())) > SHARED * sum(ns for ns, _ in found)
 
 
 def due_ns(ran):
-    """What each should pay: all of what it had alone, else by its SMs; and by an even split."""
+    """Return each job's due: all time it had alone, plus its share by SMs, or by an even split."""
     by_sms, evenly = dict.fromkeys(ran, 0.0), dict.fromkeys(ran, 0.0)
     for ns, sms in stretches(ran):
         there = [name for name in sms if sms[name]]

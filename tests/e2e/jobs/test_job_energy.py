@@ -1,4 +1,4 @@
-"""Energy of jobs by the software GPU's count; on the virtual clock."""
+"""The energy of jobs, as the software GPU counts it; on the virtual clock."""
 
 import json
 import re
@@ -13,7 +13,7 @@ LASTING_MS, PAUSE_MS = 1500, 2
 
 
 def energies(place):
-    """Of each job that there is or was, and what the GPU took, and what of that is nobody's; mJ."""
+    """Return, in mJ, each present or past job's energy, the GPU's, and the part not attributed."""
     told = place.tandem("metrics")
     gpu, nobodys = (
         round(1000 * float(re.search(rf"^{name}_total{{.*}} (\S+)$", told, re.MULTILINE)[1]))
@@ -24,7 +24,7 @@ def energies(place):
 
 
 def settled(place, job):
-    """The same once everything up to now was read, by two seconds in which that job waits."""
+    """Return `energies` after two seconds in which the job waits, so all of it has been read."""
     job.do("waiting.pause(2000)")
     return energies(place)
 
@@ -48,7 +48,7 @@ def test_jobs_and_nobody_together_get_what_the_gpu_took(place):
         assert IDLE_W * ran_ms < jobs[name]["energy_mj"] <= LIMIT_W * ran_ms
     assert jobs["first"]["energy_mj"] > jobs["second"]["energy_mj"]
     assert (jobs["idle"]["energy_mj"] or 0) <= LIMIT_W * jobs["idle"]["gpu_time_ns"] / 1e6
-    assert nobodys_mj > IDLE_W * 1000  # for as long as it was idle at the end
+    assert nobodys_mj > IDLE_W * 1000  # it was idle for at least that long at the end
 
 
 def test_a_job_that_ends_before_the_next_reading_has_its_part_in_the_history(place):

@@ -1,4 +1,4 @@
-"""Best-effort work in the short gaps of a latency job: the gaps foreseen, and not."""
+"""Best-effort work in a latency job's short gaps, with and without a forecast of the gaps."""
 
 import signal
 
@@ -9,9 +9,9 @@ from tandem.demo.stats import percentile
 
 pytestmark = pytest.mark.slow
 
-# The linger leaves 130 us of each pause, less than a window and a segment.
+# After the linger 130 us of each pause are left, less than a window and a segment.
 PAUSE_NS, SEGMENT_NS = 430_000, 100_000
-LINGER_NS, SWITCH_NS = 300_000, 200_000  # by default, of the daemon and of the software GPU
+LINGER_NS, SWITCH_NS = 300_000, 200_000  # defaults of the daemon and of the software GPU
 WARM_UP, REQUESTS = 40, 60
 
 
@@ -28,7 +28,7 @@ def p99_ns(served):
 
 
 def longest_hold_up_ns(served, kernels):
-    """The most that kernels had of the GPU between a request and its result."""
+    """Return the most GPU time that the kernels had between a request and its result."""
 
     def within_ns(kernel, begin_ns, end_ns):
         return max(0, min(kernel["t_end_ns"], end_ns) - max(kernel["t_start_ns"], begin_ns))

@@ -1,4 +1,4 @@
-"""Graphs: one in flight where there is a window, and charged for as long as they ran."""
+"""Graphs: one in flight where there is a window, and each charged for as long as it ran."""
 
 import re
 import shutil
@@ -49,7 +49,7 @@ def _window(client):
 
 
 def _overlaps(place, pid, since):
-    """Whether kernels of different streams ran at the same time."""
+    """Tell whether kernels of different streams ran at the same time."""
     ran = [one for one in place.ran(pid)[since:] if one["kind"] == "kernel"]
     return any(
         one["stream"] != other["stream"]
@@ -61,7 +61,7 @@ def _overlaps(place, pid, since):
 
 
 def _best_effort(place, *options):
-    """A job with a window: beside it is one of the latency class, which does nothing now."""
+    """A job with a window, because a job of the latency class, now idle, is beside it."""
     place.start_daemon(*options)
     server = place.job("server", "-p", "latency")
     server.do("compute()")
@@ -103,7 +103,7 @@ def test_a_graph_is_charged_as_long_as_it_ran(place):
             return client.job("graphs").gpu_time_ns
 
         for _ in range(3):
-            # What ended before is charged in the rounds that follow.
+            # Work that ended earlier is charged in the following rounds; wait for those.
             job.do(f"__import__('waiting').pause({3 * ROUND_NS / 1e6})")
             before, charged_before = len(place.ran(job.pid)), charged_ns()
             job.do("launch_graphs(made)")

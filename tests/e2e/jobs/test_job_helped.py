@@ -1,4 +1,4 @@
-"""What takes root is done by the helper for a daemon that is not root's."""
+"""For a daemon that does not run as root, the helper does what takes root."""
 
 import json
 import os
@@ -82,7 +82,7 @@ PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 def started_in_mode_mps(machine):
     config = machine.folder / "config.toml"
     config.write_text('[gpu."*"]\nmode = "mps"\n')
-    machine.place.env["TANDEM_SOFTGPU_PROFILE"] = "h200"  # which can be cut
+    machine.place.env["TANDEM_SOFTGPU_PROFILE"] = "h200"  # a profile that can be cut
     return machine.start("--config", str(config))
 
 
@@ -92,7 +92,7 @@ def control_of(machine):
 
 
 def servers(machine):
-    """Of the MPS in the helper's folder, with their users; None: there is none."""
+    """Return the users of the MPS servers in the helper's folder, by pid; None without MPS."""
     found = control_of(machine).servers()
     return None if found is None else {server.pid: server.owner for server in found}
 
@@ -168,7 +168,7 @@ SIZES = (10 * MIB, 33 * MIB)
 
 
 def kept(machine):
-    """A job of another user than the daemon's that asks to be saved, and where its memory is."""
+    """A job that asks to be saved, of another user than the daemon's, and its addresses."""
     job = machine.place.job("kept", "--checkpoint", uid=USER)
     job.do("exec('import swapping', globals())")
     return job, job.do(f"swapping.keep(*{SIZES})")
@@ -228,6 +228,6 @@ def test_without_the_helper_it_is_not_saved_and_with_one_it_is_and_outlives_the_
         machine.place.tandem("pause", "kept")
         until(lambda: client.job("kept").state == "swapped", what="it was saved")
 
-    machine.place.stop_daemon()  # which brings it back
+    machine.place.stop_daemon()  # brings the job back
 
     assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 2

@@ -13,7 +13,7 @@ def place(fresh_place):
 
 
 def beside_a_rival(place):
-    """A job, and another one that always has work."""
+    """Return a job beside another one that always has work."""
     rival = place.job("rival", "-p", "batch")
     job = place.job("tangled", "-p", "batch")
     rival.start("for_ever(lambda: waiting.short(gpu))")
@@ -49,20 +49,20 @@ def test_a_host_function_that_waits_for_what_is_held_gets_it(place):
     result, held_ms = job.do(f"waiting.host_function(gpu, word, {3 * QUANTUM_MS})")
 
     assert result == [15]
-    assert 0 < held_ms < MAX_HOLD_MS / 2  # of real time, of which a busy machine takes more
+    assert 0 < held_ms < MAX_HOLD_MS / 2  # in real time, of which a busy machine takes more
 
 
 def test_a_job_is_held_no_longer_than_max_hold_in_any_policy(fresh_place):
     fresh_place.start_daemon(*fresh_place.configured(max_hold_s=0.05, policy='"fifo"'))
-    job = beside_a_rival(fresh_place)  # which came first and never pauses
+    job = beside_a_rival(fresh_place)  # the rival came first and never pauses
 
     waited_ms = job.do("waiting.how_long(compute)")
 
-    assert 50 <= waited_ms < 50 + 20 + 110  # what it computes takes 100 ms of its own
+    assert 50 <= waited_ms < 50 + 20 + 110  # its own computing takes 100 ms
 
 
 def ranks(place, share, *options):
-    """Two jobs that reduce with each other, in words that `share` gives them, beside a rival."""
+    """Two jobs reduce with each other, through words that `share` gives them, beside a rival."""
     rival = place.job("rival", "-p", "batch")
     first, second = (place.job(f"rank{i}", "-p", "batch", *options) for i in range(2))
     share(first, second)
@@ -78,7 +78,7 @@ def by_ipc(first, second):
     second.do(f"waiting.import_(gpu, {first.do('waiting.export(gpu)')!r})")
 
 
-# What a job has that can be moved is shared by Tandem, and not by the driver.
+# Memory of a job that can be moved is shared by Tandem, not by the driver.
 @pytest.mark.parametrize("option", ["--no-swappable", "--swappable"])
 def test_two_ranks_tied_by_ipc_meet_without_a_failed_drain(place, option):
     took_ms = ranks(place, by_ipc, option)

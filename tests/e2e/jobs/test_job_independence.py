@@ -1,4 +1,4 @@
-"""Which kernels of a running job are independent, by their names and parameters."""
+"""Which kernels of a running job are independent, judged by their names and parameters."""
 
 import pytest
 from running_job import until
@@ -21,7 +21,7 @@ def addresses(graph, node):
 
 
 def share(place, sharers, kernel, work):
-    """A job whose two streams launch the kernel for ever."""
+    """Start a job whose two streams launch the kernel for ever."""
     job = place.job("sharing")
     made = f"__import__('sharing_buffer').Sharing(gpu, {str(sharers)!r}, {kernel!r})"
     job.go_on(f"{made}.{work}")
@@ -51,7 +51,7 @@ def test_kernels_that_only_read_a_buffer_are_independent(
         found[:] = [graph, *known[:2]]
         return len(known) > 1
 
-    # A window may begin with launches whose parameters nobody had asked for yet, or be of these.
+    # A window may begin with launches whose parameters were not yet recorded, or have only such.
     with place.client() as client:
         until(is_recorded, what="an iteration with its parameters")
     graph, one, other = found

@@ -1,4 +1,4 @@
-"""Memory that is kept free of all jobs together: of a device of 1 GiB jobs get 768 MiB."""
+"""Memory that is kept free of all jobs together: jobs get 768 MiB of a device of 1 GiB."""
 
 import json
 import signal
@@ -9,7 +9,7 @@ from running_job import until
 MIB = 1 << 20
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 TOTAL = 1024 * MIB
-CONTEXTS_MIB = 64  # of two jobs, and what is counted late of them
+CONTEXTS_MIB = 64  # of two jobs, and what is counted late
 
 
 def keep(place, text):
@@ -29,7 +29,7 @@ def free(job):
 
 
 def sees_free(job, mib):
-    """It hears of what others hold a moment after these do."""
+    """Wait until the job sees it; it hears of the others' memory with a small delay."""
     until(lambda: mib - CONTEXTS_MIB <= free(job) / MIB <= mib, what=f"{mib} MiB are free")
 
 
@@ -111,7 +111,7 @@ def test_memory_that_can_be_moved_goes_as_if_the_gpu_were_smaller(place):
     other = place.job("other", "--swappable")
     contexts_bytes = 2 * (place.used_bytes() - before)
 
-    assert other.do(f"int(alloc({400 * MIB}))")  # beside them on the device, but for what is kept
+    assert other.do(f"int(alloc({400 * MIB}))")  # it would fit beside them, if none were kept free
 
     with place.client() as client:
         until(lambda: client.job("kept").swapped_bytes, what="it is told")

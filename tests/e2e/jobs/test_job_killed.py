@@ -1,4 +1,4 @@
-"""A job that is killed at a bad moment, and what is left of it."""
+"""A job that is killed at a bad moment, and what it leaves behind."""
 
 import pytest
 from running_job import WAITING, until

@@ -1,4 +1,4 @@
-"""Jobs whose peaks do not fit together share the GPU, or wait to be let in: the policy `lanes`."""
+"""The policy `lanes`: jobs whose peaks do not fit together share the GPU or wait for admission."""
 
 import re
 import subprocess
@@ -9,11 +9,11 @@ from running_job import start_together, until
 from test_job_pairs import overlap_ns
 
 MIB = 1 << 20
-P, E = 100 * MIB, 500 * MIB  # three P and one E fit into the device's GiB, two E do not
+P, E = 100 * MIB, 500 * MIB  # three P and one E fit into the device's 1 GiB, two E do not
 ASKED = ("--persistent", f"{P + MIB}", "--ephemeral", f"{E + MIB}")
 COUNT = 3
 ROUNDS = 15
-CONTEXT = 8 * MIB  # what a process has of the device before it asks for anything
+CONTEXT = 8 * MIB  # what a process occupies on the device before it asks for anything
 IMPORT = "exec('from iterating import Training, refusal', globals())"
 
 
@@ -127,11 +127,11 @@ def test_lanes_run_side_by_side_where_kernels_of_two_jobs_can(fresh_place, lanes
     place = lanes()
     asked = promise(60, 800 if share_a_lane else 200)
     both_are_there, jobs, come = place.folder / "both are there", [], []
-    for name in ("a", "b"):  # one after the other: who comes first has the lane
+    for name in ("a", "b"):  # one after the other: the first to come has the lane
         jobs.append(job := place.starting(name, *asked))
         job.start(IMPORT)
         job.start(f"exec('t = Training(gpu, {50 * MIB}, {100 * MIB})', globals())")
-        if share_a_lane and name == "a":  # the other one comes when an iteration of it has ended
+        if share_a_lane and name == "a":  # the other is admitted when an iteration of it ends
             job.start(f"t.run_until({str(both_are_there)!r})")
         come.append([job.result() for _ in range(3)])
     both_are_there.touch()
@@ -161,7 +161,7 @@ def promise(persistent_mib, ephemeral_mib):
 
 
 def iterations(place):
-    """Whose they were, in the order in which they ran."""
+    """Return the names of the jobs whose iterations ran, in their order."""
     names = {job.pid: job.name for job in place.jobs}
     ran = [one for job in place.jobs for one in place.ran(job.pid)]
     ran = [one for one in ran if one["name"] == "slow_affine"]
@@ -172,7 +172,7 @@ def iterations(place):
 @pytest.mark.parametrize(("order", "first"), [("fifo", "x"), ("srtf", "y"), ("pack", "z")])
 def test_the_order_says_who_comes_first_when_there_is_room(lanes, order, first):
     place = lanes(order)
-    before = place.job("y")  # this long it takes; nothing is known of the others
+    before = place.job("y")  # makes its duration known; nothing is known of the others
     assert before.end() == 0
     holder = place.job("holder", *promise(900, 1))
     jobs = []

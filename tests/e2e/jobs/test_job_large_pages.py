@@ -1,4 +1,4 @@
-"""Jobs where the kernel's pages are of 64 KiB, as on much of aarch64."""
+"""Jobs where the kernel has pages of 64 KiB, as on much of aarch64."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def large_pages(made_once):
 
 @pytest.fixture
 def place(fresh_place, large_pages):
-    fresh_place.start_daemon()  # which is what it is on any machine
+    fresh_place.start_daemon()  # it behaves the same on any machine
     fresh_place.env["LD_PRELOAD"] = str(large_pages)
     return fresh_place
 

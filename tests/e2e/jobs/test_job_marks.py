@@ -1,4 +1,4 @@
-"""What a job says of its iterations and phases is what the daemon tells of it."""
+"""The daemon reports the iterations and phases that a job marks."""
 
 import pytest
 from running_job import until

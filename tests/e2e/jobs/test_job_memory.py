@@ -13,7 +13,7 @@ def test_a_limit_is_shown_enforced_and_given_back(place):
     job = place.job("limited", "-m", "20MiB")
     free, total, device = job.do("memory()")
     assert (total, device) == (20 * MIB, 20 * MIB)
-    assert free == 20 * MIB - 4  # the word it computes with
+    assert free == 20 * MIB - 4  # 4 bytes for the word it computes with
 
     first = job.do(f"int(alloc({15 * MIB}))")
 
@@ -50,7 +50,7 @@ def test_a_limit_can_be_changed_while_the_job_runs(place):
     place.tandem("set", "limited", "memory=10MiB")
     while shown_mib() != 10:
         pass
-    assert job.do("memory()")[0] == 0  # over its limit: it keeps what it has and gets no more
+    assert job.do("memory()")[0] == 0  # over its limit: it keeps what it has and gets nothing more
     assert job.do("alloc(1).__str__()") == OUT_OF_MEMORY
     assert job.do(f"free({big})") == "CUDA_SUCCESS"
     assert job.do(f"free(alloc({5 * MIB}))") == "CUDA_SUCCESS"
@@ -67,7 +67,7 @@ def test_a_share_can_be_set_while_the_job_runs(place):
     def shown_mib():
         return job.do("memory()")[1] // MIB
 
-    place.tandem("set", "limited", "memory=30%")  # of the device's GiB
+    place.tandem("set", "limited", "memory=30%")  # of the device's 1 GiB
     while shown_mib() != 307:
         pass
     held = job.do(f"int(alloc({100 * MIB}))")
@@ -159,7 +159,7 @@ def test_without_waiting_the_same_allocation_fails_at_once(place):
 
 
 def timed(call):
-    """What it comes to, and in how many nanoseconds: others pass while a job waits for a line."""
+    """Return an expression for (result, ns) of the call, not counting the wait for a line."""
     return f"(lambda began_ns: (str({call}), now_ns() - began_ns))(now_ns())"
 
 
@@ -221,11 +221,11 @@ def test_who_said_no_is_counted(place):
     total = holder.do("memory()[1]")
     assert holder.do(f"int(alloc({total * 3 // 4}))")
     job = place.job("refused", "-m", "75%", "--wait-memory=1s")
-    assert job.do(f"alloc({total}).__str__()") == OUT_OF_MEMORY  # of the quota: never to be had
-    assert job.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY  # of the line: time is over
+    assert job.do(f"alloc({total}).__str__()") == OUT_OF_MEMORY  # quota: it can never be had
+    assert job.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY  # line: its time was over
     other = place.job("other", "-m", "75%")
-    assert other.do(f"alloc({total * 4 // 5}).__str__()") == OUT_OF_MEMORY  # of the quota
-    assert other.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY  # of the device
+    assert other.do(f"alloc({total * 4 // 5}).__str__()") == OUT_OF_MEMORY  # quota
+    assert other.do(f"alloc({total // 2}).__str__()") == OUT_OF_MEMORY  # device
 
     def counted(name):
         with place.client() as client:
@@ -246,7 +246,7 @@ def test_a_pool_that_was_refused_goes_on(place):
 
     assert (first, job.do(f"allocating.take('from_pool', {30 * MIB})")) == ("CUDA_SUCCESS",) * 2
     assert job.do("allocating.give_back()") == "CUDA_SUCCESS"
-    assert job.do(f"free(alloc({62 * MIB}))") == "CUDA_SUCCESS"  # what the pool kept is given up
+    assert job.do(f"free(alloc({62 * MIB}))") == "CUDA_SUCCESS"  # the pool gave up what it kept
 
 
 def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
@@ -262,7 +262,7 @@ def test_a_big_request_is_not_starved_by_small_ones_behind_it(place):
         until(lambda: client.job("small").memory_wait_place == 2, what="the small one is behind")
         assert f"2nd in line behind {client.job('big').name}" in place.explain("small")
 
-        big.kill()  # leaves the line
+        big.kill()  # so it leaves the line
         assert small.result()
     assert holder.do(f"free({held})") == "CUDA_SUCCESS"
 
@@ -306,7 +306,7 @@ def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
         assert second.do(f"free({held})") == "CUDA_SUCCESS"
 
 
-# The device gives a stopped program up after seconds of real time.
+# The device gives up a stopped program only after seconds of real time.
 HUNG = pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)
 
 
@@ -341,9 +341,9 @@ def test_without_a_daemon_the_driver_has_the_last_word(place, by):
     place.end_or_stop_daemon(by)
 
     assert big.result() == OUT_OF_MEMORY
-    assert behind.result()  # there was room all the time: only the line was in its way
+    assert behind.result()  # there was room all along; only the line kept it waiting
     assert holder.do(f"free({held})") == "CUDA_SUCCESS"
-    # The software GPU hears of that by a message, and of the other's request by another.
+    # The software GPU learns of the free and of the other job's request by separate messages.
     until(lambda: place.used_bytes() < total // 2, what="the device has it back")
     assert big.do(f"free(alloc({total // 2}))") == "CUDA_SUCCESS"
 
@@ -373,6 +373,6 @@ def test_more_minima_than_the_gpu_has_are_refused_at_the_start(place):
     )
     assert holder.end() == 0
     until(lambda: start(*within).returncode == 0, what="there is room again")
-    # What was promised to the outer one is not promised to others.
+    # What the outer run is promised counts as its own, not as promised to others.
     nested = ("--require", "--memory-min", "900MiB", "--", *words, "--require")
     until(lambda: start(*nested).returncode == 0, what="it has its own promise")

@@ -1,4 +1,4 @@
-"""Jobs on instances of MIG: devices of their own, found by NVML."""
+"""Jobs on MIG instances: devices of their own, found through NVML."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 from running_job import start_together, until
 
 SMALL, LARGE = "0:1", "0:2"  # as `tandem gpus` calls them
-# Kernels of milliseconds: 100 blocks that read 100 MB each.
+# Kernels that take milliseconds: 100 blocks that read 100 MB each.
 LONG = """for_ever(lambda: (
     ok(gpu.launch("slow_affine", (word, 2, 1), (None,) + (ctypes.c_uint,) * 2, grid=100)),
     ok(cu.cuCtxSynchronize())))""".replace("\n", " ")
@@ -26,7 +26,7 @@ def cut(fresh_place):
 
 
 def overlap(place, job, other):
-    """Whether their kernels ever ran at once, once each has run for a while."""
+    """Tell whether the jobs' kernels ever ran at once, after each has run for a while."""
 
     def kernels(which):
         return [row for row in place.ran(which.pid) if row["kind"] == "kernel"]
@@ -108,14 +108,14 @@ def test_which_instance_is_meant_only_a_daemon_knows(cut):
 
 @pytest.fixture
 def whole(fresh_place):
-    """A place whose GPU could be cut, and is not."""
+    """A place whose GPU can be cut but is not."""
     fresh_place.env["TANDEM_SOFTGPU_PROFILE"] = "h200"
     fresh_place.start_daemon()
     return fresh_place
 
 
 def cutting(place, *words):
-    """What `tandem partition apply` says, and how it ends."""
+    """Return the exit code and the output of `tandem partition apply`."""
     words = [sys.executable, "-m", "tandem.cli", "partition", "apply", "--mig", *words]
     done = subprocess.run(
         words, env=place.env, capture_output=True, text=True, timeout=30, check=False
@@ -228,5 +228,5 @@ def test_a_gpu_without_mig_is_not_cut(fresh_place):
     fresh_place.start_daemon()
 
     assert "gpu 0 has no MIG" in cutting(fresh_place, "0=1g.18gb", "--yes")[1]
-    fresh_place.job("here")  # to end it would be for nothing
+    fresh_place.job("here")  # ending it would achieve nothing
     assert "gpu 0 has no MIG" in cutting(fresh_place, "0=1g.18gb", "--yes")[1]

@@ -1,4 +1,4 @@
-"""Jobs on a GPU in mode mps that the daemon runs: parts of the SMs, and what a crash does."""
+"""Jobs on a GPU in mode mps that the daemon runs: parts of the SMs, and the effect of a crash."""
 
 import json
 import os
@@ -18,7 +18,7 @@ PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def ask(place, command, pipes="mps"):
-    """Its answer; again while it answers somebody else."""
+    """Return the answer of MPS; ask again while it serves somebody else."""
 
     answers = []
 
@@ -73,7 +73,7 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
 
 
 def test_a_job_on_one_of_the_gpus_that_mps_is_for_gets_that_one(fresh_place):
-    # This MPS is shown one GPU, which is 0 to its clients.
+    # This MPS is given one GPU, which its clients see as GPU 0.
     place = fresh_place
     place.env["TANDEM_SOFTGPU_DEVICES"] = "2"
     config = place.folder / "config.toml"
@@ -93,7 +93,7 @@ def test_a_job_on_one_of_the_gpus_that_mps_is_for_gets_that_one(fresh_place):
 
 
 def test_a_job_that_finds_no_mps_is_shown_as_it_is(place):
-    # Its own pipe directory, in which nobody listens: such a program runs without MPS, unnoticed.
+    # Nobody listens in the job's own pipe directory, so it silently runs without MPS.
     job = place.job("lost", "--sm", "50%", "--env", f"{PIPES}={place.folder / 'nowhere'}")
     client = place.job("found", "--sm", "50%")
 

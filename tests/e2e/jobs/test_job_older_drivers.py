@@ -1,4 +1,4 @@
-"""Jobs under drivers of older CUDA versions, which lack what came later."""
+"""Jobs under drivers of older CUDA versions, which lack the functions that came later."""
 
 import old_drivers
 import pytest
@@ -11,7 +11,7 @@ ITERATIONS = 3
 
 @pytest.fixture(params=["12.0", "12.2", "12.4"])
 def older(fresh_place, request):
-    """The version, as the driver tells it, and a place with that driver."""
+    """The version, as the driver reports it, and a place with that driver."""
     fresh_place.env = old_drivers.of_version(request.param, fresh_place.env)
     fresh_place.start_daemon()
     major, minor = map(int, request.param.split("."))

@@ -1,4 +1,4 @@
-"""Trainers under MPS: those bound by different things share turns, those bound alike do not."""
+"""Trainers under MPS share turns if they are bound by different resources, else they do not."""
 
 import signal
 from itertools import chain
@@ -9,14 +9,14 @@ from running_job import DEADLINE_S, start_together, until
 pytestmark = pytest.mark.slow
 
 UNKNOWN = "what bounds its work is not known"
-FOUND = (  # of the one whose kernels are called smooth
+FOUND = (  # told of the job that runs the kernel smooth
     "what bounds its work: memory",
     "'crunch': bound by memory bandwidth and by computing",
     "'other': both are bound by memory bandwidth",
 )
 TRAINERS = {"crunch": "crunch", "smooth": "smooth", "other": "smooth"}  # name, kernel
-ITERATIONS = 30  # of 1 ms
-FIRST_NS = 3_000_000  # until somebody has the turn all gates are open
+ITERATIONS = 30  # of 1 ms each
+FIRST_NS = 3_000_000  # all gates are open until a job has the turn
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def is_found(place):
 
 
 def overlap_ns(ran, *names):
-    """How long kernels of both ran."""
+    """Return how long kernels of both ran at once."""
     edges = [[(k["t_start_ns"], 1), (k["t_end_ns"], -1)] for name in names for k in ran[name]]
     overlap, running, since_ns = 0, 0, 0
     for at_ns, change in sorted(chain.from_iterable(edges)):
@@ -50,7 +50,7 @@ def overlap_ns(ran, *names):
 
 
 def train(place, jobs):
-    """All at once; how long until the last is done, and the kernels of each meanwhile."""
+    """Train in all jobs at once; return the time until the last ends, and each job's kernels."""
     start_together(
         {j: f"pairing.train(gpu, {TRAINERS[n]!r}, {ITERATIONS})" for n, j in jobs.items()}
     )
@@ -64,7 +64,7 @@ def train(place, jobs):
 
 
 def train_under(place, jobs, said, **options):
-    """The same with other settings, once `explain` says what comes of them."""
+    """Train with other settings, once `explain` shows their effect."""
     place.configured(**options)
     place.daemon.send_signal(signal.SIGHUP)
     until(lambda: told(place, said), what=said)
@@ -72,7 +72,7 @@ def train_under(place, jobs, said, **options):
 
 
 def who_shared(client, events):
-    """Those who had a turn together, up to where nobody has one any more."""
+    """Return which jobs had a turn together, up to the point where no job has a turn any more."""
     names = {job.name: job.display_name for job in client.jobs()}
     found = set()
     for event in events:

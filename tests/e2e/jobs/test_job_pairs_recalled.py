@@ -1,11 +1,11 @@
-"""What trials have measured before the daemon was started anew decides who shares a turn."""
+"""What trials measured before a restart of the daemon decides who shares a turn after it."""
 
 import pytest
 from running_job import until
 
 pytestmark = pytest.mark.slow
 
-BLOCKS, ITERATIONS = 64, 30  # both fill the GPU, so beside each other both are slow
+BLOCKS, ITERATIONS = 64, 30  # each fills the GPU, so side by side both are slow
 BOUND = {"crunch": "compute", "smooth": "memory"}  # an iteration takes 1 ms and 2 ms alone
 SHARES, DOES_NOT = "may share turns with", "takes turns with"
 FORETOLD = "times as long beside"
@@ -28,7 +28,7 @@ def train(*jobs):
 
 
 def classified(place, *jobs):
-    """One after the other: what is recorded while others run does not tell."""
+    """Classify the jobs one by one: records made while others run do not show what bounds a job."""
     for job in jobs:
         told = f"what bounds its work: {BOUND[job.name]}"
         until(

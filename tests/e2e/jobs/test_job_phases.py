@@ -1,4 +1,4 @@
-"""Trainers under MPS: one takes memory, forward, while the other gives it back, backward."""
+"""Trainers under MPS: one takes memory in its forward pass while the other frees it, backward."""
 
 import signal
 
@@ -13,7 +13,7 @@ NAMES = ("tick", "tock")
 ITERATIONS = 4
 MIB = 1 << 20
 PEAK_BYTES, TOTAL_BYTES = 688 * MIB, 1024 * MIB  # of an iteration, and of the device
-SUM = 64  # of an iteration, if every layer was written before it was read
+SUM = 64  # of an iteration in which every layer was written before it was read
 FORWARD, BACKWARD = "layer", "layer_back"
 
 
@@ -35,7 +35,7 @@ def start(fresh_place):
 
 
 def together_ns(one, one_kernel, other, other_kernel):
-    """For how long a kernel of one ran beside a kernel of the other."""
+    """Return for how long a kernel of one job ran beside a kernel of the other."""
     ours = [k for k in one if k["name"] == one_kernel]
     theirs = [k for k in other if k["name"] == other_kernel]
     both = (
@@ -66,7 +66,7 @@ def test_peaks_of_trainers_that_run_side_by_side_do_not_coincide(start):
 def test_nobody_goes_to_its_peak_while_another_is_at_its_own_but_without_the_gate(start, policy):
     _, jobs = start(policy)
     tick, tock = (jobs[name] for name in NAMES)
-    for job in jobs.values():  # so long that their pace is known
+    for job in jobs.values():  # long enough for their pace to be known
         job.do(f"curving.train(gpu, {ITERATIONS})")
 
     tick.start("curving.stand(gpu)")
@@ -93,6 +93,6 @@ def test_nobody_stands_before_its_peak_when_the_daemon_is_gone(start, by):
 
     place.daemon.send_signal(by)
 
-    assert "OUT_OF_MEMORY" in tock.result()  # it goes on, as if nobody had held it
+    assert "OUT_OF_MEMORY" in tock.result()  # it continues as if it were not held
     tick.start("go on")
     assert tick.result() is None

@@ -1,4 +1,4 @@
-"""Jobs placed by plan, on sets of SMs and in turns; on the virtual clock."""
+"""Jobs placed by a plan, on sets of SMs and in turns; on the virtual clock."""
 
 import re
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from tandem import softgpu
 
 pytestmark = pytest.mark.slow
 
-BLOCKS = {"large": 4000, "small": 100, "other": 100}  # of each kernel; 8 are on an SM
+BLOCKS = {"large": 4000, "small": 100, "other": 100}  # of each kernel; 8 fit on an SM
 GROUP_SMS, SMS = 8, 128
 PATIENCE_S = 120.0
 MEASURED = re.compile(r"is foretold and ([\d.]+) measured.*over (\d+) ms")
@@ -30,7 +30,7 @@ def image(tmp_path_factory):
 
 @contextmanager
 def started(place, image, planner, blocks=BLOCKS):
-    """Three trainers that never end, under a policy by which all take turns, and who asks."""
+    """Three trainers that never end, under a policy by which all take turns, and a client."""
     place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
     place.env |= {"TEST_IMAGE": str(image)}
     config = place.folder / "config.toml"
@@ -40,7 +40,7 @@ def started(place, image, planner, blocks=BLOCKS):
     )
     place.start_daemon("--config", str(config))
     with place.client() as client:
-        client.status()  # connects while the daemon has nothing else to do
+        client.status()  # connect while the daemon is idle
         jobs = {name: place.job(name) for name in blocks}
         for name, job in jobs.items():
             train = f"__import__('sizing').train(gpu, {blocks[name]}, 20)"
@@ -57,13 +57,13 @@ def explained(client, name):
 
 
 def figures(told):
-    """Progress as foretold and as measured; None: not yet."""
+    """Return the foretold and the measured progress, or None if there is none yet."""
     found = FIGURES.search(told)
     return tuple(map(float, found.groups())) if found else None
 
 
 def overlaps(place, jobs, since_ns):
-    """Whether kernels of two jobs ran at the same time since then."""
+    """Tell whether kernels of two jobs have run at the same time since then."""
     rows = [row for job in jobs for row in place.ran(job.pid) if row["t_start_ns"] >= since_ns]
     rows.sort(key=lambda row: row["t_start_ns"])
     return any(
@@ -73,7 +73,7 @@ def overlaps(place, jobs, since_ns):
 
 
 def run_on(place, jobs):
-    """Whether kernels overlap from now on, once what ran before has ended."""
+    """Tell whether kernels overlap from now on, once what is running has ended."""
     now_ns = max(row["t_end_ns"] for job in jobs for row in place.ran(job.pid))
     settled_ns = now_ns + 50_000_000
 
@@ -117,7 +117,7 @@ def paid_ns(client):
 
 
 def go_on(client):
-    """For a while; what each pays for it."""
+    """Let the jobs run for a while; return what each is charged for it."""
     before_ns, paid = paid_ns(client), {}
 
     def is_over():
@@ -136,7 +136,7 @@ def test_each_pays_for_its_part_of_the_sms_while_all_have_work(fresh_place, imag
             return all(f"{sms} for " in told for sms in given(client).values()) and BY_SET in told
 
         until(is_told, what="all are on their sets", within_s=PATIENCE_S)
-        go_on(client)  # within a tenth of a second the poller is told of sets that are new
+        go_on(client)  # the poller learns of new sets within a tenth of a second
         sizes = given(client)
         paid, sizes_then = go_on(client), given(client)
 
@@ -148,7 +148,7 @@ def test_each_pays_for_its_part_of_the_sms_while_all_have_work(fresh_place, imag
 
 
 def test_progress_is_measured_by_iterations_that_ended_and_what_one_takes_alone(fresh_place, image):
-    blocks = dict.fromkeys(BLOCKS, 8192)  # of 10 us of an SM each, which scale evenly
+    blocks = dict.fromkeys(BLOCKS, 8192)  # each takes an SM for 10 us, so they scale evenly
     alone_ms = 3 * 0.01 * 8192 / SMS
 
     def measured(client):
@@ -157,7 +157,7 @@ def test_progress_is_measured_by_iterations_that_ended_and_what_one_takes_alone(
 
     with started(fresh_place, image, "on", blocks) as (client, jobs):
 
-        def is_measured():  # for so long that a turn more or less is nothing
+        def is_measured():  # for so long that one turn more or less does not matter
             found = measured(client)
             return len(found) == len(jobs) and min(over_ms for _, over_ms in found) > 600
 

@@ -1,4 +1,4 @@
-"""A job that was promised memory takes it from others, who go on later and lose nothing."""
+"""A job with promised memory takes it from others, which continue later and lose nothing."""
 
 import pytest
 from running_job import until
@@ -6,13 +6,13 @@ from test_job_tick_tock import MIB, is_kernel, jobs_beside_a_filler, take
 
 pytestmark = pytest.mark.slow
 
-KERNELS = 10  # of an iteration, in alternating.py
-WINDOW = 2  # kernels that it may be ahead of its GPU, into the next one
+KERNELS = 10  # of an iteration in alternating.py
+WINDOW = 2  # kernels by which the job may be ahead of its GPU, into the next iteration
 SIZE = 34  # MiB; the filler leaves less than twice as much
 
 
 def trainer_and_server(place, *options):
-    """The one computes, until the folder has a file `enough`; the other has not begun."""
+    """A trainer that computes until the folder has a file `enough`, and a server not yet begun."""
     (trainer,) = jobs_beside_a_filler(place, 1, "--priority", "batch", *options)
     take([trainer], SIZE)
     server = place.job("server", "--priority", "latency", "--memory-min", f"{SIZE}MiB")

@@ -1,4 +1,4 @@
-"""Jobs that come while it is being proved that sets of SMs are disjoint, and what is said of it."""
+"""Jobs that come while the daemon proves that sets of SMs are disjoint, and what it reports."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ SPREADING = "__import__('spreading')"
 
 
 class Held:
-    """A proof that goes on when the test says so."""
+    """A proof that continues when the test says so."""
 
     def __init__(self, place):
         self._path = place.folder / "held"
@@ -62,8 +62,8 @@ class Held:
             pipe.write(word)
 
     def end(self):
-        """One that waits for a word would do so for ever."""
-        with suppress(OSError):  # none waits
+        """End a proof that waits for a word; it would wait for ever."""
+        with suppress(OSError):  # nobody waits
             pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
             os.write(pipe, b"die")
             os.close(pipe)
@@ -77,17 +77,17 @@ def place(fresh_place):
     fresh_place.held = Held(fresh_place)
     fresh_place.start_daemon("--config", str(config))
     yield fresh_place
-    fresh_place.close()  # else it would start another
+    fresh_place.close()  # before the proof ends, else the daemon would start another
     fresh_place.held.end()
 
 
 def line_of(process):
-    """The next one on its stderr."""
+    """Return the next line of the process's stderr."""
     return process.stderr.readline()
 
 
 def waiting_job(place, *options):
-    """Says how many percent of the SMs it may use at most."""
+    """Start a job that prints the percentage of the SMs it may use at most."""
     words = "import os; print(os.environ.get('CUDA_MPS_ACTIVE_THREAD_PERCENTAGE', 'all'))"
     tandem = [sys.executable, "-m", "tandem.cli", "run", "--require", *options]
     return subprocess.Popen(
@@ -154,7 +154,7 @@ def test_without_an_answer_it_is_tried_again_and_jobs_have_percentages_until_the
         assert job.communicate(timeout=DEADLINE_S)[0] == "50\n"
     assert "no mode mps+green yet: the probe failed" in place.tandem("gpus")
 
-    place.daemon.send_signal(signal.SIGHUP)  # which is soon
+    place.daemon.send_signal(signal.SIGHUP)  # makes the daemon try again soon
     until(lambda: "is being proved" in place.tandem("gpus"), what="it is tried again")
     place.held.says("go")
 
@@ -168,7 +168,7 @@ def test_what_was_proved_holds_for_the_next_daemon(place):
     place.stop_daemon()
     place.start_daemon("--config", str(place.folder / "config.toml"))
 
-    assert "  mps+green  " in place.tandem("gpus")  # where a probe would be held
+    assert "  mps+green  " in place.tandem("gpus")  # a probe would be held here
 
 
 def test_a_proof_ends_with_the_daemon_and_leaves_nothing_behind(place):

@@ -1,4 +1,4 @@
-"""Three jobs on sets of SMs: how soon their kernels are in others when something happens.
+"""Three jobs on sets of SMs: how soon their kernels run on other sets after an event.
 
 On the virtual clock.
 """
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 SOON_NS = 10_000_000
 WINDOW_MS, SHORT_MS = 100, 30
-LONG_MS = 250  # in which a window ends, also where it is looked at every 100 ms
+LONG_MS = 250  # a window ends in that time, even if it is checked only every 100 ms
 CONFIG = f"""
 [scheduler]
 size_sets = false  # by how jobs scale, which is told only after many seconds;
@@ -56,9 +56,9 @@ def kernels(place, job):
 
 
 def moved(place, job, since_ns, until_ns):
-    """How long it was until a kernel began in the set where the job ended, and that set's SMs.
+    """Return how long it took until a kernel began in the job's final set, and that set's SMs.
 
-    In each set the work of a stream is in another one of the driver's.
+    In each set a stream's work runs in a different stream of the driver's.
     """
     rows = [row for row in kernels(place, job) if row["t_start_ns"] < until_ns]
     before = [row for row in rows if row["t_start_ns"] < since_ns][-1]

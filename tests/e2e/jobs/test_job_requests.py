@@ -1,4 +1,4 @@
-"""What requests take, as the daemon and the job tell it, and what the tuner makes of it.
+"""How long requests take, by the daemon and by the job, and what the tuner does about it.
 
 On the virtual clock.
 """
@@ -15,12 +15,12 @@ from tandem.demo.stats import percentile
 
 pytestmark = pytest.mark.slow
 
-PAUSE_NS = 3_000_000  # more than what ends a burst
+PAUSE_NS = 3_000_000  # longer than the pause that ends a burst
 REQUESTS = 60
 
 
 def told_ns(place, name, requests):
-    """The daemon's p99, once it knows all of them but the newest, which may go on."""
+    """Return the daemon's p99 once it knows all requests but the newest, which may still run."""
     with place.client() as client:
 
         def job():
@@ -38,7 +38,7 @@ def test_bursts_are_told_as_the_job_measures_its_requests(fresh_place):
     place = fresh_place
     place.start_daemon()
     server = place.job("server", "-p", "latency", "--slo", "p99=50ms")
-    server.do(f"serving.serve(gpu, 1, {PAUSE_NS})")  # from now on somebody looks
+    server.do(f"serving.serve(gpu, 1, {PAUSE_NS})")  # from now on the daemon watches the job
 
     served = server.do(f"serving.serve(gpu, {REQUESTS}, {PAUSE_NS})")
 
@@ -61,7 +61,7 @@ def test_requests_of_a_job_that_is_held_take_the_time_that_it_waits(fresh_place)
     assert "time: " in plan
     assert "is how jobs share it" in plan
     assert "taking turns its p99 is foretold as" in plan
-    assert p99_ns(served) > 5_000_000  # a quantum of the other lies before many of them
+    assert p99_ns(served) > 5_000_000  # many of them wait for a quantum of the other job
     assert told_ns(place, "server", REQUESTS) == pytest.approx(p99_ns(served), rel=0.1)
     counted = scraped(place, "server")
     assert counted["tandem_job_slo_latency_seconds_count"] >= REQUESTS
@@ -72,7 +72,7 @@ def test_requests_of_a_job_that_is_held_take_the_time_that_it_waits(fresh_place)
 
 
 def scraped(place, name):
-    """The metrics of a job, each added up over its series."""
+    """Return the metrics of a job, each summed over its series."""
     with place.client() as client:
         (job,) = [job for job in client.jobs() if job.display_name == name]
         text = client.metrics()
@@ -84,7 +84,7 @@ def scraped(place, name):
     return found
 
 
-# Handles requests of so many kernels one after the other, and tells when each began and ended.
+# Handles requests of so many kernels one by one, and returns when each began and ended.
 HANDLE = """
 def handle(kernels, requests, p99_ms):
     answer, served = marks.slo(p99_ms=p99_ms)(lambda: serving.launch(gpu, kernels)), []
@@ -128,7 +128,7 @@ SERVE = f"for_ever(marks.slo(p99_ms={SLO_MS})(lambda: serving.launch(gpu, 10)))"
 
 
 def tuned(place, state):
-    """Words for a daemon with the tuner on or off."""
+    """Return options for a daemon with the tuner on or off."""
     words = place.configured(policy='"fair"', quantum_ms=4)
     with (place.folder / "config.toml").open("a") as file:
         file.write(f'[partition]\ntuner = "{state}"\nwindow_s = 0.2\n')
@@ -136,7 +136,7 @@ def tuned(place, state):
 
 
 def contended(place):
-    """A server that answers one request after the other, and two others that want it all."""
+    """Start a server that answers requests one by one, and two others that want the whole GPU."""
     others = [place.job(f"other{i}") for i in range(2)]
     for other in others:
         other.start("for_ever(lambda: waiting.short(gpu))")

@@ -1,4 +1,4 @@
-"""How jobs scale with SMs, told by the daemon from their records, and how right that is."""
+"""How jobs scale with SMs according to the daemon's records, and how accurate that is."""
 
 import re
 from itertools import groupby
@@ -31,12 +31,12 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     job = place.job("train", "-p", "latency", "--slo", "p99=1600us")
 
     assert "nothing was recorded of it yet" in part_of(place, "train").doubt
-    job.go_on(f"lambda: {TRAIN}")  # a pause would be recorded with the iteration that is going on
+    job.go_on(f"lambda: {TRAIN}")  # a pause would be recorded as part of the current iteration
     until(lambda: part_of(place, "train").scaling, what="a curve")
 
     found = part_of(place, "train")
     assert found.scaling.sm_counts == (1, 2, 3, 4, 5, 6, 7, 8)
-    assert found.scaling.knee_sms == 4  # all blocks of a kernel are on an SM
+    assert found.scaling.knee_sms == 4  # there all blocks of a kernel are on an SM at once
     assert (found.given_sms, found.asked_sms, found.required_sms) == (8, None, 3)
     assert found.proposed_sms == 3
     shown = place.tandem("partition", "show")
@@ -57,10 +57,10 @@ def test_curves_are_told_of_jobs_that_take_turns(place):
 
     for curve in curves():
         assert curve.knee_sms == 4
-        assert curve.recorded_ns == pytest.approx(1_000_000, rel=0.25)  # alone, but for its turns
+        assert curve.recorded_ns == pytest.approx(1_000_000, rel=0.25)  # without the waits
 
 
-SERVE = "pairing.iterate(gpu, 'crunch')"  # which marks nothing
+SERVE = "pairing.iterate(gpu, 'crunch')"  # marks nothing
 
 
 def test_pauses_between_requests_are_no_part_of_a_curve(place):
@@ -84,7 +84,7 @@ def wide_image(tmp_path_factory):
 
 
 def start_in_sets(place, image, **options):
-    """A daemon of which each job has a set of SMs."""
+    """Start a daemon under which each job has a set of SMs."""
     gpu = {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
     place.env |= gpu | {"TEST_IMAGE": str(image)}
     _, config = place.configured(**options)
@@ -98,13 +98,13 @@ def training(blocks, iterations):
 
 
 def train(trainers, jobs):
-    """Of each trainer so many iterations of so many blocks, all at the same time."""
+    """Train in all trainers at the same time, each with its own blocks and iterations."""
     start_together({one: training(*jobs[one.name]) for one in trainers})
     return [one.result() for one in trainers]
 
 
 def given_in_sets(place, image, **options):
-    """SMs of a job with small grids and of one with large ones, once all is told of both."""
+    """Return the parts of a job with small grids and one with large ones, once both are known."""
     start_in_sets(place, image, **options)
     jobs = {"small": (100, 400), "large": (4000, 100)}
     trainers = [place.job(name, "-p", "latency") for name in jobs]
@@ -115,13 +115,13 @@ def given_in_sets(place, image, **options):
         return options or (all(curves) and curves[1].source == "probed")
 
     with place.client() as client:
-        client.status()  # connects while the daemon has nothing else to do
+        client.status()  # connect while the daemon is idle
         until(is_told, what="curves of both")
         train(trainers, jobs)
         return parts_of(client)
 
 
-LINEAR = 8192  # blocks, of which 8 are on an SM: on 8, 64 and 128 SMs all waves are full
+LINEAR = 8192  # blocks, 8 on each SM: on 8, 64 and 128 SMs all waves are full
 
 
 def iteration_ms(sms):
@@ -210,7 +210,7 @@ def test_equal_jobs_to_which_all_sms_matter_are_found_so_and_share_them(fresh_pl
         return [part.scaling for part in parts_of(client).values()]
 
     with fresh_place.client() as client:
-        client.status()  # connects while the daemon has nothing else to do
+        client.status()  # connect while the daemon is idle
         until(
             lambda: all(curve and curve.source == "probed" for curve in curves()),
             what="probes of both",

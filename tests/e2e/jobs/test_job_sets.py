@@ -1,4 +1,4 @@
-"""Jobs on sets of SMs of their own: where their kernels run, and that they can be moved live."""
+"""Jobs on their own sets of SMs: where their kernels run, and that they can be moved live."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from running_job import start_together, until
 
 from tandem import _set_probe
 
-ROUNDS = int(os.environ.get("TANDEM_SET_ROUNDS", "5"))  # a bench asks for more
+ROUNDS = int(os.environ.get("TANDEM_SET_ROUNDS", "5"))  # a benchmark asks for more
 SPREADING = "__import__('spreading')"
 
 
@@ -41,13 +41,13 @@ def working(place, name, *options, **how):
 
 
 def used(place, job, since_ns=0, name="vadd"):
-    """The SMs on which kernels of a job began since then."""
+    """Return the SMs on which kernels of the job began since then."""
     rows = [row for row in place.ran(job.pid) if row["kind"] == "kernel" and name in row["name"]]
     return set().union(*(sms_of(row["sm_set"]) for row in rows if row["t_start_ns"] >= since_ns))
 
 
 def explains(place, name, told):
-    """Whether it does by now: of its streams a job tells when it next looks at them."""
+    """Tell whether it says so by now; a job reports its streams when it next checks them."""
     return told in place.explain(name)
 
 

@@ -1,4 +1,4 @@
-"""What a class is owed beside a higher one that always has work; on the virtual clock."""
+"""What a class is owed beside a higher class that always has work; on the virtual clock."""
 
 import itertools
 
@@ -8,12 +8,13 @@ pytestmark = pytest.mark.slow
 
 MIN_SHARE = 0.1
 LASTING_MS, PAUSE_MS = 6_000, 0.5
-#: A class that is owed waits up to a second for its turn: nothing shorter parts two turns.
+#: A class that is owed time waits up to a second for its turn; a shorter gap does not separate
+#: turns.
 BETWEEN_TURNS_NS = 100_000_000
 
 
 def starts_of_turns(kernels) -> list[int]:
-    """When each run of kernels began that came after a long wait."""
+    """Return when each run of kernels began that followed a long wait."""
     return [
         after["t_start_ns"]
         for before, after in itertools.pairwise(kernels)
@@ -22,13 +23,13 @@ def starts_of_turns(kernels) -> list[int]:
 
 
 def share(kernels, begin_ns, end_ns) -> float:
-    """The part of that time in which they were on the GPU."""
+    """Return the part of that time in which the kernels were on the GPU."""
     within = [one for one in kernels if begin_ns <= one["t_start_ns"] < end_ns]
     return sum(one["t_end_ns"] - one["t_start_ns"] for one in within) / (end_ns - begin_ns)
 
 
 def test_a_job_that_pauses_between_its_kernels_gets_its_share(fresh_place):
-    """It wants nothing for a moment after each kernel, and is still owed what it was before."""
+    """It wants nothing for a moment after each kernel, and is still owed as much as before."""
     place = fresh_place
     place.start_daemon(*place.configured(min_share=MIN_SHARE))
     urgent, patient = place.job("urgent"), place.job("patient", "-p", "batch")
@@ -36,10 +37,11 @@ def test_a_job_that_pauses_between_its_kernels_gets_its_share(fresh_place):
 
     patient.do(f"waiting.short_for(gpu, {LASTING_MS}, {PAUSE_MS})")
 
-    # Whole turns alone: a share is of the time from one turn's start to a later one's.
+    # Count whole turns only: a share is the part of the time from one turn's start to a later
+    # one's.
     turns = starts_of_turns(place.ran(patient.pid))
     assert len(turns) >= 3
     its_share = share(place.ran(patient.pid), turns[0], turns[-1])
-    # Its own pauses within its turns are not made good: a little less than was promised.
+    # It gets no credit for its own pauses within its turns, so a little less than was promised.
     assert 0.8 * MIN_SHARE < its_share < 1.2 * MIN_SHARE
     assert share(place.ran(urgent.pid), turns[0], turns[-1]) > 0.8

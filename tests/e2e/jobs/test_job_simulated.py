@@ -1,4 +1,4 @@
-"""The simulator says of a few jobs what the daemon makes of them on the software GPU."""
+"""The simulator predicts for a few jobs what the daemon does with them on the software GPU."""
 
 from pathlib import Path
 from statistics import mean, median
@@ -14,12 +14,13 @@ pytestmark = pytest.mark.slow
 CLASSES = {"many": "normal", "few": "batch", "fewer": "normal"}
 COUNTS = {"many": 120, "few": 60, "fewer": 30}
 
-#: When the daemon's rounds begin is not said: who is about to be done may have a turn more or less,
-#: and then waits for those of both others. Each is a quantum, the rest of an iteration, two rounds.
+#: It is not defined when the daemon's rounds begin. A job that is nearly done may have one turn
+#: more or less, and then waits for a turn of both others: a quantum, the rest of an iteration, two
+#: rounds.
 TURNS_MS = 2 * 14
 
 REQUESTS, FILLS = 100, 500
-#: Of another length each time: else all requests meet the daemon's rounds at the same moment.
+#: The pauses vary, else all requests would meet the daemon's rounds at the same moment.
 SERVE = """
 def serve(gpu, count):
     import random, serving
@@ -60,7 +61,7 @@ def test_trainers_end_in_the_order_and_when_the_simulator_says(fresh_place, poli
     jobs = {name: place.job(name, "-p", of) for name, of in CLASSES.items()}
     for job in jobs.values():
         defined(job, "from training import iterate")
-        job.do("iterate(gpu, 1)")  # its memory is there
+        job.do("iterate(gpu, 1)")  # its memory is allocated
     before = {name: len(place.ran(job.pid)) for name, job in jobs.items()}
 
     start_together({job: f"iterate(gpu, {COUNTS[name]})" for name, job in jobs.items()})

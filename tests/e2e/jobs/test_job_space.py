@@ -23,7 +23,7 @@ def computing(place, name, *options):
 
 
 def part_of(place, job, other):
-    """Of the GPU time of the two, since both are there, for a span; once it has passed."""
+    """Return the job's part of the GPU time of both, over a span that begins when both run."""
 
     def ran(which):
         return [k for k in place.ran(which.pid) if k["kind"] == "kernel"]

@@ -1,10 +1,10 @@
-"""Three jobs under constant load: sizes and plans come to rest, and stay. On the virtual clock.
+"""Three jobs under constant load: sizes and plans settle and stay. On the virtual clock.
 
-Requests come by chance, and are larger or smaller by chance. Settling is bounded by what there is
-to try, some windows for each size of each job and each plan: 40 windows. How often requests come is
-told of half a minute, and what a plan promises hangs on that, so the last plan may come as late.
-Objectives leave some room: one that just holds is missed by chance, in some window, at any time
-(tests/property/test_steady_model.py has other loads, and shares of time).
+Requests arrive at random and vary in size at random. The settling time is bounded by the options to
+try, some windows for each size of each job and for each plan: 40 windows. The rate of requests is
+measured over half a minute, and a plan's promises depend on it, so the last plan may come that
+late. The objectives leave some room: one that just holds would be missed by chance in some window,
+at any time (tests/property/test_steady_model.py has other loads, and shares of time).
 """
 
 from itertools import groupby
@@ -15,7 +15,7 @@ from running_job import HERE
 from tandem import softgpu
 from tandemd.core.tuner.latency import SPAN_NS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # of real time, of a busy machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]  # seconds of real time, on a busy machine
 
 WINDOW_S = 0.5
 SETTLING_S, CONSTANT_S = SPAN_NS / 1e9 + 40 * WINDOW_S, 60
@@ -31,7 +31,7 @@ def image(tmp_path_factory):
 
 
 def play(place):
-    """Everything for as long as it takes to settle, and to see that nothing changes."""
+    """Run everything for as long as it takes to settle and to see that nothing changes."""
     place.env |= {"TANDEM_SOFTGPU_MODE": "mps", "TANDEM_SOFTGPU_PROFILE": "h200"}
     config = place.folder / "config.toml"
     config.write_text(
@@ -59,7 +59,7 @@ def kernels_of(place, job):
 
 
 def sets(kernels):
-    """In which they ran, one after the other: when from, stream of the driver's, and SMs."""
+    """Return the sets they ran in, in order: since when, the driver's stream, and the SMs."""
     runs = groupby(kernels, key=lambda row: (row["stream"], row["sms"]))
     return [(next(run)["t_start_ns"], *where) for where, run in runs]
 
@@ -70,10 +70,10 @@ def test_on_sets_of_sms_by_plan_nothing_changes_for_a_minute(fresh_place):
 
     assert "plan: progress" in fresh_place.explain("trainer")
     kernels = {job.name: kernels_of(fresh_place, job) for job in jobs}
-    for ran in kernels.values():  # all the time
+    for ran in kernels.values():  # they ran all the time
         assert ran[0]["t_start_ns"] < since_ns
         assert ran[-1]["t_start_ns"] > until_ns - 1_000_000_000
-    # At times the first plan is right; that others are not kept is seen by test_steady_model.
+    # The first plan may be right by chance; test_steady_model checks that wrong ones are dropped.
     found = {name: sets(ran) for name, ran in kernels.items()}
     late = [at_ns for one in found.values() for at_ns, *_ in one if since_ns < at_ns < until_ns]
     assert not late, found

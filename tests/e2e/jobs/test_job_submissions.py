@@ -1,4 +1,4 @@
-"""Everything a program can give the GPU to do: held by a closed gate, unchanged by an open one."""
+"""All work a program can give the GPU: held by a closed gate, left unchanged by an open one."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ for name in {NAMES!r}:
 
 @pytest.fixture(scope="module")
 def folder():
-    # pytest's own folders have names too long for a socket.
+    # The names of pytest's own folders are too long for a socket.
     made = Path(tempfile.mkdtemp(prefix="tandem-"))
     yield made
     shutil.rmtree(made, ignore_errors=True)
@@ -38,7 +38,7 @@ def folder():
 
 @pytest.fixture(scope="module")
 def held(image, folder):
-    """A job that submits what it is told to, and who can hold it."""
+    """A job that submits what it is told to, and a client that can hold it."""
     (folder / "held").mkdir()
     place = Place(folder / "held", image, clock="virtual")
     try:
@@ -77,7 +77,7 @@ def test_what_others_may_wait_for_passes_a_closed_gate(name, held):
 
 
 def _timeline(place, *launcher):
-    """What the GPU did for a program that makes every call, in order."""
+    """Return, in order, what the GPU did for a program that makes every call."""
     command = [*launcher, sys.executable, "-c", ALL]
     program = subprocess.Popen(command, env=place.env)
     assert program.wait(DEADLINE_S) == 0

@@ -1,4 +1,4 @@
-"""A paused job's memory goes to the host and to others, and comes back byte for byte."""
+"""A paused job's memory moves to the host to make room, and comes back byte for byte."""
 
 import contextlib
 import json
@@ -14,10 +14,10 @@ from tandem.report.series import swaps_of
 
 MIB = 1 << 20
 SIZES = (10 * MIB, 33 * MIB, 3 * MIB)
-ALL = 50 * MIB  # in whole units of 2 MiB, and one for the word it computes with
-TOO_MUCH_BESIDE = 980 * MIB  # of the device's GiB
+ALL = 50 * MIB  # in whole units of 2 MiB, one of them for the word it computes with
+TOO_MUCH_BESIDE = 980 * MIB  # of the device's 1 GiB
 OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
-# Virtual time stands until it is told to come.
+# Virtual time stands still until the program is told to come.
 COMES = """
 import ctypes, sys
 from cuda.bindings import driver as cu
@@ -119,11 +119,11 @@ def test_a_job_that_waits_for_more_memory_can_give_up_what_it_has(place):
 
 @pytest.mark.parametrize("job_class", ["normal", "batch"])
 def test_work_that_was_submitted_before_ends_and_then_memory_goes(place, job_class):
-    """It takes longer than three holds may take to drain."""
+    """The work takes longer than three holds may take to drain."""
     job, addresses = swappable(place, "-p", job_class)
     comes = (sys.executable, "-c", COMES.format(size=TOO_MUCH_BESIDE))
     other = place.starting("other", "--swappable", "-p", job_class, program=comes).ready()
-    job.start("swapping.work_through(gpu, word, 60, say)")  # while no window is set: it is alone
+    job.start("swapping.work_through(gpu, word, 60, say)")  # no window is set yet: it is alone
     assert job.result() == "submitted"
     other.start("")
     got, got_ns = other.result()
@@ -240,7 +240,7 @@ def test_memory_of_the_host_goes_to_whoever_needs_it_now(fresh_place):
             goes("kept", ALL)
             place.tandem("resume", "kept")
             assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
-            # The host has no room for both: what the first has no use for is given to the second.
+            # The host has no room for both, so what the first no longer uses goes to the second.
             goes("other", 32 * MIB)
             place.tandem("resume", "other")
             assert still_has((other, others))
@@ -273,8 +273,8 @@ def test_a_job_on_the_host_comes_back_without_its_daemon(place, by):
 
 @pytest.fixture
 def slow_place(fresh_place):
-    """The second copy of the first job's way out takes 10 s, and the host has room for one job."""
-    # Its word and its three patterns are copied before.
+    """The second copy as the first job moves out takes 10 s; the host has room for only one job."""
+    # Copies 1 to 4 are the job's word and its three patterns.
     fresh_place.env["TANDEM_SOFTGPU_FAULTS"] = "slow:2500@6"
     path = fresh_place.folder / "config.toml"
     path.write_text(f'[memory]\nhost_limit = "{ALL // MIB}MiB"\n')
@@ -304,7 +304,7 @@ def test_a_job_that_is_killed_while_it_copies_leaves_its_homes_and_room_to_other
     assert second.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
 
 
-# The device gives a stopped program up after seconds of real time.
+# The device gives up a stopped program only after seconds of real time.
 HUNG = pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)
 
 
@@ -319,7 +319,7 @@ def test_a_daemon_that_goes_while_one_copies_and_another_waits_costs_no_byte(slo
         until(lambda: in_the_middle(client), what="it copies")
     slow_place.daemon.send_signal(by)
 
-    assert waiter.result() == OUT_OF_MEMORY  # the driver's word: the pages are still there
+    assert waiter.result() == OUT_OF_MEMORY  # the driver's answer: the pages are still there
     assert job.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
     assert job.end() == 0
 
@@ -337,7 +337,7 @@ def test_a_job_that_is_killed_on_the_host_leaves_nothing(place):
 
 @pytest.fixture
 def in_files(fresh_place):
-    """A daemon with little memory of the host and a folder for files, and a job in one of them."""
+    """A daemon with little host memory and a folder for files, and a job that is in one of them."""
     place, folder = fresh_place, fresh_place.folder / "swap"
     folder.mkdir()
     path = place.folder / "config.toml"
@@ -367,7 +367,7 @@ def test_what_the_host_has_no_room_for_comes_back_from_a_file(in_files):
     place, kept, addresses, other = in_files
     assert "50 MiB of its memory on the host are in files" in place.explain("kept")
     assert "50 MiB in files" in place.tandem("ps")
-    assert not list((place.folder / "swap").iterdir())  # they have no names
+    assert not list((place.folder / "swap").iterdir())  # the files have no names
 
     place.tandem("resume", "kept")
     assert kept.do(f"swapping.kept({addresses}, {SIZES})") == [True] * 3
@@ -379,10 +379,10 @@ def test_what_the_host_has_no_room_for_comes_back_from_a_file(in_files):
 
 
 def files_of(pid):
-    """Descriptors of files in swap_dir."""
+    """Return the descriptors of files in swap_dir."""
     found = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+        with contextlib.suppress(FileNotFoundError):  # closed since the listing
             if f"{os.sep}swap{os.sep}" in os.readlink(fd):
                 found.append(fd)
     return found
@@ -400,7 +400,7 @@ def test_a_job_in_a_file_comes_back_without_its_daemon(in_files, by):
 def test_a_job_whose_file_is_lost_hears_of_it_and_no_other_does(in_files):
     place, kept, addresses, other = in_files
     for fd in files_of(place.daemon.pid):
-        os.truncate(fd, 0)  # what it has is read as gone, as from a broken disk
+        os.truncate(fd, 0)  # reads as gone, as on a broken disk
 
     place.tandem("resume", "kept")
     place.tandem("resume", "other")

@@ -1,4 +1,4 @@
-"""A job whose memory is on the host ends: what its exit handlers want of the GPU they get."""
+"""A job whose memory is on the host ends, and its exit handlers get what they want of the GPU."""
 
 import signal
 import subprocess
@@ -14,13 +14,13 @@ MIB = 1 << 20
 ALL = 40 * MIB
 STEP_NS = 1_000_000
 SOURCE = Path(__file__).with_name("last_words.cpp")
-READ = [0, 0, 0]  # no error, nor a wrong byte
+READ = [0, 0, 0]  # no errors, and no wrong byte
 FREED = [0, 0, 0, 0]
 
 
 @pytest.fixture(scope="session")
 def last_words(made_once):
-    """The program."""
+    """The program of last_words.cpp."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "csrc"))
     import ninja_build
 
@@ -35,7 +35,7 @@ def last_words(made_once):
 
 @pytest.fixture
 def job(place, last_words):
-    """Starts one, swappable, that ends in the way said."""
+    """Start a swappable job that ends in the given way."""
 
     def start(way):
         return place.starting("kept", "--swappable", program=(last_words, way)).ready()

@@ -8,7 +8,7 @@ from running_job import start_together, until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
-FILLED = 950  # MiB of the device's 1024: the rest is what the trainers share
+FILLED = 950  # MiB of the device's 1024: the trainers share the rest
 ITERATIONS = 3
 
 
@@ -18,7 +18,7 @@ def jobs_beside_a_filler(place, count, *options, filled=FILLED):
 
 
 def take(jobs, megabytes):
-    """Each takes so much, one after the other."""
+    """Let each job allocate that much, one after the other."""
     for seed, job in enumerate(jobs, 1):
         job.do("exec('import alternating', globals())")
         job.start(f"globals().__setitem__('t', alternating.Trainer(gpu, {megabytes}, {seed}))")
@@ -48,13 +48,13 @@ def test_the_host_has_to_hold_no_more_than_what_goes(fresh_place):
     take(jobs, size)
     assert 2 * (2 * size - room + 32) < host < 2 * size
 
-    for job in jobs + jobs:  # each needs that the other, which stays, makes room
+    for job in jobs + jobs:  # each needs the other, which stays, to make room
         assert job.do("t.train(1)")
     assert [job.do("t.is_right()") for job in jobs] == [True] * 2
 
 
 def test_the_next_daemon_gives_a_turn_to_who_waits_for_its_memory(fresh_place):
-    """A thread that waits since before it came is not counted on the page that it is given."""
+    """The page given to the new daemon does not count a thread that already waited before."""
     place = fresh_place
     place.start_daemon()
     going, waiting = jobs = jobs_beside_a_filler(place, 2, "--swappable")
@@ -102,7 +102,7 @@ def test_what_fits_beside_the_one_that_computes_moves_meanwhile(place):
         for row in rows
         if row["kind"] == "copy_htod" and first_ns < row["t_start_ns"] < last_ns
     ]
-    beside = (room - size * MIB) / (size * MIB)  # of what is fetched for a turn
+    beside = (room - size * MIB) / (size * MIB)  # part of a turn's memory
     assert 0.3 < beside < 0.9
     behind_ns = sum(overlap_ns(copy, kernel) for copy in fetched for kernel in kernels)
     assert behind_ns >= 0.5 * beside * sum(map(length_ns, fetched))
@@ -122,7 +122,7 @@ def explained(client):
 
 
 def turns(ran):
-    """How often the GPU changed hands."""
+    """Return how often the GPU changed hands."""
     rows = [(row["t_start_ns"], pid) for pid, rows in ran.items() for row in rows if is_kernel(row)]
     return sum(one != other for (_, one), (_, other) in pairwise(sorted(rows)))
 

@@ -1,7 +1,7 @@
-"""What a recorded trace tells of two jobs that take turns, against what the GPU did; virtual clock.
+"""What a recorded trace says of two jobs that take turns, against what the GPU did.
 
-Events have the time of day. A step marks a moment that the program knows on the device's clock, so
-that each tells how far the two are apart.
+On the virtual clock. Events carry the time of day. Each step marks a moment that the program also
+knows on the device's clock, so every step shows how far the two clocks are apart.
 """
 
 import signal
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 STEPS = 40
 QUANTUM_MS = 3
 MARKS = 100_000  # more than a ring and the daemon keep
-#: Each step's work lasts a third of a turn. The moment of each is told.
+#: The work of each step lasts a third of a turn, and its moment is returned.
 WORK = f"[(serving.launch(gpu, 32), marks.step(), now_ns())[2] for _ in range({STEPS})]"
 
 
@@ -39,7 +39,7 @@ def recorded(fresh_place):
 
 
 def until_over(events):
-    """Up to where all steps are told, and nobody has the turn."""
+    """Yield events until all steps have been reported and no job has the turn."""
     steps, is_quiet = 0, False
     for event in events:
         yield event
@@ -55,7 +55,7 @@ def moments_of(told, name):
 
 
 def shared_ns(kernel, turn):
-    """For how long the kernel was on the GPU during that turn."""
+    """Return for how long the kernel was on the GPU during that turn."""
     return max(0, min(kernel["t_end_ns"], turn.end_ns) - max(kernel["t_start_ns"], turn.start_ns))
 
 
@@ -66,7 +66,7 @@ def test_turns_and_waits_are_when_they_were(recorded):
         for name in jobs
         for told_ns, at_ns in zip(moments_of(told, name), moments[name], strict=True)
     }
-    assert len(apart) == 1  # every step is told, and when it was
+    assert len(apart) == 1  # every step is reported, with its right time
     offset_ns = apart.pop()
 
     spans = Spans(0)
@@ -81,11 +81,11 @@ def test_turns_and_waits_are_when_they_were(recorded):
         own = [turn for turn in turns if turn.name == name]
         ran = [one for one in place.ran(job.pid) if one["t_end_ns"] > turns[0].start_ns]
         busy_ns = sum(one["t_end_ns"] - one["t_start_ns"] for one in ran)
-        # The rest: both began before the first decision, and what is submitted is never taken back.
+        # Not all: both began before the first decision, and submitted work is never taken back.
         assert sum(shared_ns(one, turn) for one in ran for turn in own) > 0.9 * busy_ns
         held = [span for span in found if span.track.job == name and span.name.startswith("held")]
         assert len(held) >= len(own) - 1
-        for span in held:  # until its own turn comes
+        for span in held:  # each ends when the job's own turn comes
             assert any(turn.start_ns <= span.end_ns <= turn.end_ns for turn in own), span
 
 

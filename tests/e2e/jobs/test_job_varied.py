@@ -1,4 +1,4 @@
-"""What is foretold of requests that differ in what they need; on the virtual clock."""
+"""What is foretold for requests that differ in size; on the virtual clock."""
 
 import re
 
@@ -9,8 +9,8 @@ from tandem import softgpu
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 32  # the newest half minute is what it is told of
-SERVED = "2_500, rate=40.0, seed=1, seconds={}, spread=0.6"  # the 99th takes 9 times the tenth
+SECONDS = 32  # the forecast covers the newest half minute
+SERVED = "2_500, rate=40.0, seed=1, seconds={}, spread=0.6"  # 99th is 9 times the tenth
 PLANNED = re.compile(r"p99 ([\d.]+) ms \(within (\d+)%\) is foretold and ([\d.]+) ms measured")
 
 

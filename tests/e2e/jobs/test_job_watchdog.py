@@ -1,4 +1,4 @@
-"""What the watchdog says of real jobs, and that it stops saying so; with short thresholds."""
+"""What the watchdog reports of real jobs, and that it stops reporting it; with short thresholds."""
 
 import json
 import re
@@ -21,7 +21,7 @@ span_s = 0.2
 [watchdog.thrash]
 span_s = 0.2
 """
-# A job that this test keeps waiting does stall, by the clock on the wall.
+# A job that this test keeps waiting does stall, by the wall clock.
 NO_STALL = CONFIG.replace("floor_s = 0.05", "floor_s = 3600.0")
 KIB = 1 << 10
 STALLED = re.compile(r'tandem_job_finding{.*rule="stall".*} 1\.0')
@@ -49,13 +49,13 @@ def trainer(place):
 
 
 def shown(place):
-    """The rules that `tandem ps` names beside the one job there is."""
+    """Return the rules that `tandem ps` names beside the only job."""
     (job,) = json.loads(place.tandem("ps", "--json"))
     return [finding["rule"] for finding in job["findings"]]
 
 
 def scraped(place):
-    """What Prometheus would get."""
+    """Return what Prometheus would get."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(place.folder / "metrics"))
         connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -63,7 +63,7 @@ def scraped(place):
 
 
 def found(client, *rules):
-    """Wait until these are the findings; asking a daemon in vain costs less than starting a CLI."""
+    """Wait for exactly these findings; asking the daemon in vain is cheaper than starting a CLI."""
 
     def are_found():
         return [finding.rule for finding in client.job("trainer").findings] == list(rules)
@@ -75,7 +75,7 @@ def found(client, *rules):
 def test_a_silent_host_and_a_hung_gpu_are_told_apart_and_both_are_over(place, trainer):
     with place.client() as client:
         trainer.do("training.iterate(gpu, 30)")
-        found(client, "stall")  # for nobody tells it what to do next
+        found(client, "stall")  # nobody tells it what to do next
         assert shown(place) == ["stall"]
         assert "its host submits nothing" in place.explain("trainer")
         assert STALLED.search(place.tandem("metrics"))

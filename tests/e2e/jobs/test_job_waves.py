@@ -1,4 +1,4 @@
-"""Waves in one process: passes of one kind never overlap, forward overlaps backward."""
+"""Waves in one process: passes of the same kind never overlap, forward overlaps backward."""
 
 import pytest
 from running_job import HERE
@@ -19,7 +19,7 @@ def image(tmp_path_factory):
 
 
 def passes(place, job, seen):
-    """Kernels that were not seen before, by name and by wave; the first wave begins."""
+    """Return the new kernels by name and wave, waves in the order in which they begin."""
     new = [kernel for kernel in place.ran(job.pid) if kernel["kind"] == "kernel"][seen:]
     streams = dict.fromkeys(k["stream"] for k in sorted(new, key=lambda k: k["t_start_ns"]))
     ran = {
@@ -46,5 +46,5 @@ def test_forward_overlaps_backward_and_nothing_of_its_own_kind(place):
     assert overlap_ns(gated, ("forward", 0), ("backward", 1)) > 0
     assert overlap_ns(gated, ("forward", 1), ("backward", 0)) > 0
     assert {len(kernels) for kernels in gated.values()} == {5 * ITERATIONS}
-    assert len(failed["backward", 0]) == 5 * ITERATIONS  # it went on when the other had left
+    assert len(failed["backward", 0]) == 5 * ITERATIONS  # it continued after the other had left
     assert len(failed["forward", 1]) == 5 * 2

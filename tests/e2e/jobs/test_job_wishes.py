@@ -1,8 +1,8 @@
-"""A job that asks not to lose the GPU for a moment, or in an iteration, with the real daemon."""
+"""A job asks not to lose the GPU for a moment, or during an iteration; with the real daemon."""
 
 import pytest
 
-KERNELS = 25  # of about 2 ms: five quanta
+KERNELS = 25  # of about 2 ms each: five quanta
 INSIDE = f"""
 import tandem
 def inside():
@@ -45,13 +45,13 @@ def test_its_iterations_are_cut_only_where_it_lets_them(fresh_place, said, is_cu
     job.do("iterate()")
 
     theirs, mine = place.ran(rival.pid), place.ran(job.pid)[-STEPS * KERNELS :]
-    # What follows an end before the daemon hears of it may still be cut: so not the first kernels.
+    # Until the daemon hears of an end, what follows it may still be cut: skip the first kernels.
     iterations = [mine[n + 5 : n + KERNELS] for n in range(0, len(mine), KERNELS)]
     assert any(between(one, theirs) for one in iterations) is is_cut
     assert between(mine, theirs)  # it did take turns
 
 
 def between(mine, theirs):
-    """What of theirs began between the first and the last of mine."""
+    """Return their kernels that began between my first and my last."""
     begun_ns, ended_ns = mine[0]["t_start_ns"], mine[-1]["t_end_ns"]
     return [one for one in theirs if begun_ns < one["t_start_ns"] < ended_ns]

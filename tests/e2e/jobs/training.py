@@ -8,7 +8,7 @@ import tandem
 
 
 def iterate(gpu, count, leak_bytes=0):
-    """So many iterations of about 2 ms, each of which may keep some memory; the addresses."""
+    """Run iterations of about 2 ms, each of which may keep some memory; return the addresses."""
     kept = []
     for _ in range(count):
         short(gpu)
@@ -19,7 +19,7 @@ def iterate(gpu, count, leak_bytes=0):
 
 
 def hang(gpu):
-    """A stream waits for a value that nobody writes; what would let it go on."""
+    """Let a stream wait for a value that nobody writes; return the address that releases it."""
     stream, flag, word = ok(cu.cuStreamCreate(NON_BLOCKING)), gpu.word(0), gpu.word(1)
     ok(cu.cuStreamWaitValue32(stream, flag, 1, 0))
     gpu.affine(word, 2, 1, stream=stream)

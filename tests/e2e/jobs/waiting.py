@@ -1,8 +1,8 @@
-"""Work that waits for other work: what a job under test runs, on the virtual clock.
+"""In a job on the virtual clock: work that waits for other work.
 
-Each `value`-like function submits something that cannot end, lets its turn pass to somebody else,
+Each function like `value` submits something that cannot end, lets its turn pass to another job,
 submits what the first thing waits for, and returns what was computed and for how many milliseconds
-that second submission was held.
+the second submission was held.
 """
 
 import ctypes
@@ -24,12 +24,12 @@ def now_ms() -> float:
 
 
 def pause(ms: float) -> None:
-    """Long enough for a turn to pass on."""
+    """Pause long enough for the turn to pass on."""
     CLOCK.softgpu_wait_until_ns(ctypes.c_uint64(CLOCK.softgpu_now_ns() + int(ms * 1e6)))
 
 
 def short(gpu) -> None:
-    """A kernel of about 2 ms, to its end."""
+    """Run a kernel of about 2 ms to its end."""
     if not hasattr(gpu, "numbers"):
         gpu.numbers = ok(cu.cuMemAlloc(4))
     pointers = (gpu.numbers,) * 3
@@ -39,7 +39,7 @@ def short(gpu) -> None:
 
 
 def short_for(gpu, ms: float, pause_ms: float) -> None:
-    """Such kernels for so long, each waited for, with a pause of the host after each."""
+    """Run such kernels for `ms`, waiting for each, with a pause of the host after each."""
     end_ms = now_ms() + ms
     while now_ms() < end_ms:
         short(gpu)
@@ -65,7 +65,7 @@ def value(gpu, data, lose_turn_ms):
 
 
 def event(gpu, data, lose_turn_ms):
-    """A stream waits for an event of another one, and gets work when the turn is lost."""
+    """A stream waits for another stream's event, and gets work when the turn has been lost."""
     (first, second), reached = streams(), ok(cu.cuEventCreate(0))
     gpu.affine(data, 2, 1, stream=first)
     ok(cu.cuEventRecord(reached, first))
@@ -117,14 +117,14 @@ def from_host(gpu, data, lose_turn_ms):
 
 
 def how_long(compute) -> float:
-    """Milliseconds."""
+    """Return how many milliseconds the call takes."""
     began_ms = now_ms()
     compute()
     return now_ms() - began_ms
 
 
 def export(gpu) -> str:
-    """Three words for two ranks: a flag of each, and one that both change; as an IPC handle."""
+    """Make three words for two ranks, a flag of each and one both change; return an IPC handle."""
     gpu.shared = ok(cu.cuMemAlloc(12))
     ok(cu.cuMemsetD32(gpu.shared, 0, 3))
     ok(cu.cuCtxSynchronize())
@@ -132,14 +132,14 @@ def export(gpu) -> str:
 
 
 def import_(gpu, handle: str) -> None:
-    """The same words in another process."""
+    """Open the same words in another process."""
     opened = cu.CUipcMemHandle()
     ctypes.memmove(opened.getPtr(), bytes.fromhex(handle), 64)
     gpu.shared = ok(cu.cuIpcOpenMemHandle(opened, LAZY))
 
 
 def map_(gpu, path: str) -> None:
-    """The same words in a file that every rank maps: nobody sees that they share them."""
+    """Map the words from a file that every rank maps: nobody sees that the ranks share them."""
     with open(path, "r+b") as file:
         gpu.page = mmap.mmap(file.fileno(), 4096)
     address = ctypes.addressof(ctypes.c_char.from_buffer(gpu.page))
@@ -148,7 +148,7 @@ def map_(gpu, path: str) -> None:
 
 
 def reduce(gpu, rank: int, rounds: int) -> float:
-    """Compute, say so, wait for the other rank; so many times. How long that took."""
+    """Compute, say so and wait for the other rank, `rounds` times; return the milliseconds."""
     stream, own, other = ok(cu.cuStreamCreate(NON_BLOCKING)), rank * 4, (1 - rank) * 4
     began_ms, data = now_ms(), gpu.word(0)
     for number in range(1, rounds + 1):

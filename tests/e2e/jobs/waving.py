@@ -1,4 +1,4 @@
-"""Two copies of a training loop in one process, with a thread and a stream each."""
+"""Two copies of a training loop in one process, each with its own thread and stream."""
 
 import contextlib
 import threading
@@ -13,7 +13,7 @@ BLOCKS, THREADS, KERNELS = 32, 256, 5  # of a phase: on half of the SMs
 
 
 class _Turns(waves._Turns):
-    """On the virtual clock time passes while a thread waits for its turn."""
+    """Lets virtual time pass while a thread waits for its turn."""
 
     def enter(self, wave):
         with outside():
@@ -36,10 +36,10 @@ class Ungated:
 
 
 def loop(gpu, wave, iterations, both, *, fails_at=None):
-    """Forward and backward so many times, each from the sum that the one before has left."""
+    """Run forward and backward passes, each on the sum that the one before has left."""
     ok(cu.cuCtxSetCurrent(gpu.context))
     stream, word = ok(cu.cuStreamCreate(NON_BLOCKING)), ok(cu.cuMemAlloc(4))
-    both.wait()  # virtual time stands, and would pass for a thread that is not on its clock yet
+    both.wait()  # virtual time stands here; it would pass for a thread not yet on its clock
     how = {"grid": BLOCKS, "block": THREADS, "stream": stream}
     with wave:
         for number in range(iterations):
@@ -53,7 +53,7 @@ def loop(gpu, wave, iterations, both, *, fails_at=None):
 
 
 def train(gpu, iterations, *, gated, fails_at=None):
-    """Both to their end; `fails_at`: the second leaves in the middle of that iteration."""
+    """Run both loops to their end; with `fails_at`, the second leaves in that iteration."""
     waves._Turns = _Turns
     two = waves.Waves(2) if gated else [Ungated(), Ungated()]
     both = threading.Barrier(2)
