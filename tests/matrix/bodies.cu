@@ -1,4 +1,4 @@
-// The kernels of the programs, for images whose machine code nobody can execute here.
+// The programs' kernels, for images with machine code that cannot be executed here.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
 #endif
@@ -17,6 +17,6 @@ __global__ void vector_add(const T* a, const T* b, T* c, size_t n) {
 template __global__ void vector_add<float>(const float*, const float*, float*, size_t);
 TANDEM_KERNEL(vector_add<float>, blockDim.x, 12.0 * blockDim.x)
 
-// x = x * a + b, by one thread: order shows.
+// x = x * a + b in one thread, so the result depends on the order.
 extern "C" __global__ void affine(unsigned* x, unsigned a, unsigned b) { *x = *x * a + b; }
 TANDEM_KERNEL(affine, 2, 8)

@@ -1,4 +1,4 @@
-"""One virtual environment for each toolkit, made once under build/matrix/."""
+"""One virtual environment per toolkit, made once under build/matrix/."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tandem import softgpu
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "matrix"
 TOOLKITS = ("12.9", "13")
-# What pip says of an attempt that fails, whatever broke it, and where it learnt of no package.
+# pip prints both if there is no network: one for the attempt that failed, whatever broke the
+# connection, and one because it found no package.
 NO_NETWORK = ("connection broken by", "(from versions: none)")
 
 
@@ -42,7 +43,7 @@ def clients(request) -> Clients:
     found = Clients(request.param, BUILD / request.param)
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / f"{request.param}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test runs in one checkout
+        fcntl.flock(lock, fcntl.LOCK_EX)  # there may be two test runs in one checkout
         _make(found, request.config.pluginmanager.getplugin("terminalreporter"))
     return found
 
@@ -76,7 +77,7 @@ def _explain(clients: Clients, stderr: str) -> None:
 
 @pytest.fixture(scope="session")
 def bodies(tmp_path_factory) -> Path:
-    """What stands in for machine code, which nobody can execute here."""
+    """Bodies that stand in for machine code, which cannot be executed here."""
     path = tmp_path_factory.mktemp("bodies") / "bodies.so"
     softgpu.compile_kernels(HERE / "bodies.cu", path)
     return path
@@ -84,5 +85,5 @@ def bodies(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def gpu(tmp_path) -> dict[str, str]:
-    """The environment of programs on a software GPU of their own, on the virtual clock."""
+    """An environment in which programs have their own software GPU, on the virtual clock."""
     return softgpu.environment(folder=tmp_path, clock="virtual", profile="tiny")

@@ -46,7 +46,7 @@ def test_a_client_without_kernels(program, clients, gpu):
     run(clients, program, gpu)
 
 
-# The same program twice: its kernels interpreted, and as bodies that stand in for them.
+# Each program runs twice: with its kernels interpreted, and with bodies that stand in for them.
 KERNELS = pytest.mark.parametrize("kernels", ["interpreted", "bodies"])
 
 
@@ -71,7 +71,7 @@ def test_cuda_core_loads_what_it_compiled(code, kernels, clients, with_kernels):
     run(clients, "core_kernel", with_kernels[kernels] | {"TEST_CODE": code})
 
 
-# Those that say nothing of time: it is the real one here.
+# Only programs that check no times, because these run on the real clock.
 @pytest.mark.parametrize(
     "program",
     ["bindings_kernel", "core_graphs", "core_kernel", "core_pools", "numba_memory", "nvml"],

@@ -1,4 +1,4 @@
-"""nvitop and gpustat beside a job: what they show of it."""
+"""What nvitop and gpustat show of a job that runs beside them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOB_MIB = 256 + 8  # its buffer, and what a context occupies
 
 @pytest.fixture
 def env(tmp_path):
-    # Monitors are watched by people: they run where time passes.
+    # People watch monitors, so they run on the real clock.
     return softgpu.environment(folder=tmp_path, clock="real", profile="tiny")
 
 
@@ -66,13 +66,13 @@ def test_nvitop_shows_a_job(clients, env):
     assert f"{JOB_MIB}.0MiB" in entry
 
 
-# In a job with a memory limit they show its share, and its processes; see docs/interception.md.
+# In a job with a memory limit, monitors show its share and its processes; see docs/interception.md.
 QUOTA_MIB = 512
 
 
 @contextlib.contextmanager
 def job_and_another(clients, env):
-    """A job of the environment `tandem run` makes, another one, and that environment."""
+    """A job with the environment `tandem run` makes, another job, and that environment."""
     inside = env | {
         "LD_PRELOAD": str(_paths.SHIM),
         "TANDEM_JOB_ID": "j-7",

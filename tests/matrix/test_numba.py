@@ -1,4 +1,4 @@
-"""Kernels of numba: interpreted where the driver links them, bodies where nvJitLink does."""
+"""Kernels of numba: interpreted if the driver links them, bodies if nvJitLink does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tandem import softgpu
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-# How numba passes an array: two objects of its own, sizes, the data, then shape and strides.
+# numba passes an array as two objects of its own, sizes, the data, then shape and strides.
 BODY = """
 void scale(void*, void*, long, long, float* x, long n, long, float factor) __asm__("{name}");
 __global__ void scale(void*, void*, long, long, float* x, long n, long, float factor) {{

@@ -1,4 +1,4 @@
-"""Where things are, for tests of the repository itself."""
+"""Paths for the tests of the repository itself."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The table of calls knows every function of every cuda.h, and its check finds what is missing."""
+"""The table of calls has every function of every cuda.h, and its check finds what is missing."""
 
 import json
 import re
@@ -74,12 +74,12 @@ def test_every_known_version_can_be_downloaded_again(call_table, root, monkeypat
 @pytest.mark.parametrize(
     ("symbol", "versions"),
     [
-        ("cuLaunchKernel", 11),  # handled, in all headers
+        ("cuLaunchKernel", 11),  # handled, and in all headers
         ("cuMemcpyHtoDAsync_v2_ptsz", 11),
-        ("cuGetErrorName", 11),  # passes
-        ("cuMemAlloc", 11),  # only for old programs
+        ("cuGetErrorName", 11),  # passed through
+        ("cuMemAlloc", 11),  # kept only for old programs
         ("cuMemcpyBatchAsync", 8),  # since 12.8
-        ("cuFabricCpyBatchAsync", 1),  # the newest header's
+        ("cuFabricCpyBatchAsync", 1),  # only in the newest header
     ],
 )
 def test_a_line_that_is_removed_is_missed_by_name(problems_of, text, symbol, versions):

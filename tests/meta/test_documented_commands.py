@@ -1,4 +1,4 @@
-"""The commands that the documents have people type exist, with the options that they give."""
+"""The commands and options in the documents exist."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ SHELL_WORDS = {"eval", "exec", "sudo", "time", "timeout"}  # what may stand befo
 
 
 def typed(document):
-    """What is in its code, a line or a span each, with the number of the line."""
+    """Yield the code in a document, one line or span at a time, with its line number."""
     in_code = False
     for number, line in enumerate(document.read_text().splitlines(), 1):
         in_code ^= line.lstrip().startswith("```")
@@ -30,13 +30,13 @@ def typed(document):
 
 
 def invocations(text):
-    """The words of each call of ours in a line for a shell, without the program's path."""
-    text = re.sub(r"\$\(|[()]", " ", text)  # of `eval "$(tandem env)"` the inner one
+    """Yield the words of each of our commands in a shell line, without the program's path."""
+    text = re.sub(r"\$\(|[()]", " ", text)  # in `eval "$(tandem env)"` the inner command counts
     lexer = shlex.shlex(text.replace('"', " "), posix=True, punctuation_chars="|;&<>")
     lexer.whitespace_split, lexer.commenters = True, "#"
     try:
         words = list(lexer)
-    except ValueError:  # an apostrophe: no command, or part of one
+    except ValueError:  # an apostrophe: not a command, or only part of one
         return
     call = []
     for word in [*words, ";"]:
@@ -49,7 +49,7 @@ def invocations(text):
 
 
 def our_part(words):
-    """From our own command on, if that is what the words begin with."""
+    """Return the words from our own command on, or None if the words do not begin with one."""
     while words and (words[0] in SHELL_WORDS or "=" in words[0]):
         words = words[1:]
     if words and words[0].rpartition("/")[2] in ("tandem", "tandemd"):
@@ -58,7 +58,7 @@ def our_part(words):
 
 
 def wrong_with(words):
-    """What does not exist of a call: a command, or an option. None: all does."""
+    """Return the command or option of a call that does not exist, or None."""
     if words[0] == "tandemd":
         return unknown_flags(words[1:], flags_of_the_daemon())
     if not words[1:] or words[1].startswith(("-", "…", "...")):
@@ -72,14 +72,14 @@ def wrong_with(words):
 
 
 def flags_of(command):
-    """Of a group also those of what is below it: `tandem dag FILE` is `tandem dag draw FILE`."""
+    """Return the flags, with those below a group: `tandem dag FILE` is `tandem dag draw FILE`."""
     flags = {flag for p in command.params for flag in (*p.opts, *p.secondary_opts)}
     below = command.commands.values() if isinstance(command, click.Group) else ()
     return flags.union(*map(flags_of, below))
 
 
 def unknown_flags(words, flags):
-    """The first that is none of these, up to the command that another one is to start."""
+    """Return the first unknown flag, up to the command that another command would start."""
     for word in words:
         if word == "--":
             return None

@@ -1,7 +1,7 @@
 """docs/environment.md names the variables that are read or set, and no others.
 
-Ours are found as literals, wherever they are; other people's by the families of their names, and
-where one is read by its name.
+Our own variables are found as literals, wherever they are. Those of other projects are found by the
+families of their names, and where they are read by name.
 """
 
 import re
@@ -27,7 +27,7 @@ SOFTGPU = "TANDEM_SOFTGPU_"
 
 @pytest.fixture(scope="module")
 def texts(request):
-    """The sources of each part, in one text."""
+    """The sources of each part, as one text."""
     root = request.config.rootpath
 
     def text_of(folder, *kinds):
@@ -35,7 +35,7 @@ def texts(request):
         return "\n".join(file.read_text() for file in files if file.suffix in kinds)
 
     return {
-        "shim": text_of("shim", ".cpp", ".h"),  # not what generates it
+        "shim": text_of("shim", ".cpp", ".h"),  # without its generators
         "client": text_of("client", ".py"),
         "daemon": text_of("daemon", ".py"),
         "csrc": text_of("csrc", ".cpp", ".h", ".py"),
@@ -44,7 +44,7 @@ def texts(request):
 
 @pytest.fixture
 def rows(docs):
-    """What the page says of each variable; of some in two rows."""
+    """The page's rows for each variable; some variables have two."""
     found = {}
     for names, rest in ROW.findall((docs / "environment.md").read_text()):
         for name in re.findall(r"`([A-Z_0-9]+)`", names):
@@ -76,7 +76,7 @@ def test_no_variable_is_on_the_page_that_nothing_reads_or_sets(texts, rows):
 
 
 def test_the_page_says_what_the_library_reads(texts, rows):
-    """And nothing else: who sets one for a program asks this first."""
+    """And only that: whoever sets a variable for a program asks this first."""
     read = ours(texts["shim"]) | others(texts["shim"])
     said = {name for name, rests in rows.items() if any("library" in rest for rest in rests)}
 

@@ -1,4 +1,4 @@
-"""Which part of the C++ may include what."""
+"""Which headers each part of the C++ code may include."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ QUOTED = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 SOURCES = ("*.h", "*.cpp", "*.cu", "*.def")
 
-# folder -> headers it must not reach, with the reason in the name of the rule
+# folder -> headers it must not reach; the reason is in the name of the rule
 FORBIDDEN = {
     "csrc/core": re.compile(r"(^|/)(cuda\w*|Python|nvml|softgpu_hooks)\.h$|^pybind11/|(^|/)shim/"),
     "csrc/softgpu": re.compile(r"(^|/)(Python|shm_layout|wire)\.h$|^pybind11/|(^|/)(core|shim)/"),

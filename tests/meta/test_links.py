@@ -1,4 +1,4 @@
-"""Links between the documents lead to a file, and to a heading that is there."""
+"""Links between the documents lead to a file and a heading that exist."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def anchors(document):
-    """Of its headings, as GitHub makes them: lower case, words by hyphens, no other signs."""
+    """Return the headings' anchors as GitHub makes them: lower case, hyphens, no other signs."""
     found, in_code = [], False
     for line in document.read_text().splitlines():
         in_code ^= line.startswith("```")

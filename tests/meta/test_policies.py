@@ -1,4 +1,4 @@
-"""The pages that say of each policy what it does, and who takes turns with whom, name them all."""
+"""The pages that describe the policies, and who takes turns with whom under each, name them all."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The tests that docs/interception.md names for its promises are there."""
+"""The tests that docs/interception.md names for its promises exist."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What `import tandem` offers."""
+"""The names that `import tandem` offers."""
 
 import inspect
 import re
@@ -48,7 +48,7 @@ def test_docs_python_names_every_public_name(docs):
 
 @pytest.fixture
 def methods(docs):
-    """What docs/python.md says of a `Client`: each method, with its words as they stand there."""
+    """The methods of a `Client` in docs/python.md, each with its parameters as they stand there."""
     section = (docs / "python.md").read_text().partition("\n## `Client`")[2].partition("\n### ")[0]
     rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
     return dict(re.findall(r"`(\w+)\(([^`]*)\)`", " ".join(rows)))

@@ -1,4 +1,4 @@
-"""What parts say of their version is that of the project."""
+"""All parts report the project's version."""
 
 import re
 import tomllib

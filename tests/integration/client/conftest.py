@@ -21,11 +21,11 @@ DEADLINE_S = 30
 
 @pytest.fixture
 def runtime_dir():
-    # pytest's own folders have names too long for a socket.
+    # The names of pytest's own folders are too long for a socket.
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
     folder.chmod(0o711)
     yield folder
-    shutil.rmtree(folder, ignore_errors=True)  # the software GPU ends a moment after its users
+    shutil.rmtree(folder, ignore_errors=True)  # the software GPU ends shortly after its users
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def environ(runtime_dir):
 
 @pytest.fixture
 def tandem(environ):
-    """Run `tandem WORDS...` and return what it did; `pid` of the process is kept."""
+    """Run `tandem WORDS...` to its end; return the result, with the `pid` of the process."""
 
     def run(*words, **more):
         process = subprocess.Popen(
@@ -56,7 +56,7 @@ def tandem(environ):
 
 
 class Daemon:
-    """tandemd as a process, started and stopped by a test."""
+    """A tandemd process that a test starts and stops."""
 
     def __init__(self, environ):
         self._environ = environ
@@ -108,7 +108,7 @@ def client(daemon, runtime_dir):
 
 @pytest.fixture
 def job(daemon, environ):
-    """A job that does nothing until the test ends; its name."""
+    """The name of a job that does nothing until the test ends."""
     asked = "-p normal -J sleeper -m 1GiB --slo p99=50ms --no-preemptible -G team"
     show = "import os, sys; print(os.environ['TANDEM_JOB_ID'], flush=True); sys.stdin.read()"
     words = ["run", "--require", *asked.split(), "--", sys.executable, "-c", show]
@@ -149,7 +149,7 @@ class Attached:
                 self.pids.append(int.from_bytes(peer[:4], sys.byteorder))
                 self.packets.append(packet)
                 if self._reply is None:
-                    connection.recv(1)  # a hung daemon: the caller has to give up
+                    connection.recv(1)  # like a hung daemon: the caller has to give up
                 else:
                     connection.send(self._reply)
 
@@ -162,7 +162,7 @@ class Attached:
 
 @pytest.fixture
 def attached(runtime_dir):
-    """Start a fake attach socket that gives the same reply to all; None never replies."""
+    """Start a fake attach socket that gives every caller the same reply; None never replies."""
     running = []
 
     def start(reply):

@@ -1,7 +1,7 @@
-"""A kubelet as far as a device plugin can tell: it registers plugins, and calls them.
+"""A kubelet as a device plugin sees it: plugins register with it, and it calls them.
 
-What it does is what Kubernetes' own documentation of device plugins has: one that starts empties
-its folder, and dials who registers.
+It behaves as Kubernetes' documentation of device plugins says: a kubelet that starts empties its
+folder, and connects to the plugins that register.
 """
 
 import queue
@@ -21,21 +21,21 @@ class Kubelet(services.RegistrationServicer):
 
     def __init__(self, folder):
         self.folder = folder
-        self.refusal = ""  # what it answers to who registers; empty: it takes them
+        self.refusal = ""  # its answer to a plugin that registers; if empty, it accepts the plugin
         self.refused = threading.Event()
         self._requests = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(2)
 
     def start(self):
         for left in self.folder.iterdir():
-            left.unlink(missing_ok=True)  # a plugin that sees the end takes its own away
+            left.unlink(missing_ok=True)  # a plugin that sees the end removes its own socket
         self._server = grpc.server(self._pool)
         services.add_RegistrationServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self.folder / 'kubelet.sock'}")
         self._server.start()
 
     def stop(self):
-        self._server.stop(DEADLINE_S).wait()  # who has registered hears so
+        self._server.stop(DEADLINE_S).wait()  # registered plugins notice
 
     def close(self):
         self.stop()
@@ -49,12 +49,12 @@ class Kubelet(services.RegistrationServicer):
         return pb.Empty()
 
     def registered(self):
-        """The next plugin that registers."""
+        """Return the next plugin that registers."""
         return Plugin(self.folder, self._requests.get(timeout=DEADLINE_S))
 
 
 class Plugin:
-    """One that has registered, dialled."""
+    """A registered plugin, with a connection to it."""
 
     def __init__(self, folder, request):
         self.request = request
@@ -64,7 +64,7 @@ class Plugin:
         self._lists = self._stub.ListAndWatch(pb.Empty(), timeout=DEADLINE_S)
 
     def devices(self):
-        """The next list that it sends: names, and whether they are healthy."""
+        """Return the next list that the plugin sends: {name: is it healthy}."""
         return {device.ID: device.health == "Healthy" for device in next(self._lists).devices}
 
     def prefer(self, available, size, required=()):
@@ -76,7 +76,7 @@ class Plugin:
         return list(answer.container_responses[0].deviceIDs)
 
     def allocate(self, *containers):
-        """What each container is started with that gets so many slices."""
+        """Return what each container is started with, given the slices of each."""
         asked = [pb.ContainerAllocateRequest(devices_ids=slices) for slices in containers]
         request = pb.AllocateRequest(container_requests=asked)
         return self._stub.Allocate(request, timeout=DEADLINE_S).container_responses

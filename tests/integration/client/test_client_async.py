@@ -31,7 +31,7 @@ def public(kind):
 
 
 def run(body, runtime_dir):
-    """Run `body(client)` in an event loop, with a client that is closed at the end."""
+    """Run `body(client)` in an event loop with a client that is closed at the end."""
 
     async def whole():
         async with AsyncClient(directory=str(runtime_dir)) as client:
@@ -116,7 +116,7 @@ def test_closing_ends_what_is_watched(job, runtime_dir):
     async def body(client):
         watch = await client.watch()
         following = asyncio.ensure_future(anext(watch, None))
-        await asyncio.sleep(0)  # it waits now
+        await asyncio.sleep(0)  # now it waits
         await client.aclose()
         return await following
 

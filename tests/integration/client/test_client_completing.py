@@ -1,11 +1,11 @@
-"""Words that a shell offers and only the daemon knows."""
+"""Completions that a shell offers and that only the daemon knows."""
 
 import pytest
 
 
 @pytest.fixture
 def offered(tandem):
-    """What bash would be offered for the last of these words."""
+    """Return what bash would offer for the last of the words."""
 
     def ask(*words):
         said = {"COMP_WORDS": " ".join(["tandem", *words]), "COMP_CWORD": str(len(words))}

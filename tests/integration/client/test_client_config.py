@@ -1,4 +1,4 @@
-"""`tandem config`, which asks the tandemd of the installation."""
+"""`tandem config`, which asks the installed tandemd."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_check_says_whether_it_is_valid(tandem, file):
 
 @pytest.fixture
 def own(environ, tmp_path):
-    """Writes the user's own file; returns its path."""
+    """Write the user's own configuration file; return its path."""
     environ["XDG_CONFIG_HOME"] = str(tmp_path / "xdg")
     path = tmp_path / "xdg" / "tandem" / "config.toml"
     path.parent.mkdir(parents=True)

@@ -154,7 +154,7 @@ def test_a_call_with_a_void_token_is_refused(client, monkeypatch):
     client._connection.login.token = VOID
 
     with monkeypatch.context() as patch:
-        patch.setattr(client._connection, "forget_token", lambda: None)  # or it would log in again
+        patch.setattr(client._connection, "forget_token", lambda: None)  # else it logs in again
         with pytest.raises(AccessError, match="no valid token"):
             client.status()
 
@@ -375,10 +375,10 @@ def test_a_process_that_registers_again_has_the_job_of_the_last(client, runtime_
 
 
 def test_a_trace_follows_one_that_was_closed_and_a_short_one_is_no_silence(client):
-    held, closed = [client.trace(seconds=600) for _ in range(2)]  # no user may have more
+    held, closed = [client.trace(seconds=600) for _ in range(2)]  # a user may have no more
     closed.close()
 
-    while not _is_silent(client):  # the daemon hears a moment later that one was closed
+    while not _is_silent(client):  # the daemon learns of the close a moment later
         time.sleep(0.002)
     held.close()
 
@@ -398,7 +398,7 @@ def test_a_trace_is_as_long_as_the_daemon_lets_it_be(client):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_path, number):
     output = tmp_path / "jobs.json"
-    # At a moment that does not depend on the machine.
+    # Interrupts at a point that does not depend on the machine's speed.
     code = (
         "import signal, sys\n"
         "from tandem._client import Client\n"
@@ -417,12 +417,12 @@ def test_a_recording_that_is_interrupted_has_what_there_was(tandem, daemon, tmp_
 
 
 def of_a_child(what):
-    """What it returns in a forked child."""
+    """Call `what` in a forked child; return its result as text."""
     reading, writing = os.pipe()
     if not (pid := os.fork()):
         try:
             os.write(writing, str(what()).encode())
-        except BaseException as error:  # whatever it is: it must not go on as a test
+        except BaseException as error:  # whatever it is, the child must not continue as a test
             os.write(writing, repr(error).encode())
         os._exit(0)
     os.close(writing)
@@ -434,10 +434,10 @@ def of_a_child(what):
 
 def test_a_forked_child_connects_anew(client, job):
     assert client.pause(job)
-    client._connection.lock.acquire()  # as another thread may have it at the fork
+    client._connection.lock.acquire()  # as if another thread held it at the fork
 
     def first_calls():
-        (there,) = client.wait(job, until="paused", deadline_s=20)  # by a watch
+        (there,) = client.wait(job, until="paused", deadline_s=20)  # uses a watch
         client.resume(job)
         client.close()
         return there.name

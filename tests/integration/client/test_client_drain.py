@@ -1,4 +1,4 @@
-"""A GPU on which no job is started any more: the client, the commands and a daemon that has it."""
+"""A draining GPU, on which no job is started: the client, the commands and a daemon."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def test_no_job_is_started_there_until_that_is_undone(client, tandem):
     assert client.drain_gpu("0").draining
 
     refused = tandem("run", "-i", "0", "--", "true")
-    at_once = tandem("run", "--no-wait", "--", "true")  # there is no other
+    at_once = tandem("run", "--no-wait", "--", "true")  # there is no other GPU
     assert (refused.returncode, REFUSED in refused.stderr) == (125, True)
     assert (at_once.returncode, "no job is started on gpu 0" in at_once.stderr) == (75, True)
 

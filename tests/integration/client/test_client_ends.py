@@ -1,4 +1,4 @@
-"""Jobs that are ended and waited for, by the client and the commands, with a real daemon."""
+"""The client and the commands end jobs and wait for them, with a real daemon."""
 
 import json
 import os
@@ -23,14 +23,14 @@ IGNORING = "import os, signal, sys; signal.signal(15, signal.SIG_IGN);"
 
 @pytest.fixture
 def in_background():
-    """Calls a function in another thread; `.result()` of what it returns is its answer."""
+    """Call a function in another thread; `.result()` of what is returned gives its answer."""
     with ThreadPoolExecutor() as pool:
         yield pool.submit
 
 
 @pytest.fixture
 def told(client):
-    """Set once a client that waits knows how its jobs are: then it hears of what they become."""
+    """Set once a waiting client knows the state of its jobs; from then on it hears of changes."""
     told, job = threading.Event(), client.job
 
     def ask(name):
@@ -67,7 +67,7 @@ def test_a_cancelled_job_is_waited_for(client, job):
     assert cancelled.name == ended.name == job
     assert "SIGINT was sent" in cancelled.reason
     assert (ended.state, ended.reason) == ("exited", "ended: it was cancelled")
-    assert client.wait(job, deadline_s=20) == [ended]  # it has ended already
+    assert client.wait(job, deadline_s=20) == [ended]  # even though it has ended already
 
 
 def test_a_job_that_is_named_twice_is_waited_for_once(client, job):
@@ -86,7 +86,7 @@ def test_a_change_is_waited_for(client, job, in_background, told):
 
 
 def test_waiting_ends_with_its_deadline(client, job):
-    client.job(job)  # connects, which may take longer
+    client.job(job)  # connects first, which may take longer than the deadline
     with pytest.raises(DeadlineError, match=rf"^{job} not paused within 0\.2 s$"):
         client.wait(job, until="paused", deadline_s=0.2)
 
@@ -131,7 +131,7 @@ def test_who_waits_is_told_that_the_daemon_hangs(
 
 @pytest.fixture
 def hung(runtime_dir, monkeypatch):
-    """A client of a daemon that never says anything, and has no more than a moment for it."""
+    """A client, with a very short deadline, of a daemon that never answers."""
     monkeypatch.setattr(_client, "DEADLINE_S", 0.1)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
         mute.bind(str(runtime_dir / "login.sock"))
@@ -212,7 +212,7 @@ def test_who_waits_for_the_end_of_a_grace_hears_that_the_daemon_went_away(
     ignoring.stdout.readline()
     cancelling = start("cancel", "ignoring", "sleeper")
     said = [cancelling.stdout.readline() for _ in range(3)]
-    assert said[2] == f"{job} has ended\n"  # it hears of what happens
+    assert said[2] == f"{job} has ended\n"  # it hears of the end
 
     daemon.kill()
 
@@ -227,7 +227,7 @@ def test_wait_says_what_has_become_of_jobs(tandem, client, job):
     assert tandem("wait", "--for", "paused", job).stdout == f"{job} is paused\n"
     assert tandem("wait", "--for", "paused", "--timeout", "99999d", job).returncode == 0
 
-    late = tandem("wait", "--timeout", "3s", job)  # of which it needs some to connect
+    late = tandem("wait", "--timeout", "3s", job)  # part of that it needs to connect
     assert (late.returncode, late.stdout) == (8, "")
     assert late.stderr == f"error: {job} not ended within 3 s\n"
 
@@ -244,9 +244,9 @@ def test_wait_without_a_daemon_says_what_to_do(tandem, runtime_dir):
 
 
 def last_words(terminal):
-    """All that is left, to its end: what was written in two pieces comes in two."""
+    """Read all that is left on the terminal: text written in two pieces arrives in two pieces."""
     said = b""
-    with suppress(OSError):  # the end
+    with suppress(OSError):  # until the end
         while part := os.read(terminal, 100):
             said += part
     return said
@@ -268,7 +268,7 @@ def test_an_interrupted_wait_says_nothing_more_and_leaves_the_terminal_clean(sta
     assert client.job(job).state == "starting"
 
 
-# Ctrl-C where gRPC has begun a stream, and not yet the thread that is told of its end.
+# Ctrl-C after gRPC has begun a stream, but before it starts the thread that is told of its end.
 CUT = """
 import signal
 import grpc._channel as channel

@@ -1,4 +1,4 @@
-"""What happens to jobs, told by the client and the command, with a real daemon."""
+"""What happens to jobs, as the client and the command report it, with a real daemon."""
 
 import json
 import select
@@ -18,14 +18,14 @@ DEADLINE_S = 30
 
 @pytest.fixture
 def following(environ, client, job):
-    """Starts `tandem events --follow`; returned once it has told of something."""
+    """Start `tandem events --follow`; return it once it has reported something."""
     begun = []
 
     def start(*words, command=COMMAND):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         begun.append(subprocess.Popen([*command, *words], env=environ, text=True, **pipes))
         deadline = time.monotonic() + DEADLINE_S
-        # When it begins to listen nobody can see: it hears of one of these.
+        # Nobody can see when it begins to listen, so make changes until it reports one.
         while not select.select([begun[-1].stdout], [], [], 0.02)[0]:
             assert time.monotonic() < deadline, "it never tells of anything"
             change(client, job)
@@ -77,7 +77,7 @@ def test_events_are_objects_of_json_a_line(client, tandem, job):
     events = [json.loads(line) for line in tandem("events", "--json").stdout.splitlines()]
 
     assert [event["kind"] for event in events] == ["registered", "paused", "detached"]
-    assert {event["job"]["state"] for event in events} == {"detached"}  # as it is now
+    assert {event["job"]["state"] for event in events} == {"detached"}  # the current one
     assert sorted(events, key=lambda event: event["time_ns"]) == events
 
 
@@ -97,14 +97,14 @@ def test_following_tells_of_changes_until_it_is_interrupted(following, client, j
 
     out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out, err.strip()) == (130, "", "")
-    assert set(kinds) <= {"paused", "detached", "updated"}  # it may begin between two
+    assert set(kinds) <= {"paused", "detached", "updated"}  # it may begin between two changes
 
 
 def test_following_ends_quietly_when_its_reader_has_seen_enough(following, client, job):
     words = f"{' '.join(COMMAND)} | head -n 1"
     process = following(command=["bash", "-o", "pipefail", "-c", words])
     deadline = time.monotonic() + DEADLINE_S
-    while process.poll() is None:  # it notices with the next one
+    while process.poll() is None:  # it notices when it writes the next one
         assert time.monotonic() < deadline, "it never ends"
         change(client, job)
 

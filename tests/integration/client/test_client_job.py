@@ -83,14 +83,14 @@ say("out")
 
 @pytest.fixture
 def environ(environ, runtime_dir):
-    """With a GPU, on which time passes by itself."""
+    """An environment with a GPU on which time passes by itself."""
     folder = runtime_dir / "gpu"
     folder.mkdir(mode=0o700)
     return softgpu.environment(environ, folder=folder, clock="real", profile="tiny")
 
 
 class Program:
-    """One under `tandem run`."""
+    """A program under `tandem run`."""
 
     def __init__(self, text, environ, *options):
         words = ["run", "--require", *options, "--", sys.executable, "-c", text]
@@ -113,7 +113,7 @@ class Program:
         self._process.stdin.flush()
 
     def end(self):
-        """What it said last, and on stderr."""
+        """End the program; return its last output and its stderr."""
         return self._process.communicate(timeout=DEADLINE_S)
 
     def kill(self):
@@ -188,7 +188,7 @@ def test_a_program_is_waited_for_until_all_its_blocks_are_ready(client, start, t
 
     assert tandem("pause", "trainer").returncode == 0
 
-    assert [program.says(), program.says()] == ["fails", "saved"]  # which needs the GPU
+    assert [program.says(), program.says()] == ["fails", "saved"]  # saving needs the GPU
 
 
 def test_a_program_of_a_group_does_what_it_wants_before_the_group_is_held(client, start, tandem):
@@ -277,7 +277,7 @@ def test_a_daemon_that_is_started_anew_within_the_grace_waits_for_what_is_under_
     assert client.job("slow").pause_in_ns is not None
     program.go_on()
 
-    assert program.says() == "saved"  # which takes the GPU, before it is held
+    assert program.says() == "saved"  # saving takes the GPU before the job is held
     (job,) = client.wait("slow", until="paused", deadline_s=DEADLINE_S)
     assert job.pause_unready == 0
     client.resume("slow")

@@ -1,4 +1,4 @@
-"""The device plugin between a kubelet that is fake and a daemon that is real."""
+"""The device plugin between a fake kubelet and a real daemon."""
 
 import asyncio
 import signal
@@ -30,7 +30,7 @@ def environ(environ):
 
 @pytest.fixture
 def folder():
-    # pytest's own folders have names too long for a socket.
+    # The names of pytest's own folders are too long for a socket.
     with tempfile.TemporaryDirectory(prefix="kubelet-") as folder:
         yield Path(folder)
 
@@ -44,7 +44,7 @@ def kubelet(folder):
 
 
 class Running:
-    """The plugin on a thread of its own, as it is in its process."""
+    """The plugin, on a thread of its own as in its own process."""
 
     def __init__(self, settings):
         self.said = []
@@ -59,7 +59,7 @@ class Running:
         self._loop.close()
 
     def end(self):
-        """What it said."""
+        """End the plugin; return what it said."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join()
@@ -164,14 +164,14 @@ def test_a_container_becomes_a_job_with_its_part_of_the_memory(plugin, client, e
 
 @contextmanager
 def container(started, environ):
-    """A program with what the kubelet would start it with, but for a file system of its own."""
+    """Run a program as the kubelet would start it, except that it has no file system of its own."""
     outside = {mount.container_path: mount.host_path for mount in started.mounts}
     assert all(mount.read_only for mount in started.mounts)
     assert Path(outside["/etc/ld.so.preload"]).read_text().split() == [_containers.LIBRARY]
     env = {name: value for name, value in environ.items() if not name.startswith("TANDEM_R")}
     env |= dict(started.envs)
     assert outside[env["TANDEM_RUNTIME_DIR"]] == env["TANDEM_RUNTIME_DIR"]
-    # What the loader and NVIDIA's container runtime do there.
+    # The loader and NVIDIA's container runtime do this in a container.
     env["LD_PRELOAD"] = outside[_containers.LIBRARY]
     env["CUDA_VISIBLE_DEVICES"] = env.pop("NVIDIA_VISIBLE_DEVICES")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -191,7 +191,7 @@ def test_each_container_is_told_of_its_own_slices(plugin, client, running):
     assert one.envs["NVIDIA_VISIBLE_DEVICES"] == first.uuid
     assert one.envs["TANDEM_MEMORY"] == quarter
     assert both.envs["NVIDIA_VISIBLE_DEVICES"] == f"{first.uuid},{second.uuid}"
-    assert both.envs["TANDEM_MEMORY"] == half  # of each, so no more than the least
+    assert both.envs["TANDEM_MEMORY"] == half  # per GPU, so the smallest share
     assert "CUDA_VISIBLE_DEVICES" not in both.envs
     words = f"a container gets a slice of gpu 0, {format_bytes(first.memory_total_bytes // 4)}"
     assert words in running.said

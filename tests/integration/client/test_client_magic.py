@@ -11,11 +11,11 @@ from tandem.errors import UnavailableError
 
 
 class RefusedError(Exception):
-    """What IPython shows without a traceback."""
+    """An error that IPython shows without a traceback."""
 
 
 class Shell:
-    """An IPython whose magics can be called."""
+    """An IPython shell whose magics can be called."""
 
     def __init__(self):
         tandem.load_ipython_extension(self)
@@ -105,7 +105,7 @@ def test_a_process_that_attached_by_itself_is_found_by_its_number(shell, daemon,
 
     monkeypatch.setattr("tandem._client.Client", Known)
 
-    with pytest.raises(RefusedError, match="j-2"):  # of which the daemon knows nothing
+    with pytest.raises(RefusedError, match="j-2"):  # a job the daemon does not know
         shell.magic("")
 
 

@@ -14,7 +14,7 @@ MANY = 2500  # more than two pages
 
 @pytest.fixture
 def many(runtime_dir):
-    """They ended before the daemon was started, in the order of their launches."""
+    """Jobs that ended before the daemon started, in the order of their launches."""
     journal = Journal(runtime_dir / "state.db")
     journal.write(replace(PAST, launches=number) for number in range(MANY))
     journal.close()

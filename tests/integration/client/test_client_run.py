@@ -1,4 +1,4 @@
-"""`tandem run` as a process, before a fake attach socket."""
+"""`tandem run` as a process, with a fake attach socket."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def python(code):
 
 @pytest.fixture
 def daemon(attached, environ):
-    """One that registers everybody, and is not taken for a hung one on a busy machine."""
+    """A fake daemon that registers every job and does not look hung on a busy machine."""
     environ["TANDEM_REQUIRE"] = "1"
     return attached(REGISTERED)
 
@@ -48,7 +48,7 @@ def test_a_rank_joins_the_group_of_its_launch_unless_another_was_said(
     done = tandem("run", *said, *dry, *show, TORCHELASTIC_RUN_ID="a")
 
     assert native.decode(daemon.packets[0]).request.group == group
-    assert dry or done.stdout.split() == ["in", "mine" if said else "None"]  # said, or only found
+    assert dry or done.stdout.split() == ["in", "mine" if said else "None"]  # given, or found
 
 
 def test_an_id_that_is_no_text_keeps_no_job_from_starting(tandem, daemon):
@@ -115,14 +115,14 @@ def test_no_signal_is_ignored_that_was_not_before(tandem, daemon):
 
     ours = tandem("run", "--", *show).stdout
 
-    # Whoever runs the tests may ignore some itself: nohup does.
+    # The parent of the tests may ignore some signals itself, as nohup does.
     assert ours == subprocess.run(show, capture_output=True, text=True, check=True).stdout
 
 
 def test_no_descriptor_is_left_to_the_command(tandem, daemon):
     done = tandem("run", "--", "/bin/sh", "-c", "ls /proc/$$/fd")
 
-    assert set(done.stdout.split()) <= {"0", "1", "2", "10"}  # 10: a shell's own
+    assert set(done.stdout.split()) <= {"0", "1", "2", "10"}  # 10 is a shell's own
 
 
 def test_without_a_daemon_the_command_runs_after_one_line(tandem, runtime_dir):

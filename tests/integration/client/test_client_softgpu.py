@@ -1,4 +1,4 @@
-"""A job on the software GPU, seen by the client, the doctor and itself."""
+"""A job on the software GPU, as the client, the doctor and the job itself see it."""
 
 import json
 import subprocess

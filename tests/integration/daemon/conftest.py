@@ -1,4 +1,4 @@
-"""A real tandemd around each test."""
+"""A real tandemd for each test."""
 
 import shutil
 import signal
@@ -12,7 +12,7 @@ from running_daemon import RunningDaemon
 @pytest.fixture
 def daemon():
     base = Path(tempfile.mkdtemp(prefix="tandemd"))
-    base.chmod(0o755)  # so that other uids reach the sockets
+    base.chmod(0o755)  # lets other uids reach the sockets
     daemon = RunningDaemon(base)
     try:
         yield daemon

@@ -1,6 +1,6 @@
-"""A control program of MPS with the new interface, as NVIDIA's "MPS v3 Interface" describes it.
+"""An MPS control program with the new interface, as NVIDIA's "MPS v3 Interface" describes it.
 
-Its servers are lines of a file, and processes of their own that only sleep.
+Its servers are lines of a file, each with a process that only sleeps.
 """
 
 import os
@@ -33,7 +33,7 @@ def serve(path):
 def lives(row):
     try:
         return Path(f"/proc/{row.split(',')[2]}/stat").read_text().split()[2] != "Z"
-    except OSError:  # at whatever moment it ended
+    except OSError:  # the process may end at any moment
         return False
 
 

@@ -1,7 +1,7 @@
-"""A shim in Python: the attach protocol by hand, and the three pages mapped.
+"""A shim in Python: it speaks the attach protocol by hand and maps the three pages.
 
-Written from csrc/core/wire.h and shm_layout.h, not from the daemon's code. Also a program, for
-tests that need a client of another uid or one that can be killed:
+Written from csrc/core/wire.h and shm_layout.h, not from the daemon's code. It is also a program,
+for tests that need a client with another uid or one that can be killed:
 
     fake_shim.py SOCKET [--uid N] [--job N] [--class N]    attaches, prints its WELCOME, waits
 """
@@ -16,7 +16,7 @@ import struct
 import sys
 import time
 
-PATIENCE_S = 60  # of real time, of which a busy machine has less
+PATIENCE_S = 60  # of real time, which a busy machine needs more of
 MAGIC = 0x4D444E54
 HELLO, WELCOME, MAPPED, PRESENCE, PRESENCE_GONE, REFUSED, REGISTER, REGISTERED = range(1, 9)
 SHARED, USES = 9, 10
@@ -61,7 +61,7 @@ def register(command="train", **asked):
 
 
 class Shim:
-    """One connection; `attach` makes it a process with pages."""
+    """One connection; `attach` turns it into a process with pages."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -70,7 +70,7 @@ class Shim:
         self.fds = []
 
     def receive(self):
-        """Type and body of the next packet, and the fds that came with it; type 0 at the end."""
+        """Return type, body and fds of the next packet; at the end, type 0."""
         room = socket.CMSG_SPACE(16 * 4)
         data, rights, _, _ = self.socket.recvmsg(4096, room)
         fds = array.array("i")
@@ -99,15 +99,15 @@ class Shim:
         return self
 
     def share(self, key):
-        """Say that it has something that others with the same key have, too."""
+        """Say that the process has something that others with the same key have, too."""
         self.socket.send(packet(SHARED, struct.pack("=Q", key)))
 
     def use(self, device):
-        """Say that it works on another GPU, too."""
+        """Say that the process works on another GPU, too."""
         self.socket.send(packet(USES, device))
 
     def refusal(self, data):
-        """Send something bad; code and reason of the refusal, then nothing but the end."""
+        """Send something invalid; return code and reason of the refusal, the last packet."""
         self.socket.send(data)
         kind, body, _ = self.receive()
         assert kind == REFUSED, kind

@@ -1,4 +1,4 @@
-"""A client of the software GPU's MPS, without a GPU."""
+"""A client of the software GPU's MPS that needs no GPU."""
 
 import socket
 
@@ -6,7 +6,7 @@ PATIENCE_S = 20
 
 
 def client_of(place):
-    """What the driver of the software GPU says to a control daemon, and its answer."""
+    """Say to a control daemon what the software GPU's driver says, and check its answer."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.settimeout(PATIENCE_S)
     connection.connect(str(place / "control"))

@@ -1,4 +1,4 @@
-"""A real tandemd in a directory of its own, and its RPC client."""
+"""A real tandemd in a directory of its own, and an RPC client for it."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from tandem._wire import tandem_pb2_grpc as pb_grpc
 
 
 def until(fact, *, what):
-    """Wait for something another process does; its order in time is not what is tested."""
+    """Wait for something that another process does, where the test does not check the order."""
     deadline = time.monotonic() + PATIENCE_S
     while not fact():
         assert time.monotonic() < deadline, f"never happened: {what}"
@@ -27,16 +27,16 @@ def until(fact, *, what):
 
 
 def states_of(pid):
-    """Of its threads, in the letters of proc(5)."""
+    """Return the states of the process's threads, as the letters of proc(5)."""
     states = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may end after the listing
             states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
     return states
 
 
 class RunningDaemon:
-    """One daemon process. `start` may be called again after it ended."""
+    """One daemon process. `start` may be called again after it has ended."""
 
     def __init__(self, base: Path):
         self.base = base
@@ -65,7 +65,7 @@ class RunningDaemon:
 
     @contextmanager
     def made_ready(self):
-        """What is started in there is ready after it."""
+        """Wait, at the end of the block, until the daemon started in it is ready."""
         (self.base / "notify").unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             notify.bind(str(self.base / "notify"))
@@ -75,16 +75,16 @@ class RunningDaemon:
             assert notify.recv(256).startswith(b"READY=1")
 
     def run(self, *arguments):
-        """Run another one to its end."""
+        """Run another daemon to its end."""
         return daemon_forks.run(
             self.arguments(*arguments), env=self.environment(), timeout=PATIENCE_S
         )
 
     @contextmanager
     def stopped(self):
-        """It does nothing in there."""
+        """Stop the daemon for the length of the block."""
         self.process.send_signal(signal.SIGSTOP)
-        try:  # the others go on until one of its threads takes the signal
+        try:  # until one thread takes the signal, the others run on
             until(lambda: states_of(self.process.pid) == {"T"}, what="all its threads stand")
             yield
         finally:
@@ -125,7 +125,7 @@ class RunningDaemon:
 
 
 class Rpc:
-    """Login, channel and stubs."""
+    """A login, a channel and the stubs."""
 
     def __init__(self, runtime: Path):
         self.login = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -70,7 +70,7 @@ def test_best_effort_is_shown_the_presence_of_a_latency_process_and_loses_it_wit
 
 def test_a_newcomer_is_welcomed_before_it_is_shown_its_peers(daemon):
     latency = daemon.start().shim(job_class=LATENCY)
-    with daemon.rpc() as rpc:  # its answer comes after the MAPPED before it
+    with daemon.rpc() as rpc:  # the answer comes after the MAPPED that was sent before
         until(lambda: len(rpc.jobs()) == 1, what="the latency process is known")
 
     batch = daemon.shim(job_class=BATCH)  # asserts that the first packet is WELCOME
@@ -418,11 +418,11 @@ def test_stale_sockets_are_replaced(daemon):
 
 @pytest.fixture
 def unseeing(daemon):
-    """A daemon in a PID namespace of its own, as one in a container is without more ado."""
+    """A daemon in a PID namespace of its own, like a daemon in a container by default."""
     own = ["unshare", "--pid", "--fork", "--kill-child"]
     command = [*own, sys.executable, "-m", "tandemd", *daemon.arguments()]
     with daemon.log.open("wb") as log, daemon.made_ready():
-        # Who is killed in the end is `unshare`, which takes its child along.
+        # The test kills `unshare`, which takes its child along.
         daemon.process = subprocess.Popen(command, env=daemon.environment(), stderr=log)
     return daemon
 
@@ -452,7 +452,7 @@ def test_the_doctor_finds_a_daemon_that_sees_nobody(unseeing):
     assert "hostPID" in found.text
 
 
-# Says HELLO from where it runs, and what the answer was: its type, and of a refusal the reason.
+# Says HELLO from where it runs, and prints the type of the answer, and the reason if it is refused.
 GREET = """
 import struct, sys
 from fake_shim import REFUSED, Shim, hello
@@ -476,7 +476,7 @@ def test_a_process_with_another_clock_is_refused_and_told_so(daemon, offset_s, a
         check=False,
     )
     if "unshare" in said.stderr:
-        pytest.skip(said.stderr.strip())  # the kernel, or who runs this, has no time namespaces
+        pytest.skip(said.stderr.strip())  # no time namespaces, by the kernel or for this user
 
     kind, _, reason = said.stdout.partition(" ")
     assert int(kind) == answer, said.stderr

@@ -1,4 +1,4 @@
-"""Jobs that are ended by people, with real processes."""
+"""Users end jobs that are real processes."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from tandem._wire import tandem_pb2 as pb
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another uid")
 NOBODY, OTHER = 65534, 12345
-# tandemd of another uid as systemd starts it, with one capability or none; besides it may read this
-# Python, which may be in a home.
+# Runs tandemd with another uid as systemd would, with CAP_KILL or without. It may also read every
+# file, because this Python may live in a home directory.
 PROGRAM = f"""
 import ctypes, os, sys
 from tandemd.__main__ import main
@@ -85,7 +85,7 @@ def test_every_process_of_a_job_is_reached_and_who_joins_it_late(daemon):
         job = str(int(name.removeprefix("j-"), 16))
         with daemon.client("--job", job) as second:
             name_of(second)
-            first.send_signal(signal.SIGSTOP)  # it is signalled all the same
+            first.send_signal(signal.SIGSTOP)  # a stopped process is signalled all the same
 
             cancel(rpc, name)
 
@@ -143,7 +143,7 @@ def test_what_ends_no_program_is_refused(daemon):
 
 @pytest.fixture
 def unprivileged(daemon):
-    """Starts a daemon of another uid, with CAP_KILL or without."""
+    """Start a daemon with another uid, with CAP_KILL or without."""
 
     def start(may_kill):
         os.chown(daemon.base, NOBODY, NOBODY)
@@ -164,7 +164,7 @@ def test_with_the_capability_of_its_unit_a_daemon_ends_jobs_of_others(daemon, un
         assert client.wait(PATIENCE_S) == -signal.SIGTERM
     status = Path(f"/proc/{daemon.process.pid}/status").read_text()
     assert "CapEff:\t0000000000000024" in status
-    assert "CapAmb:\t0000000000000000" in status  # for what it starts
+    assert "CapAmb:\t0000000000000000" in status  # the programs it starts have none
 
 
 @as_root

@@ -1,4 +1,4 @@
-"""What all jobs of a user may have of a GPU's memory, from the file to who asks for more."""
+"""The most GPU memory that all jobs of a user may have, from the file to a job's request."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def limited(daemon):
 
 
 def registered(daemon, **asked):
-    """The connection of a launcher of another user, which the job lives as long as; the answer."""
+    """Register another user's job; return the launcher's connection, which keeps it, and answer."""
     os.seteuid(NOBODY)
     try:
         launcher = daemon.connect()
@@ -55,7 +55,7 @@ def test_who_asks_for_more_gets_as_much_as_there_is_and_is_told(limited):
         ]
     told = b"asked for 300 MiB of memory and gets 100 MiB, as all jobs of its user (limits.default."
     assert (told in answer, b"all jobs" in quiet) == (True, False)
-    # What the job's shim shows before it has attached.
+    # The job's shim shows this limit before it attaches.
     assert (b"TANDEM_MEMORY=100MiB" in answer, b"TANDEM_MEMORY" in quiet) == (True, False)
 
 

@@ -21,7 +21,7 @@ from tandemd.unit import render
 
 PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
 
-# A signal at the first of the imports that a start takes so long for.
+# Sends itself a signal at the first of the imports, which take most of the time of a start.
 HASTY = """
 import os, sys
 
@@ -191,7 +191,7 @@ def test_a_daemon_that_nobody_can_reach_any_more_ends_and_lets_its_jobs_go(daemo
     of_another = (
         {"tandemd.lock", "attach.sock", "login.sock", "tandemd.sock"} if is_taken else set()
     )
-    with daemon.stopped():  # another daemon might be on the same path before this one looks
+    with daemon.stopped():  # before this one looks, another daemon might use the same path
         shutil.rmtree(daemon.runtime)
         if is_taken:
             daemon.runtime.mkdir()
@@ -327,7 +327,7 @@ def test_systemd_accepts_the_unit(tmp_path):
 
 
 def refused_with(daemon, *arguments):
-    """What a daemon that does not start says: one error, and nothing of itself is left."""
+    """Return the one error of a daemon that does not start, once it has left nothing behind."""
     answer = daemon.run(*arguments)
     errors = [line for line in answer.stderr.splitlines() if " level=" not in line]
     assert (answer.returncode, len(errors)) == (2, 1), answer.stderr
@@ -388,7 +388,7 @@ def test_a_reload_names_what_waits_for_a_restart_until_it_is_taken_back(daemon):
 
 
 def test_what_was_imported_is_never_looked_through_while_it_serves(daemon):
-    """Nobody decides while the collector is at it."""
+    """While the garbage collector runs, the daemon makes no decisions."""
     program = (
         "import gc\n"
         "from tandemd import __main__ as tandemd\n"

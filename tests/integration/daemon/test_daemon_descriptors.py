@@ -1,4 +1,4 @@
-"""Whoever connects without end takes from nobody that comes later."""
+"""Clients that connect endlessly take nothing from those that come later."""
 
 import contextlib
 import errno
@@ -25,13 +25,13 @@ def descriptors(daemon):
 
 
 def admitted(connect):
-    """What it makes; who stands in line behind others may be turned away with them once more."""
+    """Connect until it succeeds: a caller in line behind others may be turned away with them."""
     while True:
         with contextlib.suppress(ConnectionError):
             return connect()
 
 
-@pytest.mark.parametrize("more", [0, 1], ids=["even", "odd"])  # the last is of a socket, or a pidfd
+@pytest.mark.parametrize("more", [0, 1], ids=["even", "odd"])  # the last is a socket's or a pidfd
 @pytest.mark.parametrize("name", ["attach.sock", "login.sock"])
 def test_a_daemon_without_descriptors_goes_on_once_it_has_some_again(daemon, name, more):
     honest = daemon.start().shim(name="honest")
@@ -101,7 +101,7 @@ def test_users_share_descriptors_and_leave_some_to_root(tmp_path, monkeypatch):
 
     monkeypatch.setattr(attach, "peer_of", peer_as_told)
     monkeypatch.setattr(os, "geteuid", lambda: 5)
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (28, 28))  # 4 processes of users
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (28, 28))  # room for 4 processes of users
     with contextlib.ExitStack() as open_ones:
         server = AttachServer(tmp_path / "a", deliver=lambda _: None)
         open_ones.callback(server.close)
@@ -109,7 +109,7 @@ def test_users_share_descriptors_and_leave_some_to_root(tmp_path, monkeypatch):
         def refusal_of(uid):
             newcomer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             open_ones.callback(newcomer.close)
-            newcomer.bind("")  # the kernel names it
+            newcomer.bind("")  # the kernel picks a name
             uids[newcomer.getsockname()] = uid
             newcomer.connect(str(tmp_path / "a"))
             server.poll(timeout_s=0)
@@ -171,7 +171,7 @@ def test_a_login_that_cannot_be_watched_is_sent_off_and_the_next_one_is_served(t
     with connected() as first:
         assert first.recv(256) == b""
     assert (login._tokens, login._per_uid.total()) == ({}, 0)
-    login._door._now_s = lambda: math.inf  # it opens again
+    login._door._now_s = lambda: math.inf  # so the door opens again
     login._door.wait_s(None)
     with connected() as second:
         assert login.peer_for(second.recv(256).decode().strip()).uid == os.getuid()

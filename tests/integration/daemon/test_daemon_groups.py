@@ -1,4 +1,4 @@
-"""All jobs of a group are steered by one call, or none is."""
+"""One call steers all jobs of a group, or none of them."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""tandemd-helper as a program: started by its socket, by hand, and its units."""
+"""tandemd-helper as a program: started by its socket or by hand, and its units."""
 
 import json
 import os
@@ -24,8 +24,8 @@ from tandemd.helper.unit import TEMPLATES, render
 PATIENCE_S = 60
 PACKAGING = Path(__file__).parents[3] / "packaging"
 PROGRAM = Path("/usr/bin/tandemd-helper")
-# As systemd starts it, with its socket as descriptor 3; it looks soon whether it is idle, and says
-# each time that it does.
+# Starts it as systemd does, with its socket as descriptor 3. It checks very soon whether it is
+# idle, and prints a line at each check.
 STARTED = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -58,7 +58,7 @@ def started(listener, *, sockets="1", idle_s=0.0, user="", env=None):
 
 @contextmanager
 def asking(path, message):
-    """One who has asked before it is started, and is in line for it."""
+    """A client that sends its request before the helper starts, and waits in line."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(PATIENCE_S)
         connection.connect(str(path))
@@ -81,7 +81,7 @@ def test_it_answers_who_asked_before_it_was_there_and_ends_when_nobody_asks(list
     code, said = ended(process)
     assert (code, "stopped, for nobody asks" in said) == (0, True), said
     assert re.search(r"event=done.* verb=hello", said)
-    listener.settimeout(0)  # it is there for the next one
+    listener.settimeout(0)  # it is still there for the next helper
 
 
 def test_it_stays_while_it_is_asked_and_ends_by_a_signal(listener, tmp_path):
@@ -96,7 +96,7 @@ def test_it_stays_while_it_is_asked_and_ends_by_a_signal(listener, tmp_path):
 
 @pytest.fixture
 def place():
-    made = Path(tempfile.mkdtemp(prefix="helper-"))  # pytest's names are too long for MPS
+    made = Path(tempfile.mkdtemp(prefix="helper-"))  # pytest's are too long for MPS
     yield made
     end_daemons(made)
     shutil.rmtree(made, ignore_errors=True)
@@ -111,7 +111,7 @@ def test_it_stays_while_mps_that_it_has_started_runs(place, tmp_path):
         with asking(place / "s", b'{"verb":"start-mps","gpus":[]}') as early:
             process = started(listener, env=environment)
             told = json.loads(early.recv(_helper.MOST_BYTES))
-        os.read(process.stdout.fileno(), 1 << 16)  # of looks before that
+        os.read(process.stdout.fileno(), 1 << 16)  # discards the lines of earlier checks
         assert [process.stdout.readline() for _ in range(3)] == ["\n"] * 3
         assert "version" in json.loads(ask(b'{"verb":"hello"}'))
 
@@ -169,7 +169,7 @@ def test_by_hand_it_makes_a_socket_for_its_user_alone_and_doctor_hears_it(tmp_pa
     assert Helper(path).is_there, "it keeps its socket"
     process.send_signal(signal.SIGTERM)
     assert ended(process)[0] == 0
-    again = by_hand("--user", str(os.geteuid()), "--socket", str(path))  # over what was left
+    again = by_hand("--user", str(os.geteuid()), "--socket", str(path))  # socket is left
     assert "event=ready" in again.stderr.readline()
     again.kill()
     again.communicate(timeout=PATIENCE_S)

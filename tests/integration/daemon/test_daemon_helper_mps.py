@@ -1,4 +1,4 @@
-"""MPS that the helper runs, and the daemon's side of it; the program is the software GPU's."""
+"""MPS run by the helper, and the daemon's side of it; the program is the software GPU's."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def environment(folder):
 
 @pytest.fixture(autouse=True)
 def _nobody_elses(monkeypatch, folder):
-    """Where programs look there is none."""
+    """Make sure that no MPS runs where programs look for it by default."""
     monkeypatch.setattr(_mps, "USUAL_PIPES", folder / "usual")
 
 
@@ -52,7 +52,7 @@ def root(folder, environment):
     yield made
     if made._started is not None and (child := made._started._own._child) is not None:
         child.kill()
-        child.wait(PATIENCE_S)  # or it is a process that nobody has waited for
+        child.wait(PATIENCE_S)  # else it stays as an unreaped process
 
 
 def asking(place, environment):
@@ -60,7 +60,7 @@ def asking(place, environment):
 
 
 def gone(place, environment):
-    """Once the control daemon knows that the last client has."""
+    """Wait until the control daemon knows that the last client has gone."""
     control = asking(place, environment)
     clients_of = control.clients
     until(lambda: not any(map(clients_of, control.servers())), what="no client is left")
@@ -75,11 +75,11 @@ def test_one_is_started_once_kept_and_ended_with_all_that_it_left(root, folder):
     assert place == folder / "helper" / "mps"
     assert (root.start((UUID,)), _mps.control_pid(place)) == (place, pid)
     assert root.look()
-    assert place.stat().st_mode & 0o777 == 0o755  # its clients are other users'
+    assert place.stat().st_mode & 0o777 == 0o755  # its clients are other users
     root.end()
     assert not root.look()
     assert not place.exists()
-    root.end()  # of what is not there nothing is left to do
+    root.end()  # ending what is not there does nothing
 
 
 def test_what_has_clients_is_not_ended_and_the_next_helper_finds_it(root, folder, environment):
@@ -146,7 +146,7 @@ def test_a_gpu_that_nvml_does_not_know_starts_nothing(root, monkeypatch):
 
 
 class Asked:
-    """The daemon's side of a helper, without a socket between."""
+    """The daemon's side of a helper, without a socket in between."""
 
     def __init__(self, root):
         self.is_there = True
@@ -174,7 +174,7 @@ def asked(root):
 
 @pytest.fixture
 def daemon(folder, environment, asked):
-    """What watches MPS in a daemon, and what it told."""
+    """The watcher of MPS in a daemon, and what it told jobs."""
     told = []
     control = MpsControl(
         own=folder / "own",
@@ -248,7 +248,7 @@ def test_one_that_somebody_started_where_programs_look_is_used_and_is_not_the_he
     daemon, asked, folder, environment
 ):
     theirs = RootMps(folder / "usual", environment)
-    asked.start_mps = theirs.start  # between the daemon's look and the helper's
+    asked.start_mps = theirs.start  # started after the daemon looks and before the helper does
 
     assert daemon.control.open()
 
@@ -292,7 +292,7 @@ def test_what_has_clients_is_left_without_asking_and_ended_after_them(
     left = LeftMps(folder / "own", environment, helped=HelpedMps(asked, environment), look_s=0.02)
     assert left.is_there
 
-    left.run()  # by now, or after some looks
+    left.run()  # returns at once or after some looks
 
     assert not left.is_there
     assert not asked.pipes.exists()

@@ -1,4 +1,4 @@
-"""Processes that write anything into the pages they share with the daemon."""
+"""Processes that write arbitrary bytes into the pages they share with the daemon."""
 
 import random
 import struct
@@ -27,7 +27,7 @@ def live_slots_that_never_end(_, size):
 
 
 def deface(shim, fill, generator):
-    """Everything after the header the daemon wrote, and sometimes that too."""
+    """Overwrite everything after the header that the daemon wrote, and sometimes that too."""
     start = generator.choice([0, STATE_HEADER_BYTES])
     shim.state[start:] = fill(generator, len(shim.state))[start:]
     shim.presence[:] = fill(generator, len(shim.presence))[: len(shim.presence)]

@@ -1,4 +1,4 @@
-"""Supervision of MPS, against the control program of the software GPU and its stdin commands."""
+"""Supervision of MPS, against the software GPU's control program and its stdin commands."""
 
 import contextlib
 import os
@@ -27,9 +27,9 @@ from tandemd.edges.mps_own import OwnMps
 
 
 class Supervised:
-    """A control for a test, what it told, and the thread that it runs in."""
+    """A test's MPS control, what it told jobs, and the thread that it runs in."""
 
-    made: ClassVar[list] = []  # of the test: some end as a daemon does that is killed
+    made: ClassVar[list] = []  # by this test; some end like a killed daemon, without `stop`
 
     def __init__(self, folder, look_s=0.02, uid=0, gpus=(), **variables):
         self.made.append(self)
@@ -66,7 +66,7 @@ class Supervised:
             return self.heard.wait_for(lambda: any(words in told for told in self.told), PATIENCE_S)
 
     def ask(self, command, place=None):
-        """Its answer; None: there is nobody. Again while it answers somebody else."""
+        """Return the answer, or None if nobody answers; ask again while it serves another."""
         end_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
             done = subprocess.run(
@@ -93,7 +93,7 @@ def folder():
     (made / "gpu").mkdir()
     yield made
     end_daemons(made)
-    for one in Supervised.made:  # or what it started is a process that nobody has waited for
+    for one in Supervised.made:  # else what it started stays as an unreaped process
         if one.control._own._child is not None:
             one.control._own._child.wait(PATIENCE_S)
     Supervised.made.clear()
@@ -150,11 +150,11 @@ def test_in_a_directory_that_the_environment_names_only_what_is_ours_goes(folder
     mps.stop()
 
     left = {path.name for path in named.iterdir()}
-    assert left == {"theirs", "control", "control_lock", "control_privileged"}  # as of NVIDIA's
+    assert left == {"theirs", "control", "control_lock", "control_privileged"}  # like NVIDIA's
 
 
 def test_it_is_started_without_what_other_threads_have_for_forks(mps):
-    """As gRPC: its handlers write to the log that other threads are inside of it."""
+    """Fork handlers such as gRPC's write to the log, which other threads may be using then."""
     forks = []
     os.register_at_fork(before=lambda: forks.append(1))
 
@@ -283,7 +283,7 @@ def test_one_that_is_slow_to_answer_has_not_ended(mps, monkeypatch):
     os.kill(pid, signal.SIGSTOP)
     try:
         assert mps.control._look()
-        mps.stop()  # whether it has clients nobody knows
+        mps.stop()  # nobody knows whether it has clients
         following = Supervised(mps.own.parent)
         assert not following.control.open()
     finally:
@@ -426,7 +426,7 @@ def test_the_next_daemon_takes_over_what_one_before_it_has_started(mps, folder):
 
 @pytest.fixture
 def ending(folder, mps):
-    """A control daemon that is told to quit, and waits for its last client."""
+    """A control daemon that was told to quit and waits for its last client."""
     assert mps.control.open()
     client = client_of(mps.own)
     quitting = subprocess.Popen(
@@ -486,13 +486,13 @@ def test_one_that_was_left_for_its_clients_is_ended_when_they_have_gone(mps):
     was_there, watching = left.is_there, threading.Thread(target=left.run)
     watching.start()
 
-    assert all(looks.acquire(timeout=PATIENCE_S) for _ in range(2))  # one by now is over
+    assert all(looks.acquire(timeout=PATIENCE_S) for _ in range(2))  # so one whole look has ended
     status = mps.ask(f"get_server_status {mps.ask('get_server_list').strip()}")
     client.close()
     watching.join(PATIENCE_S)
 
     assert was_there
-    assert status == "ACTIVE\n"  # it takes clients still
+    assert status == "ACTIVE\n"  # it still accepts clients
     assert not left.is_there
     assert not _mps.is_running(pid)
 
@@ -556,7 +556,7 @@ def test_servers_of_ours_that_nobody_uses_can_be_ended_and_nobody_is_told(mps):
 
 
 def has_no_clients(mps, server):
-    """Once the control daemon knows that the last one has gone."""
+    """Wait until the control daemon knows that the last client has gone."""
     pause = threading.Event()
     while mps.ask(f"get_client_list {server}"):
         pause.wait(0.01)
@@ -567,7 +567,7 @@ def test_jobs_are_told_of_a_crashed_server_that_had_clients_and_of_no_other(mps)
     assert mps.control.open()
     with client_of(mps.own):
         server = int(mps.ask("get_server_list"))
-        assert mps.control._look()  # knows of the client now
+        assert mps.control._look()  # now it knows of the client
 
         os.kill(server, signal.SIGKILL)
         until = threading.Event()
@@ -582,7 +582,7 @@ def test_jobs_are_told_of_a_crashed_server_that_had_clients_and_of_no_other(mps)
 
 
 def has_gone(mps, server):
-    """Once the control daemon knows."""
+    """Wait until the control daemon knows that the server has gone."""
     pause = threading.Event()
     while str(server) in mps.ask("get_server_list").split():
         pause.wait(0.01)
@@ -619,12 +619,12 @@ def test_of_a_server_that_ends_well_after_its_clients_nobody_is_told(mps):
     assert mps.control.open()
     with client_of(mps.own):
         server = int(mps.ask("get_server_list"))
-        assert mps.control._look()  # knows of the client now
+        assert mps.control._look()  # now it knows of the client
 
     pause = threading.Event()
     while mps.ask(f"get_client_list {server}"):
         pause.wait(0.01)
-    mps.ask(f"shutdown_server {server}")  # as for the next user, before anybody looks again
+    mps.ask(f"shutdown_server {server}")  # as MPS does for another user, before the next look
     while f"Server {server} exited" not in (mps.own / "logs" / "said").read_text():
         pause.wait(0.01)
     assert mps.control._look()
@@ -719,7 +719,7 @@ def test_a_server_that_crashes_soon_after_somebody_came_was_seen(folder, is_hear
 
 
 class Clock:
-    """The supervision's own, which a test sets."""
+    """The supervision's clock, which the test sets."""
 
     now_s = 0.0
 
@@ -729,7 +729,7 @@ class Clock:
 
 @pytest.fixture
 def looks(mps, monkeypatch):
-    """Looks of so many seconds, two apart; how often it was asked."""
+    """Look every two seconds for so many seconds; return how often the control daemon was asked."""
     monkeypatch.setattr("tandemd.edges.mps.time", clock := Clock())
     said = mps.own / "logs" / "said"
 
@@ -748,7 +748,7 @@ def test_while_nothing_happens_it_is_asked_ever_more_rarely(mps, looks):
 
     first, later = looks(120), looks(600)
 
-    assert first == 12  # at each of the first seven looks, and after 4, 8, 14, 26 and 52 seconds
+    assert first == 12  # at each of the first seven looks, then after 4, 8, 14, 26 and 52 seconds
     assert later == 10
 
 
@@ -776,7 +776,7 @@ def test_what_happens_is_seen_without_asking_and_asked_about(mps, looks):
 
 
 def process_of(user, place):
-    """A client in a process of its own, which says the answer and ends when its input does."""
+    """Start a client in its own process, which prints the answer and ends when its input does."""
     program = (
         "import os, socket, sys; os.setuid(int(sys.argv[1]))\n"
         "client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
@@ -788,7 +788,7 @@ def process_of(user, place):
 
 
 def waiting_process_of(user, place):
-    """The same, of one that finds another user's server, and is in line for the next."""
+    """Start a client that finds another user's server; wait until it is in line for the next."""
     client, pause = process_of(user, place), threading.Event()
     line = f"NEW CLIENT {client.pid} from user {user}: Server is not ready"
     while line not in (place / "logs" / "said").read_text():
@@ -810,11 +810,11 @@ def test_a_server_that_ends_for_another_user_has_not_crashed(mps, folder, crashe
         behind = clients.enter_context(waiting_process_of(0, mps.own))
 
         os.kill(server if crashes else client.pid, signal.SIGKILL)
-        assert other.stdout.readline().startswith(("ok ", "error "))  # of the next server
+        assert other.stdout.readline().startswith(("ok ", "error "))  # from the next server
         assert mps.control._look()
         behind.kill()
 
-    # Of the other's server, which has no device here, something else may be told.
+    # The other user's server has no device here, so it may cause other messages.
     assert any(f"the mps server {server} has ended" in one for one in mps.told) is crashes
 
 
@@ -875,7 +875,7 @@ def test_without_the_program_there_is_no_mps(folder):
 
 
 class Pauses(threading.Event):
-    """Notes how long it is to be waited for, does not wait, and is set after eight times."""
+    """Records the requested waits without waiting, and is set after eight of them."""
 
     def __init__(self):
         super().__init__()
@@ -901,7 +901,7 @@ def test_whoever_comes_what_does_not_start_is_tried_ever_more_rarely(folder):
 
 @pytest.fixture
 def newer(folder):
-    """A machine whose control program has the new interface, for a daemon that is not root's."""
+    """A machine whose control program has the new interface, for a daemon that is not root."""
     programs = folder / "bin"
     programs.mkdir()
     program = programs / PROGRAM
@@ -940,7 +940,7 @@ def test_where_the_control_program_takes_a_file_it_is_started_from_one(newer):
 def test_a_named_server_that_crashed_is_made_again_and_jobs_are_told(newer):
     assert newer.control.open()
     pid = int(servers_of(newer)[0][2])
-    assert newer.control._look()  # it has a client
+    assert newer.control._look()  # sees that it has a client
 
     os.killpg(pid, signal.SIGKILL)
     while not newer.told:
@@ -953,7 +953,7 @@ def test_a_named_server_that_crashed_is_made_again_and_jobs_are_told(newer):
 def test_a_root_daemon_has_the_interface_that_serves_users_in_turns(folder, newer):
     root = Supervised(folder, uid=0, PATH=newer.environment["PATH"])
 
-    assert not root.control.open()  # the program here has the new one alone
+    assert not root.control.open()  # this program has only the new interface
 
     assert not (root.own / "mps.toml").exists()
     (root.own / "servers").touch()
@@ -961,7 +961,7 @@ def test_a_root_daemon_has_the_interface_that_serves_users_in_turns(folder, newe
 
 @pytest.mark.parametrize("name", ["file/mps", "n" * 300])
 def test_without_a_place_for_its_pipe_there_is_no_mps(folder, newer, name):
-    assert newer.control.open()  # for what ends it
+    assert newer.control.open()  # the fixture ends what this starts
     (folder / "file").touch()
     mps = Supervised(folder, uid=1000, **newer.environment | {PIPES: str(folder / name)})
 

@@ -1,4 +1,4 @@
-"""What of a job is as it was when it comes back to a daemon that was started anew."""
+"""What is kept of a job when it comes back to a restarted daemon."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def the_job(daemon):
 
 @pytest.fixture
 def changed(daemon):
-    """A job that was started as batch, and then set to normal and to less memory."""
+    """A job that was started as batch, and later set to normal and to less memory."""
     shim = daemon.start().shim(job_class=BATCH, name="train")
     with daemon.rpc() as rpc:
         set_job(rpc, the_job(daemon).name, **{"class": NORMAL, "memory_quota_bytes": 5 << 30})
@@ -149,7 +149,7 @@ def test_a_cancelled_job_that_comes_back_is_killed_when_its_grace_is_over(daemon
         request = pb.CancelJobRequest(name=f"j-{job_id:x}", grace=Duration(seconds=3600))
         rpc.call(rpc.job_service.CancelJob, request)
         daemon.stop()
-        with closing(sqlite3.connect(daemon.runtime / STATE)) as state, state:  # an hour passes
+        with closing(sqlite3.connect(daemon.runtime / STATE)) as state, state:  # an hour later
             state.execute("UPDATE jobs SET job = json_set(job, '$.cancel.kill_at_ns', 1)")
         daemon.start()
 

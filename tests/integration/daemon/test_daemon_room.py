@@ -1,4 +1,4 @@
-"""A daemon whose limits leave it too little says which and how much, and does not begin."""
+"""A daemon whose resource limits are too low names the limit and its need, and does not start."""
 
 import resource
 import subprocess
@@ -13,7 +13,7 @@ from tandemd import room
 
 
 def ended_under(limits, daemon):
-    """What a daemon says, and its exit code; a real process, for the limits are its own."""
+    """Run a daemon under limits; return its output and exit code. It has limits of its own."""
     program = [sys.executable, "-m", "tandemd", *daemon.arguments("--log-level", "error")]
     said = subprocess.run(
         ["sh", "-c", f'{limits}; exec "$@"', "sh", *program],

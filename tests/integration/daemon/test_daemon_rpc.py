@@ -41,7 +41,7 @@ def test_status_tells_what_the_daemon_is(daemon):
 
 
 def metric(rpc, series):
-    """Its value, or None if there is no such series."""
+    """Return the value of a series, or None if there is no such series."""
     text = rpc.call(rpc.daemon_service.GetMetrics, pb.GetMetricsRequest()).text
     found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
     return found and float(found[1])
@@ -257,9 +257,9 @@ def test_a_job_was_created_at_one_moment(daemon):
 @pytest.mark.slow
 def test_a_watcher_that_does_not_read_is_told_so_in_the_end(daemon):
     job_id = daemon.start().shim(name="nb").job_id
-    for _ in range(50):  # large events: what the socket holds is soon full
+    for _ in range(50):  # makes events large, so the socket is soon full
         daemon.shim(job_id=job_id)
-    # A window that does not grow, and a connection of its own.
+    # A flow-control window that does not grow, and a connection of its own.
     options = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
     address = f"unix:{daemon.runtime / 'tandemd.sock'}"
     with daemon.rpc() as rpc, grpc.insecure_channel(address, options=options) as channel:
@@ -379,7 +379,7 @@ class Done(threading.Event):
 
 
 def whole_window(rpc, name):
-    """One of which nothing is lost, as it is when the daemon comes late by half a second."""
+    """Record a window that lost nothing: it loses records if the daemon is half a second late."""
     while True:
         request = pb.RecordWindowRequest(name=name)
         (window,) = rpc.call(rpc.job_service.RecordWindow, request)
@@ -405,7 +405,7 @@ def test_an_iteration_of_a_job_is_recorded(daemon):
     assert window.end_ns > window.begin_ns
     recorded = _native.RecordedOperations(window.records)
     kinds = [operation.kind.name for operation in recorded.operations]
-    # Where in its loop an iteration begins is the detector's to say.
+    # The detector chooses where in the loop an iteration begins.
     assert len(kinds) == 4 * window.iterations
     assert kinds.count("LAUNCH") == 3 * window.iterations
     assert kinds.count("SYNC_STREAM") == window.iterations

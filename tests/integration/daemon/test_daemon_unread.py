@@ -1,15 +1,15 @@
-"""A process that does not read, for it is stopped, say, has not gone."""
+"""A process that does not read, for example because it is stopped, has not gone."""
 
 import struct
 
 from fake_shim import BATCH, LATENCY, PRESENCE, PRESENCE_GONE
 from running_daemon import until
 
-MANY = 200  # comings and goings: more packets than a connection has room for
+MANY = 200  # arrivals and departures: more packets than fit in a connection
 
 
 def catch_up(shim, until_fact):
-    """Read until the fact; by index, whose page it has, and how many packets that took."""
+    """Read until the fact holds; return {index: fd of its page}, and the number of packets read."""
     pages, count = {}, 0
     while not until_fact(pages):
         kind, body, fds = shim.receive()

@@ -1,4 +1,4 @@
-"""Today's daemon reads what shims of the past have said and written: see tests/data/golden."""
+"""The current daemon reads what shims of past builds said and wrote; see tests/data/golden."""
 
 import mmap
 import struct
@@ -14,26 +14,26 @@ from tandem import _native
 from tandem._wire import tandem_pb2 as pb
 
 MIB = 1 << 20
-JOB_ID_AT, REGISTERED_JOB_AT = 32, 0  # in HELLO; behind the header of REGISTERED
-LAUNCH, MEMSET, ALLOC, FREE, SYNC, MARK = 1, 3, 4, 5, 6, 11  # RecordKind
+JOB_ID_AT, REGISTERED_JOB_AT = 32, 0  # in HELLO; after the header of REGISTERED
+LAUNCH, MEMSET, ALLOC, FREE, SYNC, MARK = 1, 3, 4, 5, 6, 11  # values of RecordKind
 BATCH = 3
-CONTEXT_AT = 60  # in a record: the high half of `value`
-# Of job.py: what it keeps, exports and takes on its other GPU, and before it has freed anything.
+CONTEXT_AT = 60  # in a record: the upper half of `value`
+# Of job.py: what it keeps, exports and has on its other GPU; the peak is before its first free.
 HELD_BYTES, PEAK_BYTES = (6 + 2 + 2) * MIB, (6 + 4 + 2) * MIB
-NOW_NS = 1 << 62  # after anything that was recorded
+NOW_NS = 1 << 62  # later than everything recorded
 PHASE = 0x1234567890ABCDEF
 
 
 @dataclass(frozen=True, kw_only=True)
 class Differs:
-    """What builds do not have in common; 0 is what one does not say yet."""
+    """What differs between builds; 0 is what a build does not report yet."""
 
-    swappable: int = 0  # asked for, by builds that can
-    abilities: int = 0  # of HELLO, as the next
+    swappable: int = 0  # asked for by builds that know it
+    abilities: int = 0  # in HELLO, as the next
     mps_percent: float = 0
     refused_by: tuple[int, int, int] = (0, 0, 0)
     peak_of_iterations: int = 0
-    contexts: frozenset[int] = frozenset({0})  # that its launches say they were in
+    contexts: frozenset[int] = frozenset({0})  # contexts that its launches report
     state_bytes: int = 6 * 4096 + 17 * 65536
     swapped_bytes: int = 0  # once it is paused
 
@@ -123,7 +123,7 @@ def test_the_rings_of_a_shim_of_the_past_are_read_to_the_last_record(past, build
     poller = _native.Poller()
     poller.add(process, group=1)
     poller.poll(now_ns=NOW_NS - 1)
-    poller.drain_records()  # from now on they are kept
+    poller.drain_records()  # from now on records are kept
     write(process.fds[1], past.pages["state-at-work"])
 
     poller.poll(now_ns=NOW_NS)
@@ -177,13 +177,13 @@ def job_of(rpc):
 
 
 def with_job(hello, job_id):
-    """As the environment says it, which is not part of what is recorded."""
+    """Set the job id, which comes from the environment and is not part of the recording."""
     changed = bytearray(hello)
     struct.pack_into("=Q", changed, JOB_ID_AT, job_id)
     return bytes(changed)
 
 
 def write(fd, page):
-    """What the shim wrote; the header is the daemon's, and today's."""
+    """Write what the past shim wrote, below the current daemon's header."""
     with mmap.mmap(fd, 0) as state:
         state[STATE_HEADER_BYTES : len(page)] = page[STATE_HEADER_BYTES:]

@@ -27,7 +27,7 @@ check(cu.cuCtxSetCurrent(context))
 free_bytes, total_bytes = check(cu.cuMemGetInfo())
 assert 0 < free_bytes < total_bytes == check(cu.cuDeviceTotalMem(device))
 
-# To the device and back, in stream order.
+# Copy to the device and back, in stream order.
 stream = check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
 start, end = check(cu.cuEventCreate(0)), check(cu.cuEventCreate(0))
 given = np.arange(1_000_000, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""cuda.core: what NVRTC and the linkers make, without loading it."""
+"""cuda.core: what NVRTC and the linkers produce, without loading it."""
 
 from cuda.core import Device, Linker, ObjectCode, Program, ProgramOptions
 

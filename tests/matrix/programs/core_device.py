@@ -32,5 +32,5 @@ end = first.record(options=timed)
 second.wait(end)
 second.sync()
 assert begin.is_done
-assert end - begin == 0.0  # nothing between them
+assert end - begin == 0.0  # nothing lies between the two
 assert not second.record().is_timing_enabled

@@ -20,7 +20,7 @@ words = pinned.allocate(16)
 word = np.from_dlpack(words).view(np.uint32)
 word[:] = 0
 
-# By capture: two branches, then both.
+# By capture: two branches that join again.
 builder = device.create_graph_builder().begin_building()
 launch_kernel(builder, once, affine, words, np.uint32(1), np.uint32(1))
 left, right = builder.split(2)
@@ -31,7 +31,7 @@ builder = left.join(left, right)
 called = []
 builder.callback(lambda: called.append(list(word[:2])))
 graph = builder.end_building().complete()
-assert list(word[:2]) == [0, 0]  # captured, not run
+assert list(word[:2]) == [0, 0]  # captured, but not run
 graph.upload(stream)
 graph.launch(stream)
 graph.launch(stream)
@@ -39,7 +39,7 @@ stream.sync()
 assert called == [[12, 5], [132, 10]]
 assert list(word[:2]) == [132, 10]
 
-# By hand: what hangs together and what does not.
+# By hand: nodes that depend on each other and nodes that do not.
 definition = GraphDefinition()
 first = definition.memset(words, 0, 4)
 then = first.launch(once, affine, words, np.uint32(3), np.uint32(7))

@@ -1,4 +1,4 @@
-"""cuda.core: a template kernel compiled by NVRTC, loaded, asked about itself, launched."""
+"""cuda.core: a template kernel compiled by NVRTC, loaded, queried and launched."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""cuda.core: two objects linked to one, by whichever linker there is."""
+"""cuda.core: two objects linked into one, by whichever linker is there."""
 
 import numpy as np
 from cuda.core import (
@@ -23,7 +23,7 @@ device.set_current()
 stream = device.create_stream()
 arch = f"sm_{device.arch}"
 if Linker.which_backend() == "nvJitLink":
-    # To PTX: the other thing that it makes is machine code.
+    # To PTX, because the linker's only other output is machine code.
     compiling = ProgramOptions(arch=arch, link_time_optimization=True)
     linking = LinkerOptions(arch=arch, link_time_optimization=True, ptx=True)
     code_type, target = "ltoir", "ptx"

@@ -1,4 +1,4 @@
-"""cuda.core: buffers of the device and of the host, copies, fills, views without a copy."""
+"""cuda.core: device and host buffers, copies, fills, and views without a copy."""
 
 import numpy as np
 from cuda.core import Device, LegacyPinnedMemoryResource, VirtualMemoryResource

@@ -31,7 +31,7 @@ stream.sync()
 assert (seen == 7).all()
 assert pool.attributes.used_mem_current == before
 
-# What the device itself gives out comes from its pool.
+# Memory allocated by the device itself comes from its pool.
 assert isinstance(device.memory_resource, DeviceMemoryResource)
 
 small = DeviceMemoryResource(device, options=DeviceMemoryResourceOptions(max_size=4 * MIB))
@@ -43,7 +43,7 @@ except Exception as error:
     refused = error
 assert "CUDA_ERROR_OUT_OF_MEMORY" in str(refused)
 
-# Freed in stream order, so the next one of the stream may have it at once.
+# Freed in stream order, so the stream's next allocation may reuse it at once.
 first.close(stream)
 again = small.allocate(2 * MIB, stream=stream)
 again.close(stream)

@@ -1,4 +1,4 @@
-"""numba-cuda: from Python to PTX and its types, without loading it."""
+"""numba-cuda: Python compiled to PTX with its types, without loading it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""numba-cuda: kernels as its users write them, and what must come out of them."""
+"""numba-cuda: kernels as users write them, and the results they must give."""
 
 import math
 
@@ -20,7 +20,7 @@ c = cuda.device_array_like(a)
 vector_add.forall(a.size)(cuda.to_device(a), cuda.to_device(b), c)
 assert np.array_equal(c.copy_to_host(), a + b)
 
-# Host arrays are copied there and back by the launch itself.
+# The launch itself copies host arrays to the device and back.
 c = np.zeros_like(a)
 vector_add[40, 256](a, b, c)
 assert np.array_equal(c, a + b)
@@ -30,7 +30,7 @@ TILE = 16
 
 @cuda.jit
 def multiply(a, b, c):
-    """A product of matrices by tiles in shared memory."""
+    """Multiply matrices by tiles in shared memory."""
     left = cuda.shared.array((TILE, TILE), dtype=float32)
     right = cuda.shared.array((TILE, TILE), dtype=float32)
     row, column = cuda.grid(2)

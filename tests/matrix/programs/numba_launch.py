@@ -1,4 +1,4 @@
-"""numba-cuda: kernels in its documentation's manner, compiled, linked by the driver and run."""
+"""numba-cuda: kernels in the style of its documentation, compiled, linked by the driver and run."""
 
 import math
 
@@ -23,7 +23,7 @@ def functions(x, out):
 
 @cuda.jit
 def matmul(a, b, c):
-    """With tiles in shared memory."""
+    """Multiply matrices with tiles in shared memory."""
     tile_a = cuda.shared.array(shape=(THREADS, THREADS), dtype=float32)
     tile_b = cuda.shared.array(shape=(THREADS, THREADS), dtype=float32)
     x, y = cuda.grid(2)

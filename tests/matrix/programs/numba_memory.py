@@ -39,7 +39,7 @@ mapped = cuda.mapped_array(1000, dtype=np.int32)
 mapped[:] = 4
 assert (mapped == 4).all()
 
-# Something else's device memory, by the array interface.
+# Device memory of another library, through the array interface.
 foreign = cuda.as_cuda_array(other)
 assert foreign.shape == (100, 100)
 assert np.array_equal(foreign.copy_to_host(), given)

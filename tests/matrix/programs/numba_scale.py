@@ -1,4 +1,4 @@
-"""numba-cuda: one kernel, on the device's own array."""
+"""numba-cuda: one kernel on a device array."""
 
 import numpy as np
 from numba import cuda

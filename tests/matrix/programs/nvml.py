@@ -1,4 +1,4 @@
-"""pynvml: the device and this process on it, as a monitor asks for them."""
+"""pynvml: a monitor's questions about the device and about this process on it."""
 
 import os
 
