@@ -19,7 +19,7 @@ from tandem import softgpu
 
 @pytest.fixture(scope="session")
 def signatures() -> dict[str, list[str]]:
-    """Every intercepted symbol and its parameter types."""
+    """Return every intercepted symbol with its parameter types."""
     ninja_build.build(["generated"])
     return json.loads((GENERATED / "shim_signatures.json").read_text())
 
@@ -63,13 +63,13 @@ def _compile_driver(library: Path, signatures: dict[str, list[str]]) -> None:
 
 @pytest.fixture
 def cuda_include() -> Path:
-    """Where <cuda.h> is."""
+    """The folder of <cuda.h>."""
     return ninja_build.cuda_include()
 
 
 @pytest.fixture
 def preload(shim_library: Path, fake_driver: Path, tmp_path: Path) -> Preload:
-    """Shim over recording driver, with a runtime directory of its own."""
+    """The shim over the recording driver, with its own runtime directory."""
     return Preload(shim=shim_library, driver=fake_driver, folder=tmp_path)
 
 
@@ -77,7 +77,7 @@ def preload(shim_library: Path, fake_driver: Path, tmp_path: Path) -> Preload:
 def software_job(
     image: Path, shim_library: Path, tmp_path: Path
 ) -> Callable[..., subprocess.Popen[str]]:
-    """Start a Python program under the shim, on a software GPU of its own and the real clock."""
+    """Start a Python program under the shim, with its own software GPU on the real clock."""
     device = tmp_path / "gpu"
     device.mkdir()
     env = softgpu.environment(folder=device, clock="real", profile="tiny") | {
@@ -102,7 +102,7 @@ def software_job(
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[..., Path]:
-    """Compile a piece of C++; returns the program or library."""
+    """Compile a piece of C++ and return the program or library."""
 
     def make(text: str, *flags: str, name: str = "program") -> Path:
         source = tmp_path / f"{name}.cpp"

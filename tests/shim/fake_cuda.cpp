@@ -1,13 +1,13 @@
-// A libcuda.so.1 that computes nothing and counts everything: what the shim hands on is seen here.
-// FAKE(name) marks a function with a body of its own; conftest.py generates the others from
-// calls.def's signatures, each counting itself and returning success. Tests call whatever the shim
-// interposes with zeros, and look at its count: its body has to take them, and to count.
+// A libcuda.so.1 that computes nothing and counts everything, so tests see what the shim passes on.
+// FAKE(name) marks a function with a body of its own. conftest.py generates the others from the
+// signatures in calls.def; each counts itself and returns success. Tests call every function that
+// the shim interposes with zeros and check its count, so each body must accept zeros and count.
 //
-//   FAKE_NEW_REVISION  a base name that has got another revision in version 99.0
-//   FAKE_VERSION       the CUDA version of this driver; it knows later names by dlsym alone
-//   fake_count(name)   calls of that name so far
-//   fake_device(n)     the current context is one of device n from now on
-//   fake_hold(1 / 0)   the GPU stops before markers and events / goes on and finishes them
+//   FAKE_NEW_REVISION  a base name that has another revision from version 99.0 on
+//   FAKE_VERSION       the CUDA version of this driver; only dlsym finds its later names
+//   fake_count(name)   the number of calls of that name so far
+//   fake_device(n)     from now on the current context belongs to device n
+//   fake_hold(1 / 0)   the GPU stops before markers and events / continues and finishes them
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -66,7 +66,7 @@ extern "C" __attribute__((visibility("default"))) int fake_count(const char* nam
     if (std::strcmp(g_counters[i].name, name) == 0) return g_counters[i].count;
   return 0;
 }
-// What a later driver gives for the name in FAKE_NEW_REVISION, from version 99.0 on.
+// What a later driver returns from version 99.0 on for the name in FAKE_NEW_REVISION.
 extern "C" __attribute__((visibility("default"))) int fake_new_revision() { return 4242; }
 extern "C" __attribute__((visibility("default"))) void fake_hold(int held) {
   const std::lock_guard lock(g_mutex);
@@ -80,7 +80,7 @@ extern "C" __attribute__((visibility("default"))) void fake_device(int device) {
   g_device = device;
 }
 
-// Whether the job was started with FAKE_REFUSES naming this call.
+// Tells whether FAKE_REFUSES names this call in the job's environment.
 bool refuses(const char* name) {
   const char* refused = std::getenv("FAKE_REFUSES");
   return refused && std::strcmp(refused, name) == 0;
@@ -146,7 +146,7 @@ FAKE(cuPointerGetAttributes)(unsigned many, CUpointer_attribute*, void** types,
                              CUdeviceptr address) {
   count("cuPointerGetAttributes");
   if (!many) return CUDA_SUCCESS;
-  const bool is_known = address >= 0x7000'0000'0000;  // the rest was never registered
+  const bool is_known = address >= 0x7000'0000'0000;  // everything else was never registered
   *static_cast<unsigned*>(types[0]) = is_known ? CU_MEMORYTYPE_DEVICE : 0u;
   return CUDA_SUCCESS;
 }
@@ -179,7 +179,7 @@ FAKE(cuStreamEndCapture)(CUstream, CUgraph*) {
 FAKE(cuStreamWriteValue64_v2)(CUstream, CUdeviceptr address, cuuint64_t value, unsigned) {
   count("cuStreamWriteValue64_v2");
   if (!address) return CUDA_ERROR_INVALID_VALUE;
-  if (address < 0x10000) return CUDA_SUCCESS;  // no memory is there
+  if (address < 0x10000) return CUDA_SUCCESS;  // there is no memory there
   const Write write{reinterpret_cast<std::atomic<unsigned long long>*>(address), value};
   const std::lock_guard lock(g_mutex);
   if (g_held) g_waiting.push_back(write);
@@ -220,12 +220,12 @@ CUresult look_up(const char* name, void** function, int version, cuuint64_t flag
     const char* const known_as = setting("FAKE_SUFFIXES", 0) ? row.exported : row.base;
     if (std::strcmp(known_as, name) != 0 || row.since > version || row.since > newest) continue;
     if (row.per_thread && !(flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)) continue;
-    // dlvsym without a version of ours would do too; what matters is to bypass a preloaded dlsym.
+    // Any dlsym but a preloaded one will do, so dlvsym could take a version that is not ours, too.
     using Dlsym = void* (*)(void*, const char*);
     static const auto real = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34"));
     if (void* found = real(self, row.exported)) *function = found;
   }
-  // An old driver answers a later version with the newest it has.
+  // An old driver answers a request for a later version with the newest it has.
   const char* revised = std::getenv("FAKE_NEW_REVISION");
   if (revised && std::strcmp(name, revised) == 0 && version >= 99000)
     *function = reinterpret_cast<void*>(&fake_new_revision);

@@ -18,7 +18,7 @@ SIZES = (4096, MIB, 3 * MIB)
 
 
 def work(context, seed):
-    """Takes and gives back at random, from the pool that all threads share and past it."""
+    """Allocate and free at random, from the pool that all threads share and outside it."""
     choose = random.Random(seed)
     ok(cu.cuCtxSetCurrent(context))
     stream = ok(cu.cuStreamCreate(1))
@@ -63,12 +63,12 @@ def crowd(context):
 
 
 def left():
-    """MiB that the limit leaves on the current device."""
+    """Return how many MiB the limit leaves on the current device."""
     return int(cu.cuMemGetInfo()[1]) // MIB
 
 
 def two_devices(attached, first):
-    """A limit of 20 MiB on each of them."""
+    """Use two devices with a limit of 20 MiB on each."""
     attached.process.set_memory_limit(limit_bytes=20 * MIB)
     ok(cu.cuMemAlloc(15 * MIB))
     second = ok(cu.cuDevicePrimaryCtxRetain(1))

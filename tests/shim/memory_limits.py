@@ -1,10 +1,10 @@
-"""Takes memory by every allocator until it is refused, then gives it back; prints what happened.
+"""Allocates with every allocator until it is refused, then frees; prints what happened.
 
     python tests/shim/memory_limits.py SOCKET_FOLDER
 
-In the environment of the software GPU, with the shim preloaded. One JSON object: for each allocator
-what was granted, how it was refused, what the shim counted at most and in the end, and how much
-more the device's ledger held in the end than in the beginning.
+Runs in the environment of the software GPU with the shim preloaded. Prints one JSON object: for
+each allocator what was granted, how it was refused, the shim's highest and final count, and by how
+much the device's ledger grew from beginning to end.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def new_pool():
     props.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     props.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     pool = ok(cu.cuMemPoolCreate(props))
-    # Like PyTorch: keeps what it has.
+    # Create a pool that keeps what it has, as PyTorch does.
     which = cu.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
     ok(cu.cuMemPoolSetAttribute(pool, which, cu.cuuint64_t(2**64 - 1)))
     return pool
 
 
 def run_graph():
-    """A graph with one memory node, launched: what it takes it keeps."""
+    """Launch a graph with one memory node, which keeps what it allocated."""
     graph = ok(cu.cuGraphCreate(0))
     params = cu.CUDA_MEM_ALLOC_NODE_PARAMS()
     params.poolProps.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -76,7 +76,7 @@ def end_graph(pair):
 
 
 def allocators():
-    """Name -> (allocate, free)."""
+    """Return name -> (allocate, free)."""
     pool = new_pool()
     array, array3d = cu.CUDA_ARRAY_DESCRIPTOR, cu.CUDA_ARRAY3D_DESCRIPTOR
     managed = cu.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL.value
@@ -126,11 +126,11 @@ def at_the_limit(attached, allocate, free):
     ledger_full = device_holds() - before
     attached.process.set_memory_limit(limit_bytes=LIMIT)
     if isinstance(made, tuple):
-        free(made)  # a graph that was made and not launched
+        free(made)  # a graph that was created but never launched
     for each in held:
         free(each)
     ok(cu.cuCtxSynchronize())
-    # Spare memory of pools and graphs goes to whoever needs it.
+    # Spare memory of pools and graphs goes to any allocation that needs it.
     whole = ok(cu.cuMemAlloc(LIMIT))
     free_now, total = cu.cuMemGetInfo()[1:]
     ok(cu.cuMemFree(whole))
@@ -166,7 +166,7 @@ def main():
     seen = {}
     for name, (allocate, free) in allocators().items():
         seen[name] = at_the_limit(attached, allocate, free)
-    # What a reset takes away: everything, and the limit is free again.
+    # Reset the device: all memory goes, and the whole limit is available again.
     attached.process.set_memory_limit(limit_bytes=LIMIT)
     for _ in range(3):
         ok(cu.cuMemAlloc(PIECE))

@@ -2,8 +2,8 @@
 
     python tests/shim/memory_sharing.py SOCKET_FOLDER CASE [ARGUMENT...]
 
-In the environment of the software GPU, with the shim preloaded. CASE is a function below, and what
-it returns comes as one JSON object.
+Runs in the environment of the software GPU with the shim preloaded. CASE is a function below; its
+result is printed as one JSON object.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LARGE, SMALL = 34 * MIB, 5_000
 
 
 def handle_of(address: int) -> str:
-    """What cuIpcGetMemHandle makes of it, as hexadecimal digits."""
+    """Return the handle from cuIpcGetMemHandle as hexadecimal digits."""
     return ctypes.string_at(ok(cu.cuIpcGetMemHandle(address)).getPtr(), 64).hex()
 
 
 def opened(handle: str):
-    """The driver's answer to who opens it, and the address."""
+    """Open the handle; return the driver's answer and the address."""
     given = cu.CUipcMemHandle()
     ctypes.memmove(given.getPtr(), bytes.fromhex(handle), 64)
     return cu.cuIpcOpenMemHandle(given, LAZY)
@@ -47,8 +47,8 @@ def content(address: int, size: int) -> bytes:
 
 
 def other(folder: Path, case: str, *arguments: str) -> subprocess.Popen:
-    """Another process, with a daemon of its own."""
-    place = folder / str(len(list(folder.iterdir())))  # short: a socket's path may not be long
+    """Start another process with its own daemon."""
+    place = folder / str(len(list(folder.iterdir())))  # short, because a socket's path is limited
     place.mkdir()
     return subprocess.Popen(
         [sys.executable, __file__, str(place), case, *arguments],
@@ -59,7 +59,7 @@ def other(folder: Path, case: str, *arguments: str) -> subprocess.Popen:
 
 
 def said(daemon: Daemon, process: subprocess.Popen):
-    """What it printed, once it has ended."""
+    """Wait for the process to end and return what it printed."""
     daemon.outlive(process)
     out = process.communicate()[0]
     assert process.returncode == 0, out
@@ -67,7 +67,7 @@ def said(daemon: Daemon, process: subprocess.Popen):
 
 
 def told(daemon: Daemon, count: int) -> list[int]:
-    """So many keys of things that it shares, in the order they came."""
+    """Return the first `count` keys of what it shares, in the order they arrived."""
     connection, keys = daemon.job.connection, []
     while len(keys) < count:
         daemon.wait_for(lambda _: select.select([connection], [], [], 0)[0])
@@ -76,7 +76,7 @@ def told(daemon: Daemon, count: int) -> list[int]:
 
 
 def reads_and_writes(folder, *shared, swappable=True):
-    """What comes of each, given its handle, the seed of its bytes, and their count."""
+    """Read and write each shared memory, given as handle, seed, size; return what came of each."""
     daemon = Daemon(folder, swappable=swappable)
     seen = [read_and_write(*each) for each in zip(*[iter(shared)] * 3, strict=True)]
     opened = [one for one in seen if one["answer"] == "CUDA_SUCCESS"]
@@ -86,7 +86,7 @@ def reads_and_writes(folder, *shared, swappable=True):
 
 
 def read_and_write(handle, seed, size):
-    """Whether the bytes are those of `seed`; leaves those of the next one."""
+    """Open it; tell whether its bytes are those of `seed`, and leave those of the next seed."""
     status, address = opened(handle)
     if status != cu.CUresult.CUDA_SUCCESS:
         return {"answer": status.name}
@@ -107,12 +107,12 @@ def read_and_write(handle, seed, size):
 
 
 def reads_and_writes_as_who_stays(folder, *shared):
-    """The same of a job that nobody may move."""
+    """Do the same in a job whose memory cannot be moved."""
     return reads_and_writes(folder, *shared, swappable=False)
 
 
 def there_and_back(folder, opener="reads_and_writes", *, swappable=True):
-    """Another process finds the bytes, and what it writes is found here."""
+    """Another process finds the bytes, and this one finds what the other writes."""
     daemon = Daemon(folder, swappable=swappable)
     beside, memory = Memory((SMALL, 256)), Memory((LARGE, SMALL))
     handles = [handle_of(address) for address in memory.addresses]
@@ -134,17 +134,17 @@ def there_and_back(folder, opener="reads_and_writes", *, swappable=True):
 
 
 def there_and_back_with_who_stays(folder):
-    """The one who opens it is no job that can be moved."""
+    """The job that opens the memory cannot be moved."""
     return there_and_back(folder, "reads_and_writes_as_who_stays")
 
 
 def there_and_back_of_the_driver(folder):
-    """Nobody's memory can be moved: the driver shares it."""
+    """Neither job can be moved, so the driver shares the memory."""
     return there_and_back(folder, "reads_and_writes_as_who_stays", swappable=False)
 
 
 def stays_while_others_go(folder):
-    """What is shared stays on the device, and in use, while the rest is out."""
+    """Shared memory stays on the device and in use while the rest is out."""
     daemon = Daemon(folder)
     memory = Memory((4 * MIB, LARGE, 2 * MIB, SMALL))
     before = daemon.job.snapshot().swappable_bytes
@@ -172,7 +172,7 @@ def stays_while_others_go(folder):
 
 
 def gives(folder, place):
-    """Writes a handle down, then waits until it may end."""
+    """Write a handle to a file, then wait until told to end."""
     daemon, place = Daemon(folder), Path(place)
     memory = Memory((LARGE,))
     (place / "new").write_text(handle_of(memory.addresses[0]))
@@ -182,7 +182,7 @@ def gives(folder, place):
 
 
 def outlives_its_owner(folder):
-    """Memory is there for as long as somebody has it; nobody gets it anew."""
+    """Memory exists as long as a process has it open, and is not given to anybody else."""
     daemon = Daemon(folder)
     owner = other(folder, "gives", str(folder))
     daemon.wait_for(lambda _: (folder / "handle").exists())
@@ -203,7 +203,7 @@ def outlives_its_owner(folder):
 
 
 def what_is_freed(folder):
-    """A handle of memory that is freed opens nothing, whatever is there by then."""
+    """A handle of freed memory opens nothing, whatever lies there by then."""
     daemon = Daemon(folder)
     kept, packed, large = (ok(cu.cuMemAlloc(size)) for size in (SMALL, SMALL, 2 * MIB))
     handles = [handle_of(packed), handle_of(large)]
@@ -220,8 +220,8 @@ def what_is_freed(folder):
 
 
 def odd_handles(folder):
-    """What is refused, and how."""
-    _daemon = Daemon(folder)  # nothing can be moved any more when it is gone
+    """Odd handles are refused, each in its way."""
+    _daemon = Daemon(folder)  # once it is gone, nothing can be moved
     address = ok(cu.cuMemAlloc(4 * MIB))
     legacy = ok(cu.cuPointerGetAttribute(LEGACY, address))
     handle = handle_of(int(address) + 4096)

@@ -1,9 +1,10 @@
-"""Calls every interposed function with arguments that mean nothing, and prints what it answers.
+"""Calls every interposed function with meaningless arguments and prints what it answers.
 
     python odd_calls.py shim_signatures.json
 
-One JSON object a line and symbol: name -> for each set of arguments its result and which of the
-buffers it wrote. Each symbol has a process of its own, for some of these calls end contexts.
+Prints one JSON object a line, one for each symbol: name -> for each set of arguments, the result
+and which buffers the call wrote. Each symbol runs in its own process, because some calls end
+contexts.
 """
 
 import ctypes
@@ -15,9 +16,9 @@ import sys
 
 SETS = 8
 BUFFER_BYTES = 4096
-DONTWAIT_S = 20  # of real time; nothing here waits for anything
+DONTWAIT_S = 20  # in real time; nothing here waits for anything
 SMALL = {"unsigned short": ctypes.c_uint16, "unsigned char": ctypes.c_uint8, "int": ctypes.c_int}
-# Passed by value; as large as the largest, which the callee does not notice.
+# Types passed by value. Each is as large as the largest, which the callee does not notice.
 VALUES = {"CUipcMemHandle": 64, "CUipcEventHandle": 64, "CUmemLocation": 8}
 HANDLES = [
     "CUstream",
@@ -39,7 +40,7 @@ ADDRESSES = ("CUdeviceptr", "CUdeviceptr_v1")
 
 
 class Place:
-    """A context and one thing of each kind that a call may be given."""
+    """A context and one object of each kind that a call may take."""
 
     def __init__(self):
         self.cu = cu = ctypes.CDLL("libcuda.so.1")
@@ -70,7 +71,7 @@ class Place:
         return found
 
     def argument(self, kind, number, draw, buffers):
-        """Number 0: NULL everywhere. 1: zeroed memory behind every pointer. Then a bit of all."""
+        """Make an argument: for number 0 NULL, for 1 pointers to zeroed memory, then a mix."""
         some = number and draw.random() < 0.7
         if kind in VALUES:
             return structure(VALUES[kind])()
@@ -99,7 +100,7 @@ def structure(size):
 
 
 def in_child(symbol, kinds):
-    """What the calls answered there, or how it ended."""
+    """Make the calls in a child; return the answers, or how the child ended."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

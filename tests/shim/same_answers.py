@@ -1,9 +1,9 @@
-"""Programs whose every answer is written down, to be compared bare and held.
+"""Programs that print every answer of the driver, to be compared bare and held.
 
     python same_answers.py < requests.json > answers.json
 
-A request is {words: [function, argument..], env: {..}}; each runs in a fork, and what it prints is
-its answer: a line a call, without what differs from run to run (handles, addresses, times).
+A request is {words: [function, argument..], env: {..}} and runs in a fork. Its answer is what it
+prints: a line for each call, without what differs between runs (handles, addresses, times).
 """
 
 import ctypes
@@ -36,7 +36,7 @@ def launch(gpu, word, stream):
 
 
 def try_everything(gpu, word, stream, event, when):
-    """One call of each kind."""
+    """Make one call of each kind."""
     host = u32(0)
     at = host.buffer_info()[0]
     note(f"{when}: launch", launch(gpu, word, stream))
@@ -60,10 +60,11 @@ def things(gpu):
 
 
 def faults():
-    """After whatever TANDEM_SOFTGPU_FAULTS does to the second kernel, and after a reset."""
+    """After what TANDEM_SOFTGPU_FAULTS does to the second kernel, and after a reset."""
     gpu = Gpu()
     word, stream, event = things(gpu)
-    # When an error is seen depends on time, and who is held has more of it: see it here.
+    # When an error shows depends on time, and a held program takes more of it. So make it show
+    # here.
     note("launch", launch(gpu, word, stream))
     note("launch", launch(gpu, word, stream))
     note("synchronize", cu.cuStreamSynchronize(stream))
@@ -119,9 +120,10 @@ def several_contexts():
 
 
 def after_its_end():
-    """What is used once more after it has been destroyed.
+    """Use objects once more after they have been destroyed.
 
-    Not events: the shim has some, and the driver may give them the handle of one that is gone.
+    Except events: the shim has its own, and the driver may give one the handle of a destroyed
+    event.
     """
     gpu = Gpu()
     word, stream, event = things(gpu)
@@ -142,7 +144,7 @@ def after_its_end():
 
 
 def after_its_context():
-    """The same of what a context took along."""
+    """Use what went with its context."""
     gpu = Gpu()
     word, _, event = things(gpu)
     context = ok(cu.cuCtxCreate(None, 0, gpu.device))
@@ -161,7 +163,7 @@ def broken_images():
     gpu = Gpu()
     cut = [image[:length] for length in (4, 64, len(image) // 2)]
     for number, data in enumerate([b"", b"no image", b".version 8.0\n.target", *cut]):
-        # No length is said: a driver reads as far as the headers of a whole image point.
+        # No length is passed: the driver reads as far as the headers of a whole image point.
         padded = data + bytes(len(image))
         note(f"{number}: module", cu.cuModuleLoadData(padded)[:1])
         note(f"{number}: with options", cu.cuModuleLoadDataEx(padded, 0, [], [])[:1])
@@ -174,7 +176,7 @@ def broken_images():
 
 
 def loading():
-    """A kernel that is loaded when it is first launched, or with its library."""
+    """Load a kernel at its first launch, or with its library."""
     gpu = Gpu()
     word, stream, _ = things(gpu)
     print("mode", note("mode", cu.cuModuleGetLoadingMode()))
@@ -279,7 +281,7 @@ def green():
 
 
 def look_ups():
-    """cuGetProcAddress in every case of its status."""
+    """Call cuGetProcAddress in every case of its status."""
     driver = ctypes.CDLL("libcuda.so.1")
     names = (b"cuLaunchKernel", b"cuMemAlloc", b"cuStreamGetCtx", b"cuNoSuchThing", b"", None)
     for name in names:
@@ -302,7 +304,7 @@ def look_ups():
 
 
 def threads():
-    """Per-thread default streams of threads that come and go."""
+    """Use the per-thread default streams of threads that come and go."""
     gpu = Gpu()
     per_thread, words = 2, [gpu.word(number) for number in range(40)]
 
@@ -347,7 +349,7 @@ def visible():
 
 
 def visible_by_uuid(kind, device):
-    """Only the device of that number, by the UUID that a process without the variable sees."""
+    """Show only the device of that number, by the UUID that a process without the variable sees."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         ok(cu.cuInit(0))

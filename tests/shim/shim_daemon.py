@@ -1,4 +1,4 @@
-"""A daemon's side of the attach socket, driven step by step by a test, and a job to drive."""
+"""A daemon's side of the attach socket that a test drives step by step, and a job for it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Said = TypeVar("Said")
 
 COMMAND_BYTES, HEADER_BYTES = 4096, 64
 RECORD_BYTES = 64
-LONGEST_STALE_NS = 10**10  # that a shim believes; of more it makes its own two seconds
+LONGEST_STALE_NS = 10**10  # the longest a shim accepts; above, it takes its own 2 s
 LONGEST_ROUND_NS = 4 * 10**9  # below RecordBuffer::kInterestNs
 SLOTS_OFFSET = 4096
-NAP_S = 0.002  # between two looks at what another process writes: this one shall not burn a core
+NAP_S = 0.002  # between two looks at another process's page, so as not to burn a core
 MONOTONIC, VIRTUAL = 0, 1  # wire::ClockKind
-# From Python 3.12 on it warns of a fork beside other threads, and the shim's helper is one.
+# From Python 3.12 on, a fork beside other threads warns, and the shim's helper is a thread.
 FORKS = "ignore:This process:DeprecationWarning"
 LOOP = """
 import ctypes, os, sys, threading
@@ -77,27 +77,27 @@ class Job:
         self.pid = self._process.pid
 
     def attach_to(self, daemon: FakeDaemon) -> Attached:
-        """Take it in with its first launch, which is done by then."""
+        """Attach the job with its first launch, and wait for that launch."""
         self.start("launch()")
         attached = daemon.attach()
         self.result()
         return attached
 
     def start(self, expression: str) -> None:
-        """Begin evaluating; `result` waits for it."""
+        """Begin to evaluate the expression; `result` waits for it."""
         assert self._process.stdin
         self._process.stdin.write(expression + "\n")
         self._process.stdin.flush()
 
     def result(self) -> object:
-        """What the last expression came to."""
+        """Return the value of the last expression."""
         assert self._process.stdout
         line = self._process.stdout.readline()
         assert line, self.end()
         return eval(line)
 
     def do(self, expression: str) -> object:
-        """Evaluate and wait."""
+        """Evaluate the expression and return its value."""
         self.start(expression)
         return self.result()
 
@@ -108,19 +108,19 @@ class Job:
         return err
 
     def wait(self) -> int:
-        """Its exit status, once it ended by itself."""
+        """Wait until the job ends by itself; return its exit status."""
         self._process.communicate(timeout=20)
         return self._process.returncode
 
     def ended_by(self, signal: int, *, within_s: float) -> bool:
-        """Send it a signal; whether it has ended soon after."""
+        """Send the job a signal; tell whether it ends within that time."""
         self._process.send_signal(signal)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(within_s)
         return self._process.returncode is not None
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the job at once."""
         self._process.kill()
         self._process.wait()
 
@@ -133,12 +133,12 @@ class Job:
 
 
 class FakeDaemon:
-    """Listens on attach.sock of a folder; a test accepts, answers and moves the command page."""
+    """Listens on attach.sock in a folder; a test accepts, answers and changes the command page."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "attach.sock"
-        self.features: int | None = None  # of WELCOME, when not those of today's daemon
-        self.swappable = False  # what WELCOME says of the process
+        self.features: int | None = None  # those of WELCOME, if not the current daemon's
+        self.swappable = False  # what WELCOME says about the process
         self.path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
@@ -147,7 +147,7 @@ class FakeDaemon:
         self._connections: list[socket.socket] = []
 
     def accept(self) -> tuple[socket.socket, _native.Hello]:
-        """The next connection and its HELLO."""
+        """Return the next connection and its HELLO."""
         connection, _ = self._listener.accept()
         connection.settimeout(20)
         self._connections.append(connection)
@@ -158,9 +158,9 @@ class FakeDaemon:
     def answer(
         self, say: Callable[[socket.socket], Said]
     ) -> tuple[socket.socket, _native.Hello, Said]:
-        """The next connection that hears it.
+        """Answer connections until one hears it; return that one.
 
-        A shim does not wait for ever: who was late takes the next of its attempts.
+        A shim does not wait for ever: if the answer is late, its next attempt gets it.
         """
         while True:
             connection, hello = self.accept()
@@ -168,7 +168,7 @@ class FakeDaemon:
                 return connection, hello, say(connection)
 
     def refuse_unread(self, packet: bytes) -> None:
-        """Say this to the next connection that hears it and hang up, its HELLO unread."""
+        """Say this to the next connection that hears it, and hang up without reading its HELLO."""
         while True:
             connection, _ = self._listener.accept()
             with connection, contextlib.suppress(ConnectionError):
@@ -184,7 +184,7 @@ class FakeDaemon:
         command_fd: int | None = None,
         clock: int = MONOTONIC,
     ) -> None:
-        """WELCOME with three memfds, or another first one; returns when the shim said MAPPED."""
+        """Send WELCOME with three memfds, `command_fd` replacing the first; wait for MAPPED."""
         self.offer(connection, process, command_fd=command_fd, clock=clock)
         packet = connection.recv(4096)
         if not packet:
@@ -199,7 +199,7 @@ class FakeDaemon:
         command_fd: int | None = None,
         clock: int = MONOTONIC,
     ) -> None:
-        """WELCOME, without waiting for what the shim makes of it."""
+        """Send WELCOME without waiting for the shim's reaction."""
         packet = _native.encode_welcome(
             process_id=process.process_id, job_id=1, clock=clock, swappable=self.swappable
         )
@@ -220,7 +220,7 @@ class FakeDaemon:
         clock: int = MONOTONIC,
         sms: Mapping[str, int] | None = None,
     ) -> Attached:
-        """Take the next process in; it hears of `peers` before its welcome, and of its set."""
+        """Attach the next process, after telling it of its `peers` and its set."""
 
         def say(connection: socket.socket) -> _native.Process:
             process = self._process(
@@ -243,12 +243,12 @@ class FakeDaemon:
         clock: int,
         sms: Mapping[str, int] | None,
     ) -> _native.Process:
-        """Its pages, as they are before it is welcome."""
+        """Make its pages, as they are before the WELCOME."""
         process = _native.Process(process_id=41, job_id=1)
         process.set_class(job_class=job_class)
         process.set_presence_mask(mask=(1 << len(peers)) - 1)
         process.set_flags(honour_presence=True, telemetry=True)
-        process.set_stale(stale_ns=LONGEST_STALE_NS)  # a test that is set aside is no hung daemon
+        process.set_stale(stale_ns=LONGEST_STALE_NS)  # a descheduled test is no hung daemon
         process.stamp(tick_ns=monotonic_ns() if clock == MONOTONIC else 0)
         process.set_gate(hold=hold)
         if sms is not None:
@@ -256,18 +256,18 @@ class FakeDaemon:
         return process
 
     def has_caller(self) -> bool:
-        """Whether somebody connected who was not accepted yet."""
+        """Tell whether a connection waits to be accepted."""
         return bool(select.select([self._listener], [], [], 0)[0])
 
     def close(self) -> None:
-        """Close everything and take the socket away."""
+        """Close everything and remove the socket."""
         for connection in (*self._connections, self._listener):
             connection.close()
         self.path.unlink(missing_ok=True)
 
 
 class CommandPage:
-    """A command page with a proper header that a test may fill with anything."""
+    """A command page with a valid header, which a test may fill with anything."""
 
     def __init__(self, process: _native.Process) -> None:
         self.fd = os.memfd_create("command", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -296,7 +296,7 @@ class Attached:
         self.connection = connection
         self.hello = hello
         self.process = process
-        self.now_ns = monotonic_ns  # of the attach clock
+        self.now_ns = monotonic_ns  # the attach clock
         self._orders = 0
         self.poller = _native.Poller()
         self._kept: list[tuple[int, bytes]] | None = None  # records, once somebody wants them
@@ -312,9 +312,10 @@ class Attached:
         other.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())])
 
     def give_pool(self, count: int, *, comes: bool = True) -> int:
-        """A host pool of that many bytes, for pages that are moved out; its descriptor.
+        """Give the job a host pool of that many bytes, for moved-out pages; return its descriptor.
 
-        One that does not come was left by the kernel: the job has as many as it may have.
+        With `comes` false the kernel drops the descriptor, because the job has as many as it may
+        have.
         """
         fd = os.memfd_create("pool", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, count)
@@ -324,13 +325,13 @@ class Attached:
 
     @property
     def newest_order(self) -> int:
-        """The number of it."""
+        """The number of the newest order."""
         return self._orders
 
     def offer_file(self, pool: int, fd: int | None, *, since: int | None = None) -> int:
-        """A file for the pool with that number, or one that does not come; the order's number.
+        """Offer a file for that pool, or one that does not arrive; return the order's number.
 
-        `since`: the order that was the newest when the copy was begun; now, if not said.
+        `since`: the order that was the newest when the copy began; by default the newest now.
         """
         since = self._orders if since is None else since
         self._orders += 1
@@ -339,7 +340,7 @@ class Attached:
         return self._orders
 
     def ask_back(self, pool: int, *, since: int | None = None) -> int:
-        """Want the pool with that number back; the order's number. `since` as for a file."""
+        """Ask for that pool back; return the order's number. `since` is as in `offer_file`."""
         since = self._orders if since is None else since
         self._orders += 1
         self._send(_native.encode_host_back(order=self._orders, since=since, pool=pool), None)
@@ -351,38 +352,38 @@ class Attached:
         self.connection.sendmsg([packet], ancillary)
 
     def order(self, target: int) -> int:
-        """Have no more than `target` bytes on the device; the order's number."""
+        """Order at most `target` bytes on the device; return the order's number."""
         self._orders += 1
         self.process.set_resident_target(bytes=target, order=self._orders)
         self.say_order()
         return self._orders
 
     def say_order(self) -> None:
-        """Have the process look at its order."""
+        """Tell the process to look at its order."""
         self.connection.send(_native.encode_swap())
 
     def snapshot(self) -> _native.Snapshot:
-        """The state page as it is now."""
+        """Return the state page as it is now."""
         self._poll()
         return self.poller.snapshots()[0]
 
     def until(self, wanted: str, value: object) -> _native.Snapshot:
-        """Look until a figure of the snapshot has a value; the test's own time-out ends a miss."""
+        """Poll until a figure of the snapshot has a value; only the test's timeout ends a miss."""
         while getattr(snapshot := self.snapshot(), wanted) != value:
             time.sleep(NAP_S)
         return snapshot
 
     def until_in_use(self) -> None:
-        """Look until the helper thread has: a re-attached process uses its channel from then on."""
+        """Wait until the helper has run: from then on a re-attached process uses its channel."""
         while self.snapshot().helper_tick_ns == 0:
             time.sleep(NAP_S)
 
     def keep_records(self) -> None:
-        """From now on, for the first `records`; else only those after it are kept."""
+        """Keep records from now on; else the first call of `records` only begins to keep them."""
         self._kept = self.poller.drain_records()
 
     def records(self) -> list[bytes]:
-        """Records since the last call."""
+        """Return the records since the last call."""
         self._poll()
         found = self.poller.drain_records() if self._kept is None else self._kept
         self._kept = []
@@ -390,10 +391,11 @@ class Attached:
         return [packed[i : i + RECORD_BYTES] for i in range(0, len(packed), RECORD_BYTES)]
 
     def _poll(self) -> None:
-        """A round of a daemon that was never late.
+        """Poll as a daemon would that was never late.
 
-        The poller keeps records for who asked in the last seconds of the clock. These may be over
-        where this process was set aside, and virtual ones soon are.
+        The poller keeps records only for a reader that asked within the last seconds of the clock.
+        Those seconds may have passed if this process was descheduled, and virtual ones pass
+        quickly.
         """
         now_ns = self.now_ns()
         while self._kept is not None and now_ns - self._polled_ns > LONGEST_ROUND_NS:
@@ -408,5 +410,5 @@ class Attached:
 
 
 def monotonic_ns() -> int:
-    """The attach clock."""
+    """Return the time of the attach clock."""
     return time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""What the preload tests share: paths, the environment of a job, one compiler call."""
+"""What the preload tests share: paths, a job's environment, one compiler call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENERATED = ROOT / "build/generated"
 
 sys.path.insert(0, str(ROOT / "csrc"))
 
-# Without those of a coverage or sanitizer run of the tests themselves.
+# Leaves out the variables of a coverage or sanitizer run of the tests themselves.
 INHERITED = ("PATH", "HOME", "LANG", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 
 
@@ -27,7 +27,7 @@ class Preload:
     folder: Path
 
     def environment(self, **extra: str) -> dict[str, str]:
-        """The job's variables; TANDEM_RUNTIME_DIR points at an empty folder unless given."""
+        """Return a job's variables; TANDEM_RUNTIME_DIR is an empty folder unless given."""
         kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
         return (
             kept
@@ -41,7 +41,7 @@ class Preload:
 
 
 def compile_source(source: Path, output: Path, *flags: str) -> None:
-    """One compiler call; its own words in the failure."""
+    """Compile a source; if that fails, the error has the compiler's own output."""
     command = [
         "g++",
         "-std=c++17",

@@ -1,6 +1,6 @@
-"""Every call that gives the GPU something to do, with what its telemetry record has to say.
+"""Every call that gives the GPU work, with what its telemetry record must say.
 
-Imported by the test, for what is expected, and by the job, which makes the calls.
+The test imports it for the expectations, and the job imports it to make the calls.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 LAUNCH, COPY, MEMSET, MEMOP, HOST, GRAPH = 1, 2, 3, 9, 10, 13  # RecordKind
 UNKNOWN, TO_DEVICE, FROM_DEVICE, WITHIN, BETWEEN = range(5)  # Direction
-LEGACY, PER_THREAD = 1, 2  # how the two default streams are written down
+LEGACY, PER_THREAD = 1, 2  # how records name the two default streams
 DEVICE, OTHER_DEVICE, HOST_MEMORY = 0x7000_0000_1000, 0x7000_0000_2000, 0x6000
 ARRAY, FUNCTION, EXECUTABLE, EVENT = 0xA000, 0xF000, 0xE000, 0xEE00
 STREAM = 5
-SIZE = 1 << 20  # big enough to be asked about
+SIZE = 1 << 20  # big enough for the shim to ask about
 
 u, size, pointer = ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p
 address, value64 = ctypes.c_uint64, ctypes.c_uint64
@@ -34,7 +34,7 @@ def _side(prefix: str, number: Any, at: Any, *, deep: bool, last: list[Any]) -> 
 
 
 def _box(name: str, number: Any, at: Any, *, deep: bool) -> type:
-    # Only copies between peers have contexts; in others the place is reserved.
+    # Only copies between peers have contexts; elsewhere the field is reserved.
     last = [("Pitch", number)]
     if deep:
         last = [("Context", pointer), *last, ("Height", number)]
@@ -55,7 +55,7 @@ class Location(ctypes.Structure):
     _fields_ = (("type", u), ("id", ctypes.c_int))
 
 
-class Operand(ctypes.Structure):  # the pointer member of the union, which is the largest
+class Operand(ctypes.Structure):  # the pointer, which is the union's largest member
     _fields_ = (
         ("type", u),
         ("ptr", address),
@@ -132,7 +132,7 @@ class InstantiateParams(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call, and its record; `stream` is the one it goes to when it names none."""
+    """One call and its record; `stream` is where it goes if it names none."""
 
     symbol: str
     arguments: Callable[[], tuple[Any, ...]]
@@ -147,7 +147,7 @@ class Call:
     source: int = 0
 
     def make(self, driver: ctypes.CDLL) -> int:
-        """Make the call; structures and arrays go by their address."""
+        """Make the call; structures and arrays are passed by address."""
         kept = self.arguments()
         by_address = (ctypes.Structure, ctypes.Array)
         passed = [ctypes.byref(a) if isinstance(a, by_address) else a for a in kept]
@@ -173,7 +173,7 @@ A = pointer(ARRAY)
 OLD_DEVICE = 0x1000
 SOURCES = {"HtoD": HOST_MEMORY, "DtoH": DEVICE, "DtoD": OTHER_DEVICE}  # arrays have no address
 OLD_SOURCES = {"HtoD": HOST_MEMORY, "DtoH": OLD_DEVICE, "DtoD": 0x2000}
-LINES = {  # what comes before the stream, and the record
+LINES = {  # the arguments before the stream, and the record
     "HtoD": ((D, H, size(SIZE)), TO_DEVICE, DEVICE),
     "DtoH": ((H, D, size(SIZE)), FROM_DEVICE, HOST_MEMORY),
     "DtoD": ((D, OTHER, size(SIZE)), WITHIN, DEVICE),
@@ -210,7 +210,7 @@ def _lines() -> Iterator[Call]:
         yield _call(f"cuMemcpy{way}", COPY, *arguments, **record)
         if way in WITH_STREAM:
             yield _call(f"cuMemcpy{way}Async", COPY, *arguments, NULL, **record)
-    # The driver is asked what the pointers are.
+    # For these the shim asks the driver what the pointers are.
     record = {"bytes": SIZE, "direction": TO_DEVICE, "target": DEVICE, "source": HOST_MEMORY}
     unified = (D, address(HOST_MEMORY), size(SIZE))
     for flavour in ("", "_ptds"):
@@ -327,7 +327,7 @@ def _batches() -> Iterator[Call]:
         from_device = within | {"direction": FROM_DEVICE}
         home = (D, size(SIZE), ctypes.c_int(-1), NULL)
         yield _call(f"cuMemPrefetchAsync{flavour}", COPY, *home, **from_device)
-        place = (D, size(SIZE), ctypes.c_uint64(1), u(0), NULL)  # a Location in a register
+        place = (D, size(SIZE), ctypes.c_uint64(1), u(0), NULL)  # a Location, passed in a register
         yield _call(f"cuMemPrefetchAsync_v2{flavour}", COPY, *place, **to_device)
 
 
@@ -410,7 +410,7 @@ CALLS = {
 
 
 def _recording_launch() -> Call:
-    """A launch with both kinds of attributes that record an event."""
+    """Return a launch with both kinds of attributes that record an event."""
     programmatic, completion = 7, 12  # CU_LAUNCH_ATTRIBUTE_*_EVENT
     attributes = (LaunchAttribute * 2)()
     for at, (kind, event) in enumerate(((programmatic, EVENT), (completion, EVENT + 1))):
@@ -426,7 +426,7 @@ def _recording_launch() -> Call:
 
 
 def _programmatic_launch() -> Call:
-    """One that may begin before what is in front of it in its stream has ended."""
+    """Return a launch that may begin before the work in front of it in its stream has ended."""
     serialization = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
     attribute = LaunchAttribute(id=serialization)
     attribute.value[0] = 1
@@ -441,7 +441,7 @@ def _programmatic_launch() -> Call:
 
 
 class Caller:
-    """In the job: a thread that makes calls while the main one answers questions."""
+    """In the job: a thread that makes the calls while the main thread answers questions."""
 
     def __init__(self, driver: ctypes.CDLL) -> None:
         self._driver = driver

@@ -1,4 +1,4 @@
-"""Graphs that a process captures whose memory is moved, and what they do to a model of it."""
+"""Graphs captured by a process whose memory is moved, and their effects on a model of it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from memory_limits import ok
 
 
 class Captures:
-    """One at a time, of launches; it goes on over whatever the process does meanwhile."""
+    """One capture of launches at a time; it stays open over whatever the process does meanwhile."""
 
     def __init__(self, rng: random.Random, seen: Counter[str]) -> None:
         self.rng, self.seen = rng, seen
         self.stream = ok(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
         self.is_open = False
-        self.holds_back = False  # what was freed meanwhile, until the next free after it
-        self.effects: dict[int, list[Callable[[], None]]] = {}  # of the launches, by address
+        self.holds_back = False  # memory freed meanwhile is held back until the next free after it
+        self.effects: dict[int, list[Callable[[], None]]] = {}  # what the launches do, by address
 
     def begin(self) -> None:
-        """By this thread, or by one that ends before it; it forbids nobody anything."""
+        """Begin a capture, in this thread or in one that ends before it, in relaxed mode."""
         if self.rng.random() < 0.5:
             self._begin()
         else:
@@ -37,18 +37,18 @@ class Captures:
         ok(cu.cuStreamBeginCapture(self.stream, mode))
 
     def note_launch(self, address: int, effect: Callable[[], None]) -> None:
-        """What a launch into the stream will do to the model."""
+        """Note what a launch into the capture's stream will do to the model."""
         self.effects.setdefault(address, []).append(effect)
 
     def note_free(self, address: int) -> None:
-        """Who frees what a graph uses may not launch it."""
+        """Note a free: a graph that uses freed memory must not be launched."""
         self.effects.pop(address, None)
         if self.is_open:
             self.seen["freed beside a capture"] += 1
         self.holds_back = self.is_open
 
     def end(self) -> None:
-        """The graph runs once, if all that it uses is still there."""
+        """End the capture; run the graph once if everything it uses is still there."""
         recorded = sum(map(len, self.effects.values()))
         graph = ok(cu.cuStreamEndCapture(self.stream))
         self.is_open = False
@@ -66,7 +66,7 @@ class Captures:
 
 
 def nodes_of(graph: cu.CUgraph) -> int:
-    """How many it has."""
+    """Return the number of nodes."""
     status, _, count = cu.cuGraphGetNodes(graph)
     assert status == cu.CUresult.CUDA_SUCCESS, status
     return count

@@ -1,7 +1,7 @@
-"""What a daemon keeps on the host for a process whose memory is moved: pools of memory, and files.
+"""A daemon's host homes for a process whose memory is moved: pools of memory, and files.
 
-Whatever the process has no business to read any more is spoilt: a pool that is given back, or whose
-place a file has taken, and the file that was not taken.
+Whatever the process must not read any more is overwritten: a pool that is given back or replaced by
+a file, and a file that the process did not take.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from pathlib import Path
 
 from swap_moves import MIB, OUTCOMES, Daemon
 
-SIZES = (4 * MIB, 8 * MIB)  # of pools; which is not always enough
+SIZES = (4 * MIB, 8 * MIB)  # of pools; not always enough
 SPOILT = b"\xa5" * max(SIZES)
 
 Identity = tuple[int, int]
 
 
 class Homes:
-    """Of one process, which is this one."""
+    """The homes of one process, which is this one."""
 
     def __init__(self, daemon: Daemon, folder: Path, rng: random.Random) -> None:
         self._daemon = daemon
         self._folder = folder
         self._rng = rng
         self._given = 0
-        self.pools: dict[int, int] = {}  # number, as the process counts -> descriptor; in memory
-        self._taken: set[Identity] = set()  # files that it has
+        self.pools: dict[int, int] = {}  # the process's number -> descriptor; in memory
+        self._taken: set[Identity] = set()  # files that the process has taken
         self.give_missing()
 
     def give_missing(self) -> None:
-        """Memory anew, of all the sizes that there should be."""
+        """Give new pools for the sizes that are missing."""
         there = [os.fstat(pool).st_size for pool in self.pools.values()]
         for size in SIZES:
             if size not in there:
@@ -40,7 +40,7 @@ class Homes:
                 self.pools[self._given] = self._daemon.job.give_pool(size)
 
     def offer(self, *, since: int | None = None) -> str:
-        """What the process says to a file for one of the pools, copied since that order."""
+        """Offer a file for one of the pools, copied since that order; return the answer."""
         number = self._any_pool()
         with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
             self._copy(number, file.fileno())
@@ -55,7 +55,7 @@ class Homes:
         return outcome
 
     def ask_back(self, *, since: int | None = None) -> str:
-        """What the process says to who wants one of the pools back."""
+        """Ask for one of the pools back; return the process's answer."""
         number = self._any_pool()
         order = self._daemon.job.ask_back(number, since=since)
         outcome = OUTCOMES[self._daemon.until("swap_done", order).swap_outcome]
@@ -64,22 +64,22 @@ class Homes:
         return outcome
 
     def offer_last(self) -> None:
-        """A file, and nobody waits for the answer: it and the pool have to stay as they are."""
+        """Offer a file without waiting for the answer, so it and the pool must stay as they are."""
         number = self._any_pool()
         with tempfile.TemporaryFile(dir=self._folder, buffering=0) as file:
             self._copy(number, file.fileno())
             self._send(number, file.fileno(), since=None)
 
     def has_pools(self) -> bool:
-        """Whether there is one that a file could take the place of."""
+        """Tell whether there is a pool that a file could replace."""
         return bool(self.pools)
 
     def held_files(self) -> list[int]:
-        """The process's own descriptors of files that it has taken."""
+        """Return the process's own descriptors of the files it has taken."""
         return [fd for fd in descriptors() if identity(fd) in self._taken]
 
     def forget_files(self) -> None:
-        """Everything is back, so that it has none."""
+        """Note that all memory is back, so the process has no files."""
         assert not self.held_files(), "a file is kept though nothing lies in it"
         self._taken.clear()
 
@@ -108,7 +108,7 @@ class Homes:
 
 
 def identity(fd: int) -> Identity | None:
-    """Which file a descriptor is of; None: it is not open."""
+    """Return which file a descriptor refers to, or None if it is not open."""
     try:
         about = os.fstat(fd)
     except OSError:
@@ -117,5 +117,5 @@ def identity(fd: int) -> Identity | None:
 
 
 def descriptors() -> list[int]:
-    """All of this process, and perhaps one that is not open any more."""
+    """Return all descriptors of this process, perhaps with one that is already closed."""
     return [int(name) for name in os.listdir("/proc/self/fd")]

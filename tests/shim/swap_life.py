@@ -1,6 +1,6 @@
 """One process whose memory is moved, and a model of every byte of it.
 
-Which step comes next, and with what, a random number generator says: the same seed, the same life.
+A random number generator chooses each step and its arguments: the same seed gives the same life.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from swap_sharing import SMALLEST_ALONE, Sharing, random_content, random_part
 
 STEPS = 12
 MOST_HELD = 6
-UNIT = 2 * MIB  # what pieces and slabs are made of
+UNIT = 2 * MIB  # pieces and slabs are multiples of it
 WORD = 4
 
 
 class Life:
-    """A process under its daemon, with a model of what is in its memory."""
+    """A process under its daemon, with a model of its memory."""
 
     def __init__(self, folder: Path, rng: random.Random, openers: list[Opener]) -> None:
         self.rng = rng
         self.seen: Counter[str] = Counter()
         self.held: dict[int, bytearray] = {}
-        self.lost: list[int] = []  # held, with nothing there
-        self.fixed: set[int] = set()  # held, of the driver's own allocator
+        self.lost: list[int] = []  # addresses still held, whose content is lost
+        self.fixed: set[int] = set()  # addresses held from the driver's own allocator
         self.sharing = Sharing(openers, rng, self.seen)
         self.daemon = Daemon(folder)
         self.homes = Homes(self.daemon, folder, rng)
@@ -43,7 +43,7 @@ class Life:
         self.captures = Captures(rng, self.seen)
 
     def sequence(self) -> None:
-        """Some steps, then the comparison."""
+        """Make some steps, then compare with the model."""
         steps = (self.take, self.take, self.free, self.write, self.launch, self.move, self.share)
         for _ in range(STEPS):
             self.rng.choice((*steps, self.capture))()
@@ -111,21 +111,21 @@ class Life:
             self.count_up(address, count)
 
     def count_up(self, address: int, count: int) -> None:
-        """What the kernel does."""
+        """Apply the kernel to the model."""
         words = memoryview(self.held[address])[: count * WORD].cast("I")
         for i in range(count):
             words[i] = (words[i] + 1) & 0xFFFFFFFF
         words.release()
 
     def capture(self) -> None:
-        """Begin a graph, now and then, or end it."""
+        """End the open capture, or now and then begin one."""
         if self.captures.is_open:
             self.captures.end()
         elif self.rng.random() < 0.3:
             self.captures.begin()
 
     def move(self) -> None:
-        """Out, wholly or in part, and back; somebody may want it meanwhile."""
+        """Move memory out, wholly or in part, and back; a thread may need it meanwhile."""
         if self.captures.is_open:
             self.stay()
             return
@@ -144,7 +144,7 @@ class Life:
             self.give_pool_back()
 
     def stay(self) -> None:
-        """Nothing goes before a capture is over."""
+        """Check that nothing moves before the capture is over."""
         number = self.daemon.job.order(0)
         for _ in range(self.rng.randint(0, 5)):  # virtual milliseconds
             self.daemon.pass_a_millisecond()
@@ -170,7 +170,7 @@ class Life:
             self.sharing.use()
         if self.daemon.job.snapshot().swapped_bytes and self.homes.has_pools():
             assert self.homes.ask_back() == "not drained", "what is away has lost its place"
-        if self.rng.random() < 0.2:  # changes its mind on the way
+        if self.rng.random() < 0.2:  # the daemon changes its mind on the way
             self.daemon.job.order(EVERYTHING)
             self.daemon.move(0)
         if not waiting and not self.captures.holds_back and self.rng.random() < 0.5:
@@ -185,7 +185,7 @@ class Life:
         self.homes.forget_files()
 
     def check_places(self, *, everything: bool) -> None:
-        """What is shared is on the device, and of the rest no more than may be."""
+        """Check that shared memory is on the device and, of the rest, no more than allowed."""
         for address, model in self.held.items():
             if address in self.sharing.handles:
                 assert is_mapped(address), "what others have open has gone"
@@ -193,7 +193,7 @@ class Life:
                 assert not is_mapped(address), "it is still there"
 
     def to_file(self) -> None:
-        """One of the pools; or it is too late for that."""
+        """Offer a file for one of the pools, or offer it too late."""
         if self.rng.random() < 0.3:
             since = self.daemon.job.newest_order
             self.daemon.move(self.rng.choice((0, 2 * MIB, EVERYTHING)))
@@ -204,7 +204,7 @@ class Life:
         self.seen["filed" if wanted == "reached" else "too late for a file"] += 1
 
     def give_pool_back(self) -> None:
-        """The host's memory, with nothing in it."""
+        """Ask for a pool of host memory, which is empty, back."""
         if self.rng.random() < 0.3:
             since = self.daemon.job.newest_order
             self.daemon.move(self.rng.choice((0, EVERYTHING)))
@@ -212,13 +212,13 @@ class Life:
             self.bring_back()
         else:
             outcome, wanted = self.homes.ask_back(), {"reached"}
-            if not set(self.held) - self.fixed:  # no context may be known, or nothing ever moved
+            if not set(self.held) - self.fixed:  # maybe no context, or no move yet
                 wanted |= {"failed", "not drained"}
         assert outcome in wanted, outcome
         self.seen["given back" if outcome == "reached" else "not given back"] += 1
 
     def close_files(self) -> None:
-        """The program closes what it did not open, and has files of its own by these numbers."""
+        """Close descriptors that the program did not open, and reuse the numbers for its files."""
         before = self.daemon.job.snapshot()
         closed = self.homes.held_files()
         with open(os.devnull, "rb") as own:
@@ -233,7 +233,7 @@ class Life:
         self.find_lost(gone)
 
     def find_lost(self, gone: int) -> None:
-        """Of so many bytes nobody has the content any more."""
+        """Find the allocations whose content, `gone` bytes in all, is lost."""
         pieces = {}
         for address in [each for each in self.held if each not in self.fixed]:
             if is_mapped(address):
@@ -243,19 +243,19 @@ class Life:
             pieces[address if alone else address // UNIT] = -(-size // UNIT) * UNIT
             self.lost.append(address)
             self.seen["lost"] += 1
-        empty = gone - sum(pieces.values())  # one slab may be kept with nothing in it
+        empty = gone - sum(pieces.values())  # one empty slab may be kept
         assert empty in (0, UNIT), f"{gone} bytes are lost, and {empty} of them are nobody's"
 
     def share(self) -> None:
         if self.captures.is_open:
-            return  # to wait for the context would end it
-        ok(cu.cuCtxSynchronize())  # nobody else waits for this process's work
+            return  # waiting for the context would invalidate the capture
+        ok(cu.cuCtxSynchronize())  # the others do not wait for this process's work
         movable = [address for address in self.held if address not in self.fixed]
         address = self.rng.choice(movable) if movable else 0
         self.sharing.step(address, self.held.get(address))
 
     def touch(self, address: int, first: bytearray) -> None:
-        """Write there what is there."""
+        """Write to the address the byte that is there."""
         ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
         ok(cu.cuMemcpyHtoD(address, bytes(first), 1))
 
@@ -267,7 +267,7 @@ class Life:
             self.seen["bytes"] += len(model)
 
     def check_size(self) -> None:
-        """Nothing stays that was freed, but for what is put off; a slab may be for one alone."""
+        """Check that freed memory is gone unless held back; a slab may hold a single allocation."""
         if self.captures.holds_back:
             return
         sizes = [len(model) for address, model in self.held.items() if address not in self.fixed]
@@ -276,7 +276,7 @@ class Life:
         assert self.daemon.job.snapshot().swappable_bytes <= whole + slabs * UNIT
 
     def end(self, how: str) -> None:
-        """In the middle of a move, one way or the other, perhaps with a file on its way."""
+        """End in the middle of a move in either direction, perhaps with a file on its way."""
         self.sharing.end()
         self.homes.give_missing()
         self.daemon.job.order(0)
@@ -291,5 +291,5 @@ class Life:
 
 
 def is_mapped(address: int) -> bool:
-    """Whether there is movable memory at the address now."""
+    """Tell whether movable memory is at the address now."""
     return cu.cuMemGetAccess(here(), address)[0] == cu.CUresult.CUDA_SUCCESS

@@ -1,9 +1,9 @@
-"""Moves memory of this process out to the host and back; prints what was seen.
+"""Moves this process's memory out to the host and back; prints what was seen.
 
     python tests/shim/swap_moves.py SOCKET_FOLDER CASE
 
-In the environment of the software GPU, with the shim preloaded. CASE is a function below, and what
-it returns comes as one JSON object.
+Runs in the environment of the software GPU with the shim preloaded. CASE is a function below; its
+result is printed as one JSON object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shim_daemon import VIRTUAL, FakeDaemon
 MIB = 1 << 20
 EVERYTHING = 2**64 - 1
 GATE = 1  # WaitReason
-SIZES = (3 * MIB // 2, 33 * MIB, 70 * MIB)  # one piece with room left in it, two, three
+SIZES = (3 * MIB // 2, 33 * MIB, 70 * MIB)  # one piece with room left in it, two pieces, three
 ROUNDED = (2 * MIB, 34 * MIB, 70 * MIB)
 OUTCOMES = ("none", "reached", "no host room", "not drained", "failed")
 # Adds one to each word.
@@ -49,7 +49,7 @@ BUMP = b"""
   ret;
 }
 \0"""
-# How much of the device is held.
+# Prints how much of the device is held.
 ASK = """
 from cuda.bindings import driver as cu
 cu.cuInit(0)
@@ -57,7 +57,7 @@ cu.cuCtxSetCurrent(cu.cuDevicePrimaryCtxRetain(0)[1])
 free, total = cu.cuMemGetInfo()[1:]
 print(int(total) - int(free))
 """
-# Holds so much of it until it is told to let go, and writes down whether it got that.
+# Holds a given amount of it until told to let go, and writes to a file whether it got that.
 HOLD = """
 import ctypes, pathlib, sys
 from cuda.bindings import driver as cu
@@ -69,14 +69,14 @@ sys.stdin.readline()
 """
 
 
-@cache  # what is written is compared later
+@cache  # it is needed again to compare
 def pattern(seed: int, size: int) -> bytes:
-    """So many bytes, none of whose neighbourhoods is like another's."""
+    """Return random bytes, so that every neighbourhood is different from all others."""
     return random.Random(seed).randbytes(size)
 
 
 class Memory:
-    """Device memory of several sizes, each filled with a pattern of its own."""
+    """Device memory of several sizes, each filled with its own pattern."""
 
     def __init__(self, sizes=SIZES) -> None:
         self.sizes = sizes
@@ -85,7 +85,7 @@ class Memory:
             ok(cu.cuMemcpyHtoD(address, pattern(seed, size), size))
 
     def is_right(self) -> list[bool]:
-        """Whether each still holds its pattern, where it was."""
+        """Tell for each whether it still holds its pattern at its address."""
         found = []
         for seed, (address, size) in enumerate(zip(self.addresses, self.sizes, strict=True)):
             host = bytearray(size)
@@ -95,7 +95,7 @@ class Memory:
 
 
 class Daemon:
-    """Takes this process in and moves its memory."""
+    """Attaches this process and moves its memory."""
 
     def __init__(self, folder: Path, *, swappable: bool = True) -> None:
         self.fake = FakeDaemon(folder)
@@ -109,34 +109,35 @@ class Daemon:
         (self.job,) = found
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._driver.softgpu_now_ns.restype = ctypes.c_uint64
-        # A look stamps the heartbeat, in the time that the job knows.
+        # Each look stamps the heartbeat, by the job's clock.
         self.now_ns = self.job.now_ns = self._driver.softgpu_now_ns
-        # The device may be old, and the daemon would seem to have hung for all that time.
+        # The device may be old; without a stamp the daemon would seem to have hung for its whole
+        # age.
         self.job.process.stamp(tick_ns=self.job.now_ns())
 
     def wait_for(self, is_over):
-        """Look once a millisecond of the device's time: it stands still unless everybody waits."""
+        """Look once a millisecond of device time, which stands still unless everybody waits."""
         while not is_over(seen := self.job.snapshot()):
             self.pass_a_millisecond()
         return seen
 
     def pass_a_millisecond(self) -> None:
-        """Of the device's time, as soon as everybody else waits, too."""
+        """Pass a millisecond of device time, which needs everybody else to wait, too."""
         self._driver.softgpu_wait_until_ns(ctypes.c_uint64(self.now_ns() + 1_000_000))
 
     def until(self, figure: str, value: object):
-        """Wait for a figure of the snapshot."""
+        """Wait until a figure of the snapshot has that value."""
         return self.wait_for(lambda seen: getattr(seen, figure) == value)
 
     def outlive(self, thing: threading.Thread | subprocess.Popen) -> None:
-        """Wait for its end."""
+        """Wait until the thread or process has ended."""
         if isinstance(thing, threading.Thread):
             self.wait_for(lambda _: not thing.is_alive())
         else:
             self.wait_for(lambda _: thing.poll() is not None)
 
     def watch(self, number: int):
-        """What was on the host, and the looks at which that was news, until an order has ended."""
+        """Return the bytes on the host, step by step until an order ends, and if each was news."""
         steps, told = [], []
         while True:
             news = self.job.poller.poll(now_ns=self.job.now_ns())
@@ -149,13 +150,13 @@ class Daemon:
             self.pass_a_millisecond()
 
     def move(self, target: int):
-        """Give an order and wait for its end: the outcome, and what is on the host by then."""
+        """Give an order and wait for its end; return the outcome and the bytes then on the host."""
         seen = self.until("swap_done", self.job.order(target))
         return OUTCOMES[seen.swap_outcome], seen.swapped_bytes
 
 
 def there_and_back(folder):
-    """Everything goes, everything comes back."""
+    """Everything moves out, and everything comes back."""
     daemon = Daemon(folder)
     before, before_for_others = device_holds(), held_by_all(daemon)
     memory = Memory()
@@ -189,7 +190,7 @@ def without_shim():
 
 
 def held_by_all(daemon):
-    """What the device's ledger holds as another process sees it, who waits for nothing."""
+    """Return the device ledger's total as another process sees it, one that waits for nothing."""
     asker = subprocess.Popen(
         [sys.executable, "-c", ASK], env=without_shim(), stdout=subprocess.PIPE, text=True
     )
@@ -198,7 +199,7 @@ def held_by_all(daemon):
 
 
 def in_part(folder):
-    """No more goes than must, and what has come back may go again."""
+    """No more moves out than must, and what has come back may move out again."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -207,9 +208,9 @@ def in_part(folder):
 
 
 def said_twice(folder):
-    """One order, of which the process is told twice, is one."""
+    """An order that the process is told of twice is carried out once."""
     daemon = Daemon(folder)
-    memory = Memory((2 * MIB,) * 24)  # more than are on their way at a time
+    memory = Memory((2 * MIB,) * 24)  # more than are in flight at a time
     daemon.job.give_pool(sum(memory.sizes))
     number = daemon.job.order(0)
     daemon.wait_for(lambda seen: seen.swapped_bytes > 0)
@@ -220,7 +221,7 @@ def said_twice(folder):
 
 
 def without_room_on_the_host(folder):
-    """Nothing moves unless all that has to go has a home."""
+    """Nothing moves unless there is a home for everything that has to move."""
     daemon = Daemon(folder)
     memory = Memory()
     nowhere = daemon.move(0)
@@ -234,7 +235,7 @@ def without_room_on_the_host(folder):
 
 
 def descriptors_that_do_not_come(folder):
-    """Pools are counted all the same, and files are answered."""
+    """Pools whose descriptor is lost still count, and lost files are answered."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED), comes=False)
@@ -251,7 +252,7 @@ def descriptors_that_do_not_come(folder):
 
 
 def work_waits(folder):
-    """Work, a question and an allocation wait until all is back, then do what they should."""
+    """Work, a query and an allocation wait until everything is back, then do what they should."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -285,7 +286,7 @@ def work_waits(folder):
 
 
 def work_that_does_not_end(folder):
-    """What the GPU waits for may come from a thread that the closed door keeps out."""
+    """The GPU may wait for work of a thread that the closed door keeps out."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -325,7 +326,7 @@ def work_that_does_not_end(folder):
 
 
 def in_the_way(daemon, size, answer):
-    """Another process that holds so much of the device; the file says how asking for it ended."""
+    """Start another process that holds `size` bytes; it writes to the file whether it got them."""
     other = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(size), str(answer)],
         env=without_shim(),
@@ -337,7 +338,7 @@ def in_the_way(daemon, size, answer):
 
 
 def room_is_taken(folder):
-    """Others have what was left: the job waits for room, and loses nothing."""
+    """Others have taken the free memory: the job waits for room, and loses nothing."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -346,7 +347,7 @@ def room_is_taken(folder):
     answer = folder / "answer"
     other = in_the_way(daemon, total - 80 * MIB, answer)
     number = daemon.job.order(EVERYTHING)
-    # Something comes, for which there is room; then it looks and looks for more.
+    # First comes what there is room for. After that the job keeps looking for more room.
     daemon.wait_for(lambda seen: seen.swapped_bytes < sum(ROUNDED))
     later_ns = daemon.job.now_ns() + 100_000_000
     half = daemon.wait_for(lambda _: daemon.job.now_ns() > later_ns)
@@ -368,7 +369,7 @@ FOLLOWING = (128 * MIB,)  # four pieces
 
 
 def one_follows_the_other(folder):
-    """A process comes in while another goes out, with no more room than that one makes."""
+    """One process comes in while another moves out, with no more room than the other makes."""
     daemon = Daemon(folder)
     memory = Memory(FOLLOWING)
     daemon.job.give_pool(sum(FOLLOWING))
@@ -394,7 +395,7 @@ def one_follows_the_other(folder):
 
 
 def makes_room(folder):
-    """Has what is left of the device, all but a part of a piece; told to, gives a part of it up."""
+    """Take the rest of the device but for part of a piece; give some of it up when told."""
     daemon = Daemon(folder)
     free = int(cu.cuMemGetInfo()[1])
     held = (free - 20 * MIB) // (2 * MIB) * 2 * MIB
@@ -411,7 +412,7 @@ RANGE_SIZE = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_RANGE_SIZE
 
 
 def small_ones(folder):
-    """Small allocations move, answer as others do, and give the device back what they took."""
+    """Small allocations move, answer like others, and give back to the device what they took."""
     daemon = Daemon(folder)
     before = device_holds()
     memory = Memory(SMALL)
@@ -444,19 +445,19 @@ def small_ones(folder):
 
 
 def small_ones_at_the_limit(folder):
-    """Where the limit has no room for a slab the driver gives small memory, up to the last byte."""
+    """If the limit has no room for a slab, the driver gives small memory, up to the last byte."""
     daemon = Daemon(folder)
     daemon.job.process.set_memory_limit(limit_bytes=3 * MIB)
     in_a_slab = ok(cu.cuMemAlloc(MIB // 2))
     ok(cu.cuMemFree(in_a_slab))
-    large = [cu.cuMemAlloc(2 * MIB)[0].name]  # the empty slab makes way
+    large = [cu.cuMemAlloc(2 * MIB)[0].name]  # the empty slab is released for it
     small = [cu.cuMemAlloc(MIB // 4)[0].name for _ in range(5)]
     seen = daemon.job.snapshot()
     return {"granted": large + small, "counted": [seen.device_bytes, seen.swappable_bytes]}
 
 
 def context_ends(folder):
-    """What small memory a context had is gone with it, and counted no more."""
+    """A context's small memory goes with it and is no longer counted."""
     daemon = Daemon(folder)
     before = device_holds()
     context = ok(cu.cuCtxCreate(None, 0, 0))
@@ -465,13 +466,13 @@ def context_ends(folder):
     holding = daemon.job.snapshot().device_bytes
     ok(cu.cuCtxDestroy(context))
     ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
-    ok(cu.cuMemFree(ok(cu.cuMemAlloc(1))))  # as good as new
+    ok(cu.cuMemFree(ok(cu.cuMemAlloc(1))))  # the new context works
     seen = daemon.job.snapshot()
     return {"before": holding, "after": [seen.device_bytes, device_holds() - before]}
 
 
 def daemon_ends(folder):
-    """The daemon ends while everything is out: it comes back by itself."""
+    """The daemon ends while everything is out: the memory comes back by itself."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -493,12 +494,12 @@ def launch_kernel_ex(kernel, arguments):
 
 
 def launch_ex_without_daemon(folder):
-    """The same by the other call, which has a path of its own."""
+    """Launch with the other call, which has a path of its own."""
     return launch_without_daemon(folder, launch=launch_kernel_ex)
 
 
 def launch_without_daemon(folder, launch=launch_kernel):
-    """A kernel is launched when the daemon has gone while its memory is away."""
+    """Launch a kernel after the daemon has gone while the kernel's memory is away."""
     daemon = Daemon(folder)
     memory = Memory()
     kernel = ok(cu.cuModuleGetFunction(ok(cu.cuModuleLoadData(BUMP)), b"bump"))
@@ -509,7 +510,7 @@ def launch_without_daemon(folder, launch=launch_kernel):
     daemon.job.connection.close()
     daemon.fake.close()
     daemon.fake = FakeDaemon(folder)
-    while not daemon.fake.has_caller():  # whoever looks for a daemon has none
+    while not daemon.fake.has_caller():  # it looks for a daemon, so it has none
         daemon.pass_a_millisecond()
     done = []
 
@@ -534,7 +535,7 @@ def launch_without_daemon(folder, launch=launch_kernel):
 
 
 def another_daemon_comes(folder):
-    """A thread waits for its memory meanwhile; once that is back it asks the new one."""
+    """A thread waits for its memory meanwhile; once that is back, it asks the new daemon."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -571,7 +572,7 @@ def another_daemon_comes(folder):
 
 
 def copy_fails(folder):
-    """A copy on the way breaks the context: the job hears of that, and nobody else does."""
+    """A failed copy breaks the context: the job sees the error, and no other process does."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -581,7 +582,7 @@ def copy_fails(folder):
 
 
 def device_is_lost(folder):
-    """The device is lost while everything is out: whoever waits for it hears of that."""
+    """The device is lost while everything is out: a thread that waits for memory gets an error."""
     daemon = Daemon(folder)
     memory = Memory()
     daemon.job.give_pool(sum(ROUNDED))
@@ -602,7 +603,7 @@ def device_is_lost(folder):
 
 
 def lose_device(folder):
-    """Launch what the device is told to fail at."""
+    """Launch the kernel that makes the device fail."""
     ok(cu.cuCtxSetCurrent(ok(cu.cuDevicePrimaryCtxRetain(0))))
     kernel = ok(cu.cuModuleGetFunction(ok(cu.cuModuleLoadData(BUMP)), b"bump"))
     arguments = ((ok(cu.cuMemAlloc(4)), 1), (ctypes.c_void_p, ctypes.c_uint32))
@@ -611,7 +612,7 @@ def lose_device(folder):
 
 
 def begin_capture(mode="THREAD_LOCAL"):
-    """In a stream of its own."""
+    """Begin a capture in a new stream."""
     stream = ok(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING))
     modes = cu.CUstreamCaptureMode
     ok(cu.cuStreamBeginCapture(stream, getattr(modes, f"CU_STREAM_CAPTURE_MODE_{mode}")))
@@ -630,7 +631,7 @@ def captured_on_the_way_back(folder):
     stream = begin_capture()
     later_ns = daemon.job.now_ns() + 100_000_000
     daemon.wait_for(lambda _: daemon.job.now_ns() > later_ns)
-    ok(cu.cuMemsetD8Async(memory.addresses[0], 0, 1, stream))  # which is not done
+    ok(cu.cuMemsetD8Async(memory.addresses[0], 0, 1, stream))  # captured, not executed
     other.stdin.close()
     daemon.outlive(other)
     daemon.until("swap_done", number)
@@ -641,7 +642,7 @@ def captured_on_the_way_back(folder):
 
 
 def frees_beside_a_capture(folder):
-    """Memory is freed, by another thread and twice, while a graph is captured."""
+    """Memory is freed by another thread, twice, while a graph is captured."""
     daemon = Daemon(folder)
     context = ok(cu.cuCtxGetCurrent())
     before = daemon.job.snapshot().device_bytes
@@ -668,7 +669,7 @@ def frees_beside_a_capture(folder):
 
 
 def freed_beside_a_capture_and_wanted(folder):
-    """What was freed beside a capture makes room for what is allocated after it, but in order."""
+    """Memory freed beside a capture makes room for later allocations but stream-ordered ones."""
     Daemon(folder)
     size = int(ok(cu.cuDeviceTotalMem(0))) * 2 // 3
     array = cu.CUDA_ARRAY_DESCRIPTOR()
@@ -694,7 +695,7 @@ def freed_beside_a_capture_and_wanted(folder):
 
 
 def given_to_a_network_card(folder):
-    """What another device's driver was told of stays where it is; the rest goes."""
+    """Memory that another device's driver knows of stays where it is; the rest moves out."""
     daemon = Daemon(folder)
     told, untold = ok(cu.cuMemAlloc(4 * MIB)), ok(cu.cuMemAlloc(6 * MIB))
     daemon.job.give_pool(10 * MIB)
@@ -706,7 +707,7 @@ def given_to_a_network_card(folder):
 
 
 def bound_for_several_gpus(folder):
-    """What was bound by its address stays, whatever the driver says to it; the rest goes."""
+    """Memory bound by its address stays, whatever the driver answers; the rest moves out."""
     daemon = Daemon(folder)
     bound, other = ok(cu.cuMemAlloc(4 * MIB)), ok(cu.cuMemAlloc(6 * MIB))
     daemon.job.give_pool(10 * MIB)
@@ -717,20 +718,20 @@ def bound_for_several_gpus(folder):
 
 
 def here():
-    """The device, as a place of memory."""
+    """Return the device as a location of memory."""
     place = cu.CUmemLocation()
     place.type, place.id = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, 0
     return place
 
 
 def small_memory(folder):
-    """Where the parts of a slab begin."""
+    """Return where the parts of a slab begin."""
     Daemon(folder)
     return {"begin_at": [int(ok(cu.cuMemAlloc(100))) % 512 for _ in range(3)]}
 
 
 def allocated_in_a_per_thread_capture(folder):
-    """Memory of a graph that the calling thread's default stream captures is the graph's."""
+    """Memory allocated in a capture of the thread's default stream belongs to the graph."""
     daemon = Daemon(folder)
     before = daemon.job.snapshot().device_bytes
     entry = ctypes.CDLL("libcuda.so.1")
@@ -748,7 +749,7 @@ def allocated_in_a_per_thread_capture(folder):
 
 
 def frees_the_first_of_a_slab_twice(folder):
-    """The others in it stay what they are."""
+    """The others in the slab remain unchanged."""
     Daemon(folder)
     addresses = [ok(cu.cuMemAlloc(100)) for _ in range(3)]
     for word, address in enumerate(addresses):
@@ -761,7 +762,7 @@ def frees_the_first_of_a_slab_twice(folder):
 
 
 def not_swappable(folder):
-    """A job that nobody may move keeps the driver's allocator."""
+    """A job whose memory must not be moved keeps the driver's allocator."""
     daemon = Daemon(folder, swappable=False)
     memory = Memory()
     handle = cu.CUmemGenericAllocationHandle

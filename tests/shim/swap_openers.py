@@ -1,7 +1,8 @@
-"""Another process that opens the memory of one whose memory is moved, and does what that asks for.
+"""A process that opens memory of a process whose memory is moved, and does what that one asks for.
 
-It is forked before there is a device, and has a daemon of its own. It ends with the process that it
-belongs to; what it still has open has to hold what it was told by then, or it ends with 1.
+It is forked before there is a device, and has its own daemon. It ends with its owner, the process
+it belongs to. What it still has open must then hold what the owner told it to expect, else it ends
+with 1.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ LAZY = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 
 class Opener:
-    """It, as the other process sees it."""
+    """An opener, as its owner sees it."""
 
     def __init__(self, folder: Path, earlier: Sequence[Opener]) -> None:
-        """Forks; what this process has of the `earlier` ones is not the new one's."""
+        """Fork the opener, which must not keep this process's connections to the `earlier` ones."""
         self._ours, theirs = Pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -34,15 +35,15 @@ class Opener:
                 each.let_go()
             os._exit(Work(theirs, folder).run())
         theirs.close()
-        self.opened: dict[int, bytearray] = {}  # its address -> what is there
-        self.of: dict[int, int] = {}  # the owner's address -> its own
+        self.opened: dict[int, bytearray] = {}  # the opener's address -> what is there
+        self.of: dict[int, int] = {}  # the owner's address -> the opener's
 
     def let_go(self) -> None:
-        """This process is not the one that it belongs to."""
+        """Drop the connection, in a process that is not the owner."""
         self._ours.close()
 
     def ask(self, *question):
-        """Its answer. Time passes meanwhile."""
+        """Return the opener's answer. Time passes meanwhile."""
         self._ours.send(question)
         clock = ctypes.CDLL("libcuda.so.1")
         clock.softgpu_wait_begin()
@@ -51,7 +52,7 @@ class Opener:
         return answer
 
     def open(self, handle: bytes, address: int, model: bytearray) -> str:
-        """Have it open the allocation at `address`; what it is told."""
+        """Let it open the allocation at `address`; return the driver's answer."""
         answer, its_own = self.ask("open", handle)
         if answer == "CUDA_SUCCESS":
             self.of[address] = its_own
@@ -59,38 +60,38 @@ class Opener:
         return answer
 
     def compare(self, its_own: int) -> None:
-        """It finds what the model says."""
+        """Check that it finds what the model says."""
         model = self.opened[its_own]
         found = self.ask("read", its_own, len(model))
         assert found == model, f"{len(model)} shared bytes are not what was written"
 
     def write(self, its_own: int, begin: int, content: bytes) -> None:
-        """Have it write there."""
+        """Let it write there."""
         self.ask("write", its_own + begin, content)
         self.opened[its_own][begin : begin + len(content)] = content
 
     def close(self, its_own: int) -> None:
-        """Have it let go of that."""
+        """Let it close that."""
         assert self.ask("close", its_own) == "CUDA_SUCCESS"
         del self.opened[its_own]
         self.forget(its_own)
 
     def forget(self, its_own: int) -> None:
-        """The owner has freed it, or it is closed."""
+        """Forget an allocation that the owner has freed or the opener has closed."""
         self.of = {owner: own for owner, own in self.of.items() if own != its_own}
 
     def expect(self) -> int:
-        """Tell it what has to be there when its owner is gone; how much that is."""
+        """Tell it what must be there when its owner is gone; return the number of allocations."""
         self.ask("expect", {at: bytes(model) for at, model in self.opened.items()})
         return len(self.opened)
 
     def kill(self) -> None:
-        """At once, with all that it has open."""
+        """Kill it, with everything it has open."""
         os.kill(self.pid, signal.SIGKILL)
 
 
 class Work:
-    """What it does."""
+    """The opener's side."""
 
     def __init__(self, connection: Connection, folder: Path) -> None:
         self._connection = connection
@@ -99,7 +100,7 @@ class Work:
         self._expected: dict[int, bytes] = {}
 
     def run(self) -> int:
-        """Until its owner is gone."""
+        """Answer until the owner is gone, then check what must be left; return an exit code."""
         while True:
             try:
                 question, *rest = self._hear()
@@ -123,7 +124,7 @@ class Work:
             clock.softgpu_wait_end()
 
     def open(self, handle: bytes):
-        """The driver's answer, and the address."""
+        """Return the driver's answer and the address."""
         self._begin()
         given = cu.CUipcMemHandle()
         ctypes.memmove(given.getPtr(), handle, len(handle))
@@ -131,22 +132,22 @@ class Work:
         return status.name, int(address or 0)
 
     def read(self, address: int, size: int) -> bytes:
-        """What is there."""
+        """Return the bytes there."""
         host = bytearray(size)
         ok(cu.cuMemcpyDtoH(host, address, size))
         return bytes(host)
 
     def write(self, address: int, content: bytes) -> None:
-        """Put it there."""
+        """Write the bytes there."""
         ok(cu.cuMemcpyHtoD(address, content, len(content)))
         ok(cu.cuCtxSynchronize())
 
     def close(self, address: int) -> str:
-        """The driver's answer."""
+        """Return the driver's answer."""
         return cu.cuIpcCloseMemHandle(address)[0].name
 
     def expect(self, expected: dict[int, bytes]) -> None:
-        """What has to be there in the end."""
+        """Note what must be there in the end."""
         self._expected = expected
 
     def _begin(self) -> None:

@@ -1,17 +1,17 @@
-"""Random lives of processes whose memory is moved, every byte beside a model; prints what they saw.
+"""Random lives of processes whose memory is moved, checked byte by byte; prints what they saw.
 
     python tests/shim/swap_sequences.py FOLDER SEQUENCES SEED [spoil]
 
-In the environment of the software GPU with its virtual clock, with the shim preloaded. A process
-goes through some sequences of allocations, frees, writes, kernels and moves, and ends in the middle
-of a move: killed, or left by its daemon, or by itself. Then the next one begins. While memory is
-away files take the place of the host's (swap_homes.py), or come too late, or the program closes
-them; what the host gave is given back; two other processes (swap_openers.py) open some of it, use
-it whether the rest is away or not, and end before or after its owner. Graphs are captured over many
-steps (swap_captures.py): nothing goes meanwhile, and what is freed goes later. After each sequence
-every byte is what the model says, and after each process the device has all of its memory back.
-With `spoil` one byte is changed while it is on the host: the comparison has to find it, and the
-program ends with 3.
+Runs in the environment of the software GPU, on its virtual clock, with the shim preloaded. A
+process goes through some sequences of allocations, frees, writes, kernels and moves, and ends in
+the middle of a move: it is killed, abandoned by its daemon, or ends by itself. Then the next
+process begins. While memory is away, files replace the host's memory (swap_homes.py), or come too
+late, or the program closes them, and host memory is given back. Two other processes
+(swap_openers.py) open some of the memory, use it whether the rest is away or not, and end before or
+after its owner. Graphs are captured over many steps (swap_captures.py): nothing moves meanwhile,
+and freed memory goes later. After each sequence every byte is what the model says, and after each
+process the device has all of its memory back. With `spoil`, one byte is changed while it is on the
+host: the comparison must find it, and the program ends with 3.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from swap_moves import EVERYTHING, MIB, without_shim
 from swap_openers import Opener
 
 SPOILT = 3
-OPENERS = 2  # for each process
-ENDS = ("killed", "left", "ends")  # of a process
-# Says what others hold of the device, each time it is asked.
+OPENERS = 2  # of each process
+ENDS = ("killed", "left", "ends")  # how a process ends
+# Prints what other processes hold of the device, each time it is asked.
 WITNESS = """
 import ctypes, sys
 from cuda.bindings import driver as cu
@@ -70,7 +70,7 @@ def spoil(life: Life) -> None:
 def live(
     folder: Path, seed: int, count: int, told: int, openers: list[Opener], *, spoilt: bool
 ) -> None:
-    """One process, to its end."""
+    """Run one process to its end."""
     rng = random.Random(seed)
     ok(cu.cuInit(0))
     life = Life(folder, rng, openers)
@@ -78,7 +78,7 @@ def live(
         spoil(life)
     for _ in range(count):
         life.sequence()
-    how = random.Random(seed).choice(ENDS)  # whatever else has been drawn by now
+    how = random.Random(seed).choice(ENDS)  # whatever else has been drawn so far
     life.end(how)
     life.seen[how] += 1
     os.write(told, json.dumps(life.seen).encode())
@@ -88,9 +88,9 @@ def live(
 
 
 def run(folder: Path, seed: int, count: int, *, spoilt: bool) -> tuple[int, Counter[str]]:
-    """A process and those that open its memory: its exit code, and what it saw.
+    """Run a process and those that open its memory; return its exit code, and what it saw.
 
-    The code is negative for a signal, and 1 if one of the others ended badly.
+    The code is negative for a signal, and 1 if one of the openers ended badly.
     """
     openers: list[Opener] = []
     for number in range(OPENERS):
@@ -103,7 +103,7 @@ def run(folder: Path, seed: int, count: int, *, spoilt: bool) -> tuple[int, Coun
             live(folder, seed, count, writer, openers, spoilt=spoilt)
         except Exception:
             traceback.print_exc()
-            os._exit(1)  # a thread of it may wait for what never comes
+            os._exit(1)  # one of its threads may wait for something that never comes
         sys.exit(0)
     os.close(writer)
     for opener in openers:
@@ -118,7 +118,7 @@ def run(folder: Path, seed: int, count: int, *, spoilt: bool) -> tuple[int, Coun
 
 
 def exit_code(pid: int) -> int:
-    """Once it has ended."""
+    """Wait for the process and return its exit code."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -146,7 +146,7 @@ def main() -> int:
             return 1
         seen.update(saw)
         held = alone + 1
-        while held != alone:  # the device hears of an end when it looks at its connections
+        while held != alone:  # the device notices an end when it looks at its connections
             witness.stdin.write("\n")
             witness.stdin.flush()
             held = int(witness.stdout.readline())

@@ -1,7 +1,7 @@
-"""What one process whose memory is moved gives to others, as a model: who has what of it open.
+"""A model of what a process whose memory is moved shares with others: which process has what open.
 
-An allocation of its own stays with whoever has it open when it is freed. A part of a slab does not:
-other things come to its place, so whoever has it open lets go of it before.
+If an allocation of its own is freed, it lives on in the processes that have it open. A part of a
+slab does not, because something else takes its place, so openers close it first.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ SOURCE = random.Random(0).randbytes(8 * MIB)
 
 
 def random_content(rng: random.Random, size: int) -> bytes:
-    """So many bytes, none of whose neighbourhoods is like another's."""
+    """Return random bytes, so that every neighbourhood is different from all others."""
     at = rng.randrange(len(SOURCE) - size + 1)
     return SOURCE[at : at + size]
 
 
 def random_part(rng: random.Random, size: int) -> tuple[int, int]:
-    """Begin and size, at least 1, of a part of so many bytes."""
+    """Return begin and size, at least 1, of a part of `size` bytes."""
     begin = rng.randrange(size)
     return begin, rng.randint(1, size - begin)
 
 
 class Sharing:
-    """By its owner, with others of whom one after the other takes part."""
+    """The owner's view; the openers take part one after the other."""
 
     def __init__(self, openers: list[Opener], rng: random.Random, seen: Counter[str]) -> None:
-        self.handles: dict[int, bytes] = {}  # of what was ever shared and is held
+        self.handles: dict[int, bytes] = {}  # of all allocations ever shared and still held
         self._openers = openers
         self._rng = rng
         self._seen = seen
 
     def step(self, address: int, model: bytearray | None) -> None:
-        """One of them opens that, uses what it has open, lets go of it, or ends."""
+        """Let an opener open the allocation, use what it has open, close something, or end."""
         if not self._openers:
             return
         if model is None or len(self._openers[0].opened) == MOST_OPENED:
@@ -57,7 +57,7 @@ class Sharing:
             self._seen["openers killed"] += 1
 
     def open(self, address: int, model: bytearray) -> None:
-        """One of them opens it, and finds in it what the model says."""
+        """Let an opener open the allocation and find in it what the model says."""
         opener = self._openers[0]
         if address in opener.of:
             return
@@ -69,7 +69,7 @@ class Sharing:
         self._seen["opened"] += 1
 
     def use(self) -> None:
-        """It reads or writes, whether the rest of the owner's memory is away or not."""
+        """Let it read or write, whether the rest of the owner's memory is away or not."""
         if (its_own := self._any_opened()) is None:
             return
         opener = self._openers[0]
@@ -81,12 +81,12 @@ class Sharing:
         self._seen["used by another"] += 1
 
     def close(self) -> None:
-        """It lets go of something."""
+        """Let it close something."""
         if (its_own := self._any_opened()) is not None:
             self._openers[0].close(its_own)
 
     def let_go_of(self, address: int) -> None:
-        """Before it is freed."""
+        """Let openers close what must be closed before the allocation is freed."""
         for opener in self._openers:
             if (its_own := opener.of.get(address)) is None:
                 continue
@@ -95,7 +95,7 @@ class Sharing:
             opener.forget(its_own)
 
     def forget(self, address: int) -> None:
-        """It is freed: its handle opens nothing, but for who has its slab open and knows it."""
+        """Check that a freed handle opens nothing, except if the opener may have its slab open."""
         handle = self.handles.pop(address, None)
         if handle and self._openers and not self._openers[0].opened:
             answer = self._openers[0].open(handle, address, bytearray())
@@ -103,7 +103,7 @@ class Sharing:
             self._seen["gone"] += 1
 
     def end(self) -> None:
-        """The owner ends soon: nothing that is open goes with it."""
+        """Prepare the owner's end: what is open must not go with it."""
         for opener in self._openers:
             self._seen["outlived"] += opener.expect()
 

@@ -1,9 +1,9 @@
-"""Many random lives of processes whose memory is moved; writes what they came to as JSON.
+"""Runs many random lives of processes whose memory is moved; writes the results as JSON.
 
     python tests/shim/swap_soak.py [--sequences 10000] [--seed 1] [--devices 2] [--result FILE]
 
-As many devices at the same time, each with its part of the sequences and a seed of its own. See
-swap_sequences.py for what a sequence is.
+It uses that many devices at the same time, each with its part of the sequences and its own seed.
+See swap_sequences.py for what a sequence is.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from tandem import _paths, softgpu
 
-FAULTS = "oom%0.05,seed=7"  # device memory that is refused now and then
+FAULTS = "oom%0.05,seed=7"  # device memory is refused now and then
 
 
 def run(folder: Path, sequences: int, seed: int, *more: str) -> subprocess.CompletedProcess[str]:
-    """The sequences on a device of their own."""
+    """Run the sequences on a device of their own."""
     env = softgpu.environment(folder=folder, clock="virtual", profile="tiny", faults=FAULTS)
     env |= {"LD_PRELOAD": str(_paths.SHIM), "TANDEM_RUNTIME_DIR": str(folder)}
     program = Path(__file__).with_name("swap_sequences.py")
@@ -38,7 +38,7 @@ def run(folder: Path, sequences: int, seed: int, *more: str) -> subprocess.Compl
 
 
 def main() -> int:
-    """Run them; 1 when one of them lost a byte, or anything else."""
+    """Run them; return 1 if one of them lost a byte, or failed in another way."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sequences", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)

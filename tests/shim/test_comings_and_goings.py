@@ -1,4 +1,4 @@
-"""What daemons and peers that come and go leave in a job that outlives them: no more and more."""
+"""Daemons and peers that come and go leave no growing remains in a job that outlives them."""
 
 import mmap
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from shim_support import Preload
 from tandem import _native
 
 BERTHS = 16  # berths.h
-LAUNCH, THREAD = 1, slice(12, 16)  # of a record: its kind, where its thread is
+LAUNCH, THREAD = 1, slice(12, 16)  # of a record: the value of its kind, the place of its thread
 MAPS = "open('/proc/self/maps').read().count('/memfd:')"
 REGISTERED = "cu.fake_count(b'cuMemHostRegister_v2')"
 EVENTS = "cu.fake_count(b'cuEventCreate') - cu.fake_count(b'cuEventDestroy_v2')"
@@ -26,7 +26,7 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 
 
 def next_daemon(daemon: FakeDaemon, attached: Attached) -> Attached:
-    """The connection breaks, and the job comes again."""
+    """Break the connection, and attach the job again."""
     attached.connection.close()
     again = daemon.attach()
     again.until_in_use()
@@ -40,7 +40,7 @@ def test_a_daemon_in_a_crash_loop_takes_no_maps_and_pins_no_pages_for_ever(
         attached = job.attach_to(daemon)
         left = []
         for _ in range(BERTHS + 4):
-            attached.until("busy", False)  # the GPU's markers are seen, or in their place events
+            attached.until("busy", False)  # the GPU's markers (or events) are seen
             left.append((job.do(MAPS), job.do(REGISTERED)))
             attached = next_daemon(daemon, attached)
             job.do("launch()")
@@ -52,7 +52,7 @@ def test_a_daemon_in_a_crash_loop_takes_no_maps_and_pins_no_pages_for_ever(
 
 def test_a_lost_daemon_leaves_no_events(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment(FAKE_MEMOPS="0")) as job:
-        job.start("[launch() for _ in range(5)]")  # what is measured is so by then
+        job.start("[launch() for _ in range(5)]")  # by then the durations have been measured
         attached = daemon.attach()
         job.result()
         left = []
@@ -62,7 +62,7 @@ def test_a_lost_daemon_leaves_no_events(preload: Preload, daemon: FakeDaemon) ->
             attached = next_daemon(daemon, attached)
             job.do("launch()")
 
-        # Another marker may be under way, or not; with one more of each daemon it were four.
+        # Another marker may be under way or not; one more from each daemon would be four.
         assert min(left[8:]) <= max(left[2:5]) + 1
 
 
@@ -111,7 +111,7 @@ def test_a_forked_child_maps_over_nothing_of_its_own(preload: Preload, daemon: F
         for _ in range(BERTHS):
             attached = next_daemon(daemon, attached)
 
-        # What the child maps first lies where the pages of its parent were.
+        # The child's first mappings lie where its parent had its pages.
         fill = "[__import__('mmap').mmap(-1, 1 << 20) for _ in range(64)]"
         use = "[page.write(b'mine' * (1 << 18)) for page in pages]"
         same = "all(page[:] == b'mine' * (1 << 18) for page in pages)"
@@ -129,14 +129,14 @@ def test_urgent_peers_that_come_and_go_leave_one_map(preload: Preload, daemon: F
             page = _native.Process(process_id=number, job_id=2)
             peer = Attached(attached.connection, attached.hello, page, clock=MONOTONIC)
             peer.introduce_to(attached.connection, 0)
-        attached.connection.close()  # which it sees behind all of them
+        attached.connection.close()  # it sees the end after all of these
 
         with mmap.mmap(page.fds[2], mmap.PAGESIZE) as presence:
             presence[8:16] = (monotonic_ns() + 3600 * 10**9).to_bytes(8, "little")
             attached = daemon.attach(peers=[peer])
             attached.until_in_use()
             job.start("launch()")
-            attached.until("waiting_threads", 1)  # the page there is now is the one it yields to
+            attached.until("waiting_threads", 1)  # it yields to the page that is there now
             presence[8:16] = bytes(8)
 
         assert job.result() == 0

@@ -1,4 +1,4 @@
-"""Other libraries in the job's process, and tools that look at it."""
+"""Other libraries in the job's process, and tools that inspect it."""
 
 import ctypes
 import ctypes.util
@@ -36,8 +36,9 @@ extern "C" const char* who_has_launch() {
 ASKS_LOOKER = """(lambda looker: (
     setattr(looker.who_has_launch, "restype", ctypes.c_char_p), looker.who_has_launch()
 )[1])(ctypes.CDLL("{path}", mode=os.RTLD_NOW | {flag}))"""
-# As allocators do that replace the C library's: it asks our dlsym for the next one from inside an
-# allocation, the first of which are the loader's own, and lives on a little memory until it knows.
+# Behaves like an allocator that replaces the C library's. From inside an allocation, the first of
+# which are the loader's own, it asks our dlsym for the next one, and until it knows that it serves
+# allocations from a small buffer.
 ALLOCATOR = r"""
 #include <dlfcn.h>
 #include <stddef.h>
@@ -103,7 +104,7 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 
 
 def is_held_and_goes(job: Job, daemon: FakeDaemon) -> bool:
-    """Whether a launch of the job is attached, gated and let go."""
+    """Tell whether a launch of the job is attached, held at the gate and released."""
     job.start("launch()")
     taken = daemon.attach(hold=True)
     taken.until("waiting_threads", 1)
@@ -136,12 +137,12 @@ def test_another_interposer_of_dlsym_and_we_find_each_other(
 
 
 def library(name: str) -> str:
-    """A library that the test goes without where it is not installed."""
+    """Return the path of a library; skip the test if it is not installed."""
     if name == "asan":
         found = subprocess.run(
             ["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
         ).stdout.strip()
-        # A linker script's neighbour without a path is what g++ says when there is none.
+        # If there is none, g++ prints the bare name, without a path.
         path = os.path.realpath(found) if "/" in found else None
     else:
         path = ctypes.util.find_library(name)
@@ -170,7 +171,7 @@ def test_an_allocator_that_looks_for_the_next_one_while_it_allocates(
 def test_of_two_copies_of_us_the_second_steps_aside(
     preload: Preload, tmp_path: Path, daemon: FakeDaemon
 ) -> None:
-    """As where /etc/ld.so.preload names one, and `tandem run` that of another environment."""
+    """As when /etc/ld.so.preload names one and `tandem run` that of another environment."""
     (tmp_path / "other").mkdir()
     copy = shutil.copy(preload.shim, tmp_path / "other")
     with Job(preload.environment(LD_PRELOAD=f"{preload.shim}:{copy}")) as job:
@@ -197,7 +198,7 @@ def ptrace(request: int, pid: int) -> None:
 
 @contextmanager
 def debugger(pid: int) -> Iterator[None]:
-    """Attached as gdb is, without stopping anything."""
+    """Attach a debugger as gdb does, without stopping anything."""
     ptrace(PTRACE_SEIZE, pid)
     yield
     ptrace(PTRACE_INTERRUPT, pid)
@@ -218,7 +219,7 @@ def test_a_debugged_job_is_recorded_and_left_alone(preload: Preload, daemon: Fak
         assert len(taken.records()) == 1
 
 
-@pytest.mark.slow  # looked for once a second
+@pytest.mark.slow  # it looks once a second
 def test_a_debugger_may_come_and_go(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
         job.start("launch()")
@@ -234,7 +235,7 @@ def test_a_debugger_may_come_and_go(preload: Preload, daemon: FakeDaemon) -> Non
             assert job.do("launch(function=3)") == 0
             assert job.do(WRITES) == markers
             job.do("cu.fake_hold(0)")
-            taken.until("busy", False)  # nothing of it seems to run for ever
+            taken.until("busy", False)  # nothing of it still seems to run
 
         taken.until("ungated", False)
         job.start("launch()")

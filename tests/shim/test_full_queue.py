@@ -1,4 +1,4 @@
-"""A thread that the driver keeps because its queue is full, on the software GPU."""
+"""A thread that the driver blocks because its queue is full, on the software GPU."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,10 +7,10 @@ from subprocess import Popen
 import pytest
 from shim_daemon import Attached, FakeDaemon
 
-ROUNDS_NS = 20_000_000  # in which the helper comes some hundred times
+ROUNDS_NS = 20_000_000  # the helper runs about a hundred times in that span
 
-# Without Python between two calls: while its thread waits for the interpreter the helper may put a
-# marker there, and may be the one whose turn it is to be kept.
+# Makes the calls without Python between them. Otherwise the helper could put a marker into the
+# queue while the thread waits for the interpreter, and could itself be the one that is blocked.
 FILL = """
 extern "C" void fill(int (*memset)(unsigned long long, unsigned, unsigned long, void*),
                      unsigned long long word, void* stream, unsigned count,
@@ -21,8 +21,8 @@ extern "C" void fill(int (*memset)(unsigned long long, unsigned, unsigned long, 
   }
 }
 """
-# One thread fills the queue of the context, behind a value that main writes only after it asked for
-# something else. Main asks until the other has long been where it is.
+# One thread fills the context's queue behind a value that main writes only after it has asked for
+# something else. Main keeps asking until the other thread has not moved for a long time.
 PROGRAM = """
 import ctypes, os, sys, threading
 from cuda.bindings import driver as cu
@@ -73,7 +73,7 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
 
 
 def wait_for_rounds(taken: Attached) -> None:
-    """Wait until the helper has come often since now; never, where it is kept in the driver."""
+    """Wait until the helper has run often from now on, which it cannot if the driver blocks it."""
     began_ns = taken.snapshot().helper_tick_ns
     while taken.snapshot().helper_tick_ns < began_ns + ROUNDS_NS:
         pass

@@ -1,7 +1,7 @@
-"""Today's shim and `tandem run` read what daemons of the past have said and written.
+"""The current shim and `tandem run` read what daemons of past builds said and wrote.
 
-The job is the one of the records (tests/data/golden/job.py), which fails by itself where a limit
-of the page is not obeyed, or obeyed too early.
+The job is the one of the recordings (tests/data/golden/job.py). It fails by itself if a limit on
+the page is not obeyed, or is obeyed too early.
 """
 
 import fcntl
@@ -27,10 +27,10 @@ PATIENCE_S = 60
 MIB = 1 << 20
 HELD_BYTES, MOVED_BYTES = (6 + 2 + 2) * MIB, (6 + 2) * MIB  # by job.py
 GATE, PRESENCE = 1, 3  # WaitReason
-LONGEST_STALE_NS = 10**10  # that a shim believes
+LONGEST_STALE_NS = 10**10  # the longest that a shim accepts
 IN_A_REQUEST = b"\xff" * 8
 PROTOCOL = 1  # RefusalCode
-# Where version 1 has it in the command page,
+# Offsets of version 1: in the command page,
 TICK_AT, WAIT_AT, SWAP_ORDER_AT = 128, 216, 236
 # in the presence page,
 BUSY_AT = slice(8, 16)
@@ -41,10 +41,10 @@ SWAPPED_AT, SWAP_DONE_AT = 328, 336
 
 @dataclass(frozen=True, kw_only=True)
 class Differs:
-    """What daemons do not have in common."""
+    """What differs between daemons."""
 
     swaps: bool = False
-    priority: str | None = None  # that REGISTERED tells
+    priority: str | None = None  # as REGISTERED reports it
     told: tuple[str, ...] = ()
 
 
@@ -68,7 +68,7 @@ def past(build: str) -> Golden:
 
 
 class Page:
-    """A memfd with what somebody has written into it."""
+    """A memfd with given content."""
 
     def __init__(self, content: bytes) -> None:
         self.fd = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -82,7 +82,7 @@ class Page:
 
 
 class PastDaemon:
-    """Says to one process what was recorded, when the test wants it."""
+    """Says to one process what was recorded, when the test asks for it."""
 
     def __init__(self, folder: Path, past: Golden) -> None:
         self._past = past
@@ -92,11 +92,11 @@ class PastDaemon:
         self._listener.settimeout(PATIENCE_S)
         state = past.pages["state-at-work"]
         self.command = Page(past.pages["command-at-work"])
-        self.state = Page(state[:64].ljust(len(state), b"\0"))  # the header is a daemon's
+        self.state = Page(state[:64].ljust(len(state), b"\0"))  # a daemon's header
         self.peer = Page(past.pages["presence-at-work"])
 
     def show(self, when: str, *, order: int = 0) -> None:
-        """The command page as it was then, of a daemon that lives now, and has nobody in line."""
+        """Show the command page as it was then, with a live heartbeat and nobody in line."""
         page = bytearray(self._past.pages[f"command-{when}"])
         struct.pack_into("=QQ", page, TICK_AT, time.monotonic_ns(), LONGEST_STALE_NS)
         struct.pack_into("=Q", page, WAIT_AT, 0)
@@ -105,7 +105,7 @@ class PastDaemon:
         self.command.bytes[:] = bytes(page)
 
     def accept(self) -> bytes:
-        """The first message of the next process."""
+        """Accept the next process and return its first message."""
         self._connection, _ = self._listener.accept()
         self._connection.settimeout(PATIENCE_S)
         self.show("at-work")
@@ -134,7 +134,7 @@ def daemon(tmp_path: Path, past: Golden) -> Iterator[PastDaemon]:
 
 @pytest.fixture
 def job(shim_library: Path, tmp_path: Path, daemon: PastDaemon) -> Iterator[subprocess.Popen[str]]:
-    """That of the records, under today's shim."""
+    """The job of the recordings, under the current shim."""
     device = tmp_path / "gpu"
     device.mkdir()
     env = softgpu.environment(folder=device, clock="real", profile="tiny", devices=2)
@@ -167,7 +167,7 @@ def test_a_job_works_and_waits_as_a_daemon_of_the_past_says(
     daemon: PastDaemon, job: subprocess.Popen[str], build: str
 ) -> None:
     hello = daemon.accept()
-    daemon.say("PRESENCE", daemon.peer)  # which may come before the welcome
+    daemon.say("PRESENCE", daemon.peer)  # may come before the welcome
     daemon.say("WELCOME", daemon.command, daemon.state, daemon.peer)
     mapped, *later = (daemon.hear() for _ in range(3))
     assert (kind_of(hello), kind_of(mapped)) == ("HELLO", "MAPPED")
@@ -201,7 +201,7 @@ def waits(daemon: PastDaemon) -> tuple[int, int]:
 
 
 def move_out(daemon: PastDaemon) -> None:
-    """Where the page of the pause wants it."""
+    """Move its memory out, as the command page of the pause orders."""
     daemon.say("HOST_POOL", Page(bytes(MOVED_BYTES)))
     daemon.say("SWAP")
     until(lambda: daemon.state.word(SWAP_DONE_AT) == 1, "its memory is moved")
@@ -227,7 +227,7 @@ def test_tandem_run_understands_what_a_daemon_of_the_past_answers(past: Golden, 
     (hello,) = past.of("job", "HELLO")
 
     assert _attach.decode_answer(registered) == _attach.Registered(
-        job_id=struct.unpack_from("=Q", hello, 32)[0],  # as the job was told by its environment
+        job_id=struct.unpack_from("=Q", hello, 32)[0],  # the job has it from its environment
         priority=BUILDS[build].priority,
         told=BUILDS[build].told,
     )

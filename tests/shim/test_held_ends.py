@@ -1,4 +1,4 @@
-"""Things that go away on the software GPU while a thread of the job waits at the gate for them."""
+"""Objects on the software GPU are destroyed while a thread waits at the gate to use them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from subprocess import Popen
 import pytest
 from shim_daemon import FakeDaemon
 
-# A submission that is held into something that main ends meanwhile.
+# A submission is held, and meanwhile main ends what it uses.
 PROGRAM = """
 import sys, threading
 from cuda.bindings import driver as cu

@@ -1,7 +1,7 @@
-"""How many instructions of the shim a launch runs, and in how many lines of code.
+"""How many of the shim's instructions a launch executes, and in how many cache lines of code.
 
-After a launch of a real driver little of the shim is in the caches, so that is what it costs; in
-a loop on a driver that does nothing, where all stays warm, half of them hardly shows.
+After a launch of a real driver little of the shim is still cached, so this is what a launch costs.
+In a loop on a driver that does nothing everything stays cached, and half the cost hardly shows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from shim_support import ROOT
 import ninja_build
 
 LINE_BYTES = 64
-# With room for another compiler, not for another idea. Of GCC 12: 417 in 40, and 92 in 15.
+# These leave room for another compiler, not for another design. GCC 12: 417 in 40, and 92 in 15.
 MOST_MANAGED, MOST_SWITCHED_OFF = 470, 120
 MOST_LINES_MANAGED, MOST_LINES_SWITCHED_OFF = 48, 20
-# Whether the helper sleeps is chance here, where a launch takes as long as its steps.
+# Whether the helper sleeps is random here, because each launch takes as long as its single steps.
 WAKING = ("wake_helper_now(", "ring_doorbell(", "futex_wake_all(", "Descriptor::number(", "_init")
 
 STEPPER = """
@@ -86,7 +86,7 @@ Where = Callable[[int], str]
 
 @pytest.fixture(scope="module")
 def where(shim_library: Path) -> Where:
-    """The function at an offset in the shim."""
+    """Return the function at an offset in the shim."""
     shown = subprocess.run(
         ["nm", "-C", "-n", "--defined-only", str(ROOT / shim_library)],
         capture_output=True,
@@ -101,7 +101,7 @@ def where(shim_library: Path) -> Where:
 
 @pytest.fixture
 def stepper(preload, program) -> list[str]:
-    """The program that makes launches one instruction at a time."""
+    """A program that executes launches one instruction at a time."""
     if platform.machine() != "x86_64":
         pytest.skip("steps by the trap flag of x86-64")
     include = ["-D__CUDA_API_VERSION_INTERNAL", "-isystem", str(ninja_build.cuda_include())]
@@ -109,7 +109,7 @@ def stepper(preload, program) -> list[str]:
 
 
 def _usual(lines: str, where: Where) -> list[int]:
-    """The shortest of the launches: where its instructions are, without a wake."""
+    """Return the instruction offsets of the shortest launch, without those of a wake-up."""
     launches = [
         [at for at in json.loads(line) if not any(name in where(at) for name in WAKING)]
         for line in lines.splitlines()

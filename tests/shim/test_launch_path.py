@@ -1,4 +1,4 @@
-"""What a launch costs by construction: no locked instruction, no call out of the shim, no heap."""
+"""The cost of a launch by construction: no locked instruction, no call out of the shim, no heap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from shim_support import ROOT
 
 ROOTS = ("cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz")
 
-# Where a launch leaves the usual path, and when. Locked instructions and system calls may be there.
+# Where and when a launch leaves the usual path. Locked instructions and system calls are allowed
+# there.
 ASIDE = {
     ".cold": "before the driver is known, or while calls are traced",
     "Gate::wait(": "something stands against it",
@@ -81,7 +82,7 @@ int main() {
 
 
 def _instructions(library: str) -> dict[str, list[str]]:
-    """Disassembly by function."""
+    """Disassemble the library, by function."""
     shown = subprocess.run(
         ["objdump", "-d", "-C", "--no-show-raw-insn", library],
         capture_output=True,
@@ -107,14 +108,14 @@ def _aside(name: str) -> str | None:
 
 
 def _is_locked(instruction: str) -> bool:
-    # xchg with memory locks without the prefix.
+    # xchg with a memory operand locks without the prefix.
     return instruction.startswith("lock ") or (
         instruction.startswith("xchg") and "(" in instruction
     )
 
 
 class Path:
-    """Every function a launch may come through without leaving the usual path."""
+    """All functions that a launch may pass through on the usual path."""
 
     def __init__(self, functions: dict[str, list[str]]) -> None:
         self.functions = functions
@@ -148,7 +149,7 @@ def test_the_path_is_the_one_that_gates_and_records(path):
     assert set(ROOTS) <= path.inside
     assert "tandem::Gate::window_is_full(" in names
     assert "tandem::shim::path::measure(" in names
-    assert "tandem::shim::partition::Stream::enter(" in names  # of a job in a set of SMs
+    assert "tandem::shim::partition::Stream::enter(" in names  # for a job in a set of SMs
     assert "tandem::shim::partition::Stream::leave(" in names
 
 
@@ -169,7 +170,7 @@ def test_every_way_aside_is_one_that_exists(path):
 
 
 def test_the_check_sees_locked_instructions_where_they_are(path):
-    """Segments are closed under a try-lock; a check that missed it would miss all."""
+    """Segments are closed under a try-lock; a check that missed it would miss every lock."""
     (name,) = [n for n in path.functions if n.startswith("tandem::shim::try_own(")]
 
     assert any(map(_is_locked, path.functions[name]))
@@ -202,5 +203,5 @@ def test_launches_allocate_nothing(preload, program, tmp_path):
         daemon.close()
 
     assert job.returncode == 0
-    assert launches > 9_900  # of 10,000: those of the last open segment are not told at the end
-    assert out.split() == ["0", "1"]  # and the counter counts
+    assert launches > 9_900  # of 10,000: those of the last open segment are never reported
+    assert out.split() == ["0", "1"]  # and the counter does count

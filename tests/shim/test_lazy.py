@@ -1,4 +1,4 @@
-"""A process that never uses CUDA pays for the loader only."""
+"""A process that never uses CUDA pays only for the loader."""
 
 import re
 import shutil
@@ -14,8 +14,8 @@ COMMANDS = {
     "pipe": ["bash", "-c", "ls | wc"],
     "python": ["python3", "-S", "-c", "pass"],
 }
-OLDEST_GLIBC = (2, 17)  # docs/operations.md; the first one for aarch64
-# What loading one more library takes.
+OLDEST_GLIBC = (2, 17)  # docs/operations.md; the first for aarch64
+# The system calls that loading one more library takes.
 LOADING = {"openat", "read", "newfstatat", "fstat", "mmap", "mprotect", "close", "pread64"}
 
 
@@ -68,17 +68,17 @@ def test_the_library_needs_only_libc(preload: Preload) -> None:
 
 
 def test_every_glibc_since_2_17_can_load_it(preload: Preload) -> None:
-    """One that lacks a version which the library asks for ends the process before it begins."""
+    """If glibc lacks a version that the library asks for, the process ends before it begins."""
     listing = read(preload, "-V").partition(".gnu.version_r")[2]
 
     asked_for = re.findall(r"Name: (\w+?)_([\d.]+)", listing)
-    assert {name for name, _ in asked_for} == {"GLIBC"}  # nothing of the C++ runtime's
+    assert {name for name, _ in asked_for} == {"GLIBC"}  # nothing from the C++ runtime
     newest = max(tuple(map(int, version.split("."))) for _, version in asked_for)
     assert newest <= OLDEST_GLIBC
 
 
 def test_the_environment_of_setuid_programs_is_not_read(preload: Preload) -> None:
-    """It is their caller's, and ld.so.preload loads the library there, too: secure_getenv(3)."""
+    """Their caller controls it, and ld.so.preload loads the library there too: secure_getenv(3)."""
     asked_for = re.findall(r"UND (\w*getenv)@", read(preload, "--dyn-syms"))
 
     assert asked_for == ["secure_getenv"]

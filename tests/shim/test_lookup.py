@@ -1,4 +1,4 @@
-"""Every intercepted symbol, by every way a program can find it, leads into the shim and on."""
+"""Every intercepted symbol leads through the shim, by every way a program can find it."""
 
 import subprocess
 from collections.abc import Callable
@@ -150,7 +150,7 @@ int main() {
 def test_a_revision_newer_than_the_table_is_the_drivers_own(
     preload: Preload, program: Callable[..., Path]
 ) -> None:
-    """Its arguments are unknown: an older revision's wrapper would read the wrong ones."""
+    """The new revision's arguments are unknown: an older revision's wrapper would misread them."""
     output = run_program(program(LATER), preload, FAKE_NEW_REVISION="cuStreamQuery")
 
     ours, theirs = "libtandem.so libtandem.so 0", "libcuda.so.1 libcuda.so.1 0"
@@ -202,7 +202,7 @@ SUFFIXED = r"""
 def test_an_exported_name_where_a_base_name_belongs_leads_into_the_shim_if_the_driver_takes_it(
     answered: str, found: str, preload: Preload, program: Callable[..., Path]
 ) -> None:
-    """The CUDA runtime 12.1 asks like that; whether a driver answers is its own affair."""
+    """The CUDA runtime 12.1 asks like that; whether a driver answers is up to the driver."""
     output = run_program(program(LOOKING_UP + SUFFIXED), preload, FAKE_SUFFIXES=answered)
 
     assert output.strip() == found

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 LIMIT, PIECE = 64 * MIB, 6 * MIB
-GRANULE = 2 * MIB  # in which a device gives memory out
+GRANULE = 2 * MIB  # the unit in which a device allocates memory
 ALLOCATORS = [
     "cuMemAlloc",
     "cuMemAllocPitch",
@@ -62,7 +62,7 @@ def test_an_allocator_stops_at_the_limit_and_gives_all_back(seen, name):
     assert found["granted"] == LIMIT // PIECE
     assert found["status"] == "CUDA_ERROR_OUT_OF_MEMORY"
     assert found["refused"] == ALLOCATORS.index(name) + 1
-    assert found["refused_by"] == [found["refused"], 0, 0]  # the limit each time, not the device
+    assert found["refused_by"] == [found["refused"], 0, 0]  # by the limit each time
     assert PIECE * (LIMIT // PIECE) <= found["most"] <= LIMIT
     assert found["shown"] == [0, LIMIT]  # while all of it is allocated
     assert (found["counted"], found["leaked"]) == (0, 0)
@@ -90,4 +90,4 @@ def test_the_limit_holds_for_each_device_by_itself(crowded):
 
     assert refused == "CUDA_ERROR_OUT_OF_MEMORY"
     assert (left_on_first, left_on_second) == (5, 6)
-    assert (both, after_reset) == (29, 15)  # MiB; the reset was of the second
+    assert (both, after_reset) == (29, 15)  # MiB; the second device was reset

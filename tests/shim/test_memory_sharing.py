@@ -1,4 +1,4 @@
-"""Memory that can be moved is shared between processes as any other is."""
+"""Memory that can be moved is shared between processes like any other memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS = b"TNDMIPC1".hex()
 
 @pytest.fixture
 def case(tmp_path):
-    """What a case of memory_sharing.py has seen."""
+    """Run a case of memory_sharing.py and return what it has seen."""
 
     def run(name: str):
         env = softgpu.environment(folder=tmp_path, clock="virtual", profile="tiny")
@@ -60,7 +60,7 @@ def test_two_processes_find_what_the_other_has_written(case, name, is_ours):
         assert one["closed"] == ["CUDA_SUCCESS", "CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"]
         assert one["freed"] == "CUDA_ERROR_INVALID_VALUE"
     assert [handle.startswith(OURS) for handle in seen["handles"]] == [is_ours] * 2
-    assert seen["keys"] == [one["key"] for one in seen["seen"]]  # they are of one group
+    assert seen["keys"] == [one["key"] for one in seen["seen"]]  # they form one group
     assert seen["same"]
     assert seen["written"] == seen["beside"] == [True, True]
     assert seen["said"] == ""
@@ -75,7 +75,7 @@ def test_what_is_shared_stays_and_is_in_use_while_the_rest_is_away(case):
     assert (seen["opened"]["answer"], seen["opened"]["right"]) == ("CUDA_SUCCESS", True)
     assert seen["back"] == ["reached", 0]
     assert seen["written"]
-    assert seen["right"] == [True, False, True, True]  # the other process has written that one
+    assert seen["right"] == [True, False, True, True]  # the other process has written to that one
     assert seen["device"] == [units + slab, slab]
 
 
@@ -83,7 +83,7 @@ def test_it_is_there_for_as_long_as_somebody_has_it(case):
     seen = case("outlives_its_owner")
 
     assert seen["right"]
-    assert seen["counted"] == 0  # it is its owner's
+    assert seen["counted"] == 0  # its owner counts it
     assert seen["closed"] != "CUDA_SUCCESS"
     assert seen["anew"] == "CUDA_ERROR_INVALID_HANDLE"
 

@@ -1,4 +1,4 @@
-"""NVML inside a job: with a memory limit its share and itself, without one the device as it is."""
+"""NVML inside a job: with a memory limit it shows the job's share, else the device as it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("cuda.bindings")
 pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
-CONTEXT = 8 * MIB  # what one occupies on the tiny device
+CONTEXT = 8 * MIB  # what a context occupies on the device `tiny`
 HOLD = """
 import sys
 from cuda.bindings import driver as cu

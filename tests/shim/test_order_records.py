@@ -1,4 +1,4 @@
-"""Telemetry carries what it takes to say which operations of a job had to wait for which."""
+"""Telemetry has what it takes to tell which operations of a job had to wait for which."""
 
 import struct
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ LAUNCH, COPY, ALLOC, FREE, SYNC = 1, 2, 4, 5, 6  # RecordKind
 NON_BLOCKING, HOST_WAITED, IN_ORDER, QUERIED, SCATTERED = 1, 2, 4, 8, 16  # kRecord..
 OF_STREAM, OF_EVENT, OF_CONTEXT = 1, 2, 3  # SyncOf
 LEGACY, PER_THREAD = 1, 2
-BUSY_KINDS = {12, 14}  # segments and waits at the gate come when they come
+BUSY_KINDS = {12, 14}  # segments and waits at the gate, which come at any time
 
 
 class Record(NamedTuple):
@@ -33,7 +33,7 @@ class Record(NamedTuple):
 
 
 def records(attached: Attached) -> list[Record]:
-    """What came since the last call, without segments."""
+    """Return the records since the last call, without segments."""
     found = [struct.unpack("<QBBHIQQQIIQII", packed) for packed in attached.records()]
     return [Record(*fields) for fields in found if fields[1] not in BUSY_KINDS]
 
@@ -195,7 +195,7 @@ def test_a_copy_says_whence_and_whether_the_host_waited(
 def test_a_daemon_that_does_not_know_of_it_hears_nothing_new(
     preload: Preload, daemon: FakeDaemon
 ) -> None:
-    daemon.features = 3  # of the version before
+    daemon.features = 3  # those of the version before
     with Job(preload.environment()) as job:
         attached = attach(job, daemon)
 

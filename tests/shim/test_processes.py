@@ -1,4 +1,4 @@
-"""What a job does with its processes, threads and descriptors while it is attached."""
+"""An attached job's processes, threads and descriptors, and what it does with them."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ def job(preload: Preload, daemon: FakeDaemon) -> Iterator[Job]:
 
 
 def attached(job: Job, daemon: FakeDaemon, *, hold: bool = False) -> Attached:
-    """Let the job launch once; its end of the channel."""
+    """Let the job launch once; return the daemon's end of its channel."""
     job.start("launch()")
     taken = daemon.attach()
     assert job.result() == 0
@@ -38,7 +38,7 @@ def attached(job: Job, daemon: FakeDaemon, *, hold: bool = False) -> Attached:
     return taken
 
 
-# membarrier(2) on x86-64: what the process has registered for.
+# membarrier(2) on x86-64: the commands that the process has registered for.
 REGISTERED_FOR = "ctypes.CDLL(None).syscall(324, 1 << 9, 0, 0)"
 PRIVATE_EXPEDITED = 1 << 4
 
@@ -54,7 +54,7 @@ def test_a_job_in_a_set_of_sms_has_the_barriers_that_its_cheap_locks_need(
         pytest.skip("this kernel (before 6.3) does not tell, or may not be asked")
 
     while not int(str(job.do(REGISTERED_FOR))) & PRIVATE_EXPEDITED:
-        pass  # the test's own time-out ends a miss
+        pass  # if it never happens, the test's timeout ends it
 
 
 CHILDREN = {
@@ -78,7 +78,7 @@ def test_a_child_without_cuda_changes_nothing(child: str, job: Job, daemon: Fake
     assert job.end() == ""
 
 
-# What `in_child` does, but by the system call: no fork handler runs.
+# Like `in_child`, but by the system call, so no fork handler runs.
 RAW_CHILD = """
 def in_raw_child(body):
     pid = shim.syscall(ctypes.c_long(56), ctypes.c_long(17), None, None, None, None)
@@ -107,7 +107,7 @@ def test_a_child_made_without_fork_handlers_has_the_driver_alone(
     assert result == 0
     job.do(f"exec({RAW_CHILD!r}, globals())")
     before = parent.until("busy", False)
-    parent.process.set_gate(hold=True)  # which the child does not know
+    parent.process.set_gate(hold=True)  # the child does not know of it
 
     assert job.do(f"in_raw_child(lambda: {call.format(address=address)})") == 0
 
@@ -209,7 +209,7 @@ def test_a_job_ends_as_it_wants_while_a_thread_is_held(
 
 
 SET_HANDLER = "__import__('signal').signal(15, lambda *_: os._exit(7))"
-TRIES = 60  # one that comes between two of its naps, which take 20 ms, a thread does not notice
+TRIES = 60  # a thread does not notice a signal between two of its naps of 20 ms
 
 
 def test_a_handler_of_python_runs_while_its_thread_is_held(job: Job, daemon: FakeDaemon) -> None:
@@ -287,7 +287,7 @@ def start(path: Path, *arguments: str, preload: Preload) -> subprocess.Popen[str
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """Its next line."""
+    """Return the process's next line."""
     assert process.stdout
     return process.stdout.readline()
 
@@ -299,7 +299,7 @@ def test_the_streams_of_threads_that_ended_take_no_room(
         taken = daemon.attach()
         assert said(process) == "0\n"
 
-        # More than there are slots; all of them were counted.
+        # There were more streams than slots, and every launch was counted.
         assert taken.until("busy", False).live_slots == 0
         assert taken.snapshot().launches == 600
         process.communicate("\n")
@@ -316,7 +316,7 @@ def test_hundreds_of_threads_wait_at_the_gate_and_go(
         process.stdin.write("\n")
         process.stdin.flush()
         while taken.snapshot().waiting_threads != 300:
-            taken.process.stamp(tick_ns=monotonic_ns())  # it lives, however long they take to come
+            taken.process.stamp(tick_ns=monotonic_ns())  # the daemon lives, however long it takes
 
         taken.process.set_gate(hold=False)
 
@@ -344,7 +344,7 @@ def test_a_job_that_closes_every_descriptor_keeps_what_it_opens_afterwards(
     job.do("os.closerange(3, 4096)")
     opened = f"[open({str(tmp_path)!r} + f'/file{{i}}', 'x+b', buffering=0) for i in range(12)]"
     job.do(f"globals().update(files={opened}) or [f.fileno() for f in files]")
-    second = daemon.attach()  # noticed, and on its own
+    second = daemon.attach()  # it noticed, and re-attached on its own
     second.until_in_use()
     job.do("[launch(function=f) for f in range(30)]")
 

@@ -1,4 +1,4 @@
-"""A daemon that asks for a sample gets the parameters of a job's launches, to the last bit."""
+"""If a daemon asks for a sample, it gets the parameters of a job's launches, to the last bit."""
 
 import os
 import struct
@@ -14,8 +14,8 @@ from tandem import _native, softgpu
 
 LAUNCH, SAMPLED = 1, 32  # RecordKind, kRecord..
 SAMPLE_HEAD = 6 * 4096 + 17 * 65536
-PROCESS = 41  # as FakeDaemon numbers it
-WITHOUT_SAMPLES = 1 | 2 | 4  # features of the daemon before
+PROCESS = 41  # FakeDaemon's number for it
+WITHOUT_SAMPLES = 1 | 2 | 4  # features of the previous daemon
 
 SETUP = """
 import struct
@@ -68,7 +68,7 @@ def attach(job: Job, daemon: FakeDaemon) -> Attached:
 
 
 def sample(attached: Attached, number: int = 1) -> _native.Sample:
-    """The sample that has been asked for, once it has ended."""
+    """Wait for the end of the sample that was asked for, and return it."""
     while True:
         attached.snapshot()
         found = attached.poller.take_sample(process_id=PROCESS, number=number)
@@ -77,13 +77,13 @@ def sample(attached: Attached, number: int = 1) -> _native.Sample:
 
 
 def launches(attached: Attached) -> list[int]:
-    """Of the launches since the last call the numbers in the sample; 0 = not in it."""
+    """Return each launch's number in the sample, for launches since the last call; 0 = not in."""
     found = [struct.unpack("<QBBHIQQQIIQII", packed) for packed in attached.records()]
     return [f[11] if f[2] & SAMPLED else 0 for f in found if f[1] == LAUNCH]
 
 
 def written(attached: Attached) -> int:
-    """Records ever written to the sample ring."""
+    """Return how many records were ever written to the sample ring."""
     (head,) = struct.unpack("<Q", os.pread(attached.process.fds[1], 8, SAMPLE_HEAD))
     return int(head)
 
@@ -133,7 +133,7 @@ def test_before_and_after_a_sample_nothing_is_written(job: Job, daemon: FakeDaem
     job.do("affine(8)")
     second = sample(attached, 2)
     assert [s.number for s in (first, second)] == [1, 2]
-    assert second.functions == first.functions  # told again
+    assert second.functions == first.functions  # reported again
     assert [words[1] for _, _, _, words, _ in second.launches] == [8]
 
 

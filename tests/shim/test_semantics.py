@@ -1,4 +1,4 @@
-"""Programs on the software GPU answer the same bare and held, to the last status."""
+"""Programs on the software GPU get the same answers bare and held, down to the last status."""
 
 import json
 import os
@@ -19,7 +19,7 @@ CONFORMANCE = ROOT / "tests/conformance"
 
 @pytest.fixture(scope="module")
 def keeper() -> Iterator[Keeper]:
-    # pytest's own folders have names too long for a socket.
+    # The names of pytest's own folders are too long for a socket.
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder, Keeper(Path(folder)) as found:
         yield found
 
@@ -38,12 +38,12 @@ def bare(image: Path, keeper: Keeper) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def held(bare: dict[str, str], shim_library: Path) -> dict[str, str]:
-    """The same with it, attached to the keeper."""
+    """The same environment with the shim, attached to the keeper."""
     return bare | {"LD_PRELOAD": str(ROOT / shim_library)}
 
 
 def on_a_device(folder: Path, **options: str | int) -> dict[str, str]:
-    """Variables of a software GPU of its own."""
+    """Return the variables of a software GPU of its own."""
     folder.mkdir()
     device = {"clock": "virtual", "profile": "tiny"} | options
     return softgpu.environment({}, folder=folder, **device)
@@ -97,7 +97,7 @@ PROGRAMS = {
 
 
 def answers(folder: Path, env: dict[str, str]) -> dict[str, str]:
-    """What each program printed and how it ended."""
+    """Return what each program printed and how it ended."""
     folder.mkdir()
     requests = {}
     for number, (name, (words, device)) in enumerate(PROGRAMS.items()):
@@ -138,7 +138,7 @@ def test_the_daemon_hears_of_the_device_that_the_program_sees(
     assert bytes.fromhex(line.split()[1]) in keeper.first_devices
 
 
-@pytest.mark.slow  # a process for each call of the table, twice
+@pytest.mark.slow  # a process for each call in the table, twice
 def test_calls_with_odd_arguments_answer_the_same_bare_and_held(
     bare: dict[str, str], held: dict[str, str], keeper: Keeper, tmp_path: Path
 ) -> None:

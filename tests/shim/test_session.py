@@ -90,11 +90,11 @@ STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
         ({"TORCHELASTIC_RUN_ID": "r"}, "torchrun::r"),
         (STEP | TORCHRUN, "torchrun:29500:none"),  # the finer of the two
         (STEP, "slurm:7.0"),
-        (STEP | {"SLURM_STEP_NUM_TASKS": "1"}, ""),  # a shell: what it starts is not one program
+        (STEP | {"SLURM_STEP_NUM_TASKS": "1"}, ""),  # a shell: it starts any programs
         ({"SLURM_JOB_ID": "7"}, ""),  # a batch script, likewise
         ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, ""),
         ({"TORCHELASTIC_RUN_ID": ""}, ""),
-        ({"TORCHELASTIC_RUN_ID": "\n\x7f\udcff"}, "torchrun::???"),  # a daemon refuses such names
+        ({"TORCHELASTIC_RUN_ID": "\n\x7f\udcff"}, "torchrun::???"),  # else refused
         ({"TORCHELASTIC_RUN_ID": "x" * 90}, "torchrun::" + "x" * 53),
     ],
 )
@@ -127,7 +127,7 @@ def test_launches_leave_records_and_markers(preload: Preload, daemon: FakeDaemon
 
         markers = int(str(job.do(WRITES))) - int(str(before))
         kinds: list[int] = []
-        while kinds.count(SEGMENT) < markers:  # the helper thread may still be writing its last
+        while kinds.count(SEGMENT) < markers:  # the helper thread may still be writing the last one
             kinds += [record[8] for record in attached.records()]
         assert (kinds.count(LAUNCH), kinds.count(SEGMENT)) == (50, markers)
         assert markers > 2
@@ -241,7 +241,7 @@ def test_who_is_refused_says_why_once_and_asks_less_and_less_often(
             connection.close()
 
         assert job.result() == 0
-        assert asked_s[-1] - asked_s[0] >= 0.25 + 0.5 + 1  # each at the earliest
+        assert asked_s[-1] - asked_s[0] >= 0.25 + 0.5 + 1  # the earliest time of each attempt
         said = "tandem: running unshared, the daemon refuses this process: nobody knows you\n"
         assert job.end() == said
 
@@ -292,7 +292,7 @@ def test_garbage_in_the_command_page_neither_crashes_nor_holds_a_job(
         assert job.result() == 0
         assert job.do("[launch(function=f) for f in range(20)]") == [0] * 20
         assert job.do("cu.cuCtxSynchronize()") == 0
-        assert job.do("alloc(4096)[0]") in (0, OUT_OF_MEMORY)  # the one thing that stays closed
+        assert job.do("alloc(4096)[0]") in (0, OUT_OF_MEMORY)  # the one thing that stays enforced
         assert job.do("memory()") <= (1000, 1000)
         connection.close()
         assert job.do("launch()") == 0
@@ -333,7 +333,7 @@ HAMI_MEMORY, HAMI_SM = "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT"
         ({HAMI_MEMORY: "1g", f"{HAMI_MEMORY}_0": "200m", f"{HAMI_MEMORY}_1": "9m"}, 200, 0),
         ({HAMI_SM: "30", f"{HAMI_SM}_0": "40%"}, 0, 40),
         ({f"{HAMI_MEMORY}_0": "0", HAMI_MEMORY: "300m", HAMI_SM: "0"}, 300, 0),
-        ({f"{HAMI_MEMORY}_1": "300m", HAMI_SM: "100"}, 0, 0),  # of another device; all of them
+        ({f"{HAMI_MEMORY}_1": "300m", HAMI_SM: "100"}, 0, 0),  # for another device; all SMs
         ({HAMI_MEMORY: "1g", "TANDEM_MEMORY": "40%", HAMI_SM: "9", "TANDEM_SM": "8%"}, 400, 8),
     ],
 )
@@ -411,7 +411,7 @@ def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: Fake
         assert job.do(f"free({address})") == 0
         assert attached.snapshot().device_bytes == 1
         assert job.do(f"alloc({60 * MIB})")[0] == 0
-        assert job.do("free(12345)") == 0  # not one of ours: the driver's business
+        assert job.do("free(12345)") == 0  # not one of ours, so the driver handles it
         assert attached.until("refused_count", 1).peak_bytes == 60 * MIB + 1
         attached.connection.close()
         daemon.close()
@@ -426,7 +426,7 @@ def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: Fake
         ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "2GiB"}, 1000),
         ({"TANDEM_JOB_ID": "j-1", "CUDA_DEVICE_MEMORY_LIMIT_0": "300m"}, 300),
         ({"TANDEM_JOB_ID": "j-1"}, 1000),
-        ({"TANDEM_MEMORY": "300MiB"}, 1000),  # no daemon took it
+        ({"TANDEM_MEMORY": "300MiB"}, 1000),  # no daemon attached it
         ({"TANDEM_JOB_ID": "j-1", "TANDEM_MEMORY": "300MiB", "TANDEM_DISABLE": "1"}, 1000),
     ],
 )
@@ -452,21 +452,21 @@ def test_the_window_waits_for_the_gpu(preload: Preload, daemon: FakeDaemon) -> N
         attached.until("busy", False)
 
         job.do("cu.fake_hold(1)")
-        job.do("launch(function=70)")  # unknown: a segment by itself
+        job.do("launch(function=70)")  # unknown, so a segment by itself
         assert attached.snapshot().wait_total_ns[WINDOW] == 0
 
-        assert job.do("launch(function=71)") == 0  # once nothing has moved for 250 ms: ..
-        assert attached.snapshot().wait_total_ns[WINDOW] > 0  # .. it may be us the GPU waits for
+        assert job.do("launch(function=71)") == 0  # after 250 ms without progress: ..
+        assert attached.snapshot().wait_total_ns[WINDOW] > 0  # .. the GPU may be waiting for us
 
 
 @pytest.mark.parametrize(
     ("end", "slots"),
     [
         ("cu.cuCtxDestroy_v2(0x1000)", 0),
-        ("cu.cuCtxDestroy_v2(0x2000)", 1),  # another one
+        ("cu.cuCtxDestroy_v2(0x2000)", 1),  # a different context
         ("cu.cuCtxDestroy(0x1000)", 0),
         ("cu.cuCtxDetach(0x1000)", 0),
-        ("(cu.cuCtxAttach(None, 0), cu.cuCtxDetach(0x1000))", 1),  # attached once more
+        ("(cu.cuCtxAttach(None, 0), cu.cuCtxDetach(0x1000))", 1),  # attached once more before
         ("cu.cuDevicePrimaryCtxReset(0)", 0),
         ("cu.cuStreamDestroy(5)", 0),
     ],
@@ -508,7 +508,7 @@ def test_work_of_the_legacy_stream_ends_though_blocking_streams_went_on(
         attached = job.attach_to(daemon)
         attached.until("busy", False)
 
-        # Neither is asked about again: only the helper thread can close what they leave open.
+        # Neither stream is queried again, so only the helper thread can close what they leave open.
         address = "ctypes.c_uint64(1 << 40)"
         legacy = f"cu.cuMemsetD8_v2({address}, 1, ctypes.c_size_t(64))"
         blocking = f"cu.cuMemsetD8Async({address}, 1, ctypes.c_size_t(64), ctypes.c_void_p(5))"
@@ -572,12 +572,12 @@ def test_of_several_wishes_not_to_lose_the_gpu_the_longest_counts_until_all_have
         job.do(f"(wish({MINUTE_NS}), wish(1000))")
         until_ns = attached.snapshot().critical_until_ns
 
-        assert until_ns >= before_ns + MINUTE_NS // 2  # half: the job's clock is another one
+        assert until_ns >= before_ns + MINUTE_NS // 2  # half, because the job's clock differs
         job.do("wish(0)")
         assert attached.snapshot().critical_until_ns == until_ns
         job.do("wish(0)")
         assert attached.snapshot().critical_until_ns == 0
-        job.do("(wish(0), wish(2**64 - 1))")  # one end too many, and no end at all
+        job.do("(wish(0), wish(2**64 - 1))")  # one end too many, then a wish without an end
         assert attached.snapshot().critical_until_ns == 2**64 - 1
 
 
@@ -615,7 +615,7 @@ def test_what_other_threads_were_in_when_a_child_was_forked_has_no_end_there(
 
         assert child.until("steps", 1).critical_until_ns == 0
         while child.snapshot().presence_busy_until_ns > time.monotonic_ns():
-            pass  # with a request that never ends, it would go on for ever
+            pass  # with a request that never ended, this would loop for ever
         job.start("")
         assert job.result() == 0
 

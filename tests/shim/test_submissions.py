@@ -1,5 +1,7 @@
-"""Every call that gives the GPU something to do waits at a closed gate, or has a reason not to, and
-leaves one record that says what it was."""
+"""Every call that gives the GPU work waits at a closed gate, or has a reason not to.
+
+Each of them leaves one record that says what it was.
+"""
 
 import struct
 import sys
@@ -17,17 +19,17 @@ sys.path.insert(0, str(ROOT / "shim"))
 import call_table
 
 RECORD = struct.Struct("<QBBHIQQQIIQQ")
-KINDS = {1, 2, 3, 9, 10, 13}  # of RecordKind those of submissions; the others may come beside them
+KINDS = {1, 2, 3, 9, 10, 13}  # RecordKind of submissions; other records may come beside them
 GATE = 1
 EVENT_RECORD = 7
-MEASURED_NS, UNKNOWN_NS = 10_000, 100_000  # what the fake events say; a segment's length
+MEASURED_NS, UNKNOWN_NS = 10_000, 100_000  # what the fake events report; the length of a segment
 
 
 @pytest.fixture(scope="module")
 def held_job(
     shim_library: Path, fake_driver: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Job, Attached]]:
-    """One job for all calls."""
+    """One job that makes all calls."""
     folder = tmp_path_factory.mktemp("submissions")
     preload = Preload(shim=shim_library, driver=fake_driver, folder=folder)
     daemon = FakeDaemon(folder)
@@ -108,7 +110,7 @@ def test_another_graph_does_not_get_the_duration_of_a_destroyed_one(
     launch = "cu.cuGraphLaunch(ctypes.c_void_p(graph), ctypes.c_void_p(5))"
     attached.records()
     learned: list[int] = []
-    while MEASURED_NS not in learned:  # the helper thread reads the events in its own time
+    while MEASURED_NS not in learned:  # the helper thread reads the events at its own pace
         assert job.do(launch) == 0
         learned += _durations(attached, GRAPH)
     assert set(learned) == {UNKNOWN_NS, MEASURED_NS}

@@ -15,15 +15,15 @@ from tandem import _paths, softgpu
 pytest.importorskip("cuda.bindings")
 
 MIB = 1 << 20
-ALL = 106 * MIB  # of three regions, in whole units
+ALL = 106 * MIB  # three regions, in whole units
 CONFORMANCE = Path(__file__).parents[1] / "conformance"
-NS_A_BYTE = 2  # of a copy, as the profile's link has it
+NS_A_BYTE = 2  # of a copy, by the profile's link
 TIMELINE = "timeline.jsonl"
 
 
 @pytest.fixture
 def case(request, tmp_path):
-    """What a case of swap_moves.py has seen."""
+    """Run a case of swap_moves.py and return what it has seen."""
 
     def run(name: str, faults: str | None = None):
         env = softgpu.environment(
@@ -60,7 +60,7 @@ def test_everything_goes_and_comes_back(case):
     assert len(seen["steps"]) == 1 + 6  # pieces
     assert all(seen["told"][1:])  # the daemon is woken for each
     assert seen["out"] == ["reached", ALL]
-    assert seen["while_out"] == 0  # the room is really free for others
+    assert seen["while_out"] == 0  # the room really is free for others
     assert seen["back"] == ["reached", 0]
     assert seen["right"] == [True] * 3
     assert seen["leaked"] == 0
@@ -75,7 +75,7 @@ def test_what_was_copied_is_counted_with_the_time_that_took(case):
 
 
 def spans(timeline, pid, kind):
-    """Begin and end of each copy of that kind."""
+    """Return begin and end of each copy of that kind."""
     found = [json.loads(line) for line in timeline.read_text().splitlines()]
     return [
         (row["t_start_ns"], row["t_end_ns"])
@@ -96,7 +96,7 @@ def test_who_comes_in_follows_piece_by_piece_who_goes_out(case, tmp_path):
     both = sum(
         max(0, min(ended, end) - max(began, begin)) for began, ended in outs for begin, end in ins
     )
-    assert both >= 0.7 * sum(end - begin for begin, end in ins)  # of the first, nothing can be
+    assert both >= 0.7 * sum(end - begin for begin, end in ins)  # the first piece cannot overlap
     pauses = [later - end for (_, end), (later, _) in pairwise(ins)]
     assert max(pauses) < 1_000_000
 
@@ -128,7 +128,7 @@ def test_nothing_moves_without_a_home_for_all_that_has_to(case):
     nowhere, too_little, fits, back = seen["moves"]
     assert nowhere == too_little == ["no host room", 0]
     assert fits[0] == "reached"
-    assert 32 * MIB <= fits[1] <= 64 * MIB  # as the pieces are
+    assert 32 * MIB <= fits[1] <= 64 * MIB  # in whole pieces
     assert back == ["reached", 0]
     assert seen["right"] == [True] * 3
 
@@ -146,7 +146,7 @@ def test_whoever_needs_the_memory_waits_until_it_is_back(case):
     seen = case("work_waits")
 
     assert seen["out"] == ["reached", ALL]
-    assert seen["reason"] == 4  # memory
+    assert seen["reason"] == 4  # WaitReason: memory
     assert seen["early"] == []
     assert seen["back"] == ["reached", 0]
     assert seen["done"] == [[True, 70 * MIB], "CUDA_SUCCESS"]
@@ -169,7 +169,7 @@ def test_a_job_whose_room_is_taken_waits_and_loses_nothing(case):
     assert seen["out"] == ["reached", ALL]
     assert seen["taken"] == "CUDA_SUCCESS"
     assert not seen["early"]
-    assert seen["copied_ns"] < 1.01 * ALL * NS_A_BYTE  # what it waited for room is not in it
+    assert seen["copied_ns"] < 1.01 * ALL * NS_A_BYTE  # the wait for room is not in it
     assert seen["left"] == 0
     assert seen["right"] == [True] * 3
 
@@ -199,7 +199,7 @@ def test_small_memory_is_packed_and_moves_too(case):
     assert seen["back"] == ["reached", 0]
     assert seen["right"] == [True] * len(seen["spans"])
     assert seen["again"] == "CUDA_ERROR_INVALID_VALUE"
-    assert seen["left"] == [2 * MIB] * 2  # one slab, for what comes
+    assert seen["left"] == [2 * MIB] * 2  # one slab, kept for the next
 
 
 def test_the_limit_is_used_up_to_the_last_byte_by_small_memory(case):
@@ -216,7 +216,7 @@ def test_small_memory_ends_with_its_context(case):
     assert seen["after"] == [2 * MIB] * 2
 
 
-# Three copies fill the memory, six move its pieces out, six back in. Each piece is made twice.
+# Three copies fill the memory, six move its pieces out, six back in. Each piece is created twice.
 @pytest.mark.parametrize(
     ("fault", "moves", "answer"),
     [
@@ -278,7 +278,7 @@ def test_memory_freed_beside_a_capture_goes_when_that_has_ended(case):
     seen = case("frees_beside_a_capture")
 
     refused = ["CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"] * 2
-    freed = ["CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"]  # as the driver says to the second
+    freed = ["CUDA_SUCCESS", "CUDA_ERROR_INVALID_VALUE"]  # the driver's answer to a second free
     assert seen["frees"] == {
         f"{mode} {size}": refused if mode == "GLOBAL" else freed
         for mode in ("GLOBAL", "THREAD_LOCAL", "RELAXED")
@@ -288,14 +288,14 @@ def test_memory_freed_beside_a_capture_goes_when_that_has_ended(case):
     assert seen["ends"] == {
         "GLOBAL": invalid, "THREAD_LOCAL": "CUDA_SUCCESS", "RELAXED": "CUDA_SUCCESS"
     }  # fmt: skip
-    assert seen["held"] == [10 * MIB, 2 * MIB]  # an empty slab is kept
+    assert seen["held"] == [10 * MIB, 2 * MIB]  # one empty slab is kept
 
 
 def test_memory_freed_beside_a_capture_is_there_for_the_next_allocation(case):
     seen = case("freed_beside_a_capture_and_wanted")
 
     kinds = ("linear", "physical", "array")
-    in_order = ["CUDA_SUCCESS"] * 2 + ["CUDA_ERROR_OUT_OF_MEMORY"]  # it need not wait for the GPU
+    in_order = ["CUDA_SUCCESS"] * 2 + ["CUDA_ERROR_OUT_OF_MEMORY"]  # they need not wait for the GPU
     assert seen["answers"] == {kind: ["CUDA_SUCCESS"] * 3 for kind in kinds} | {"pool": in_order}
 
 

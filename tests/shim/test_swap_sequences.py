@@ -1,4 +1,4 @@
-"""Random lives of processes whose memory is moved, on a device that refuses memory now and then."""
+"""Random lives of processes whose memory is moved, on a device that sometimes refuses memory."""
 
 import json
 

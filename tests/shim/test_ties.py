@@ -1,4 +1,4 @@
-"""What a process tells the daemon of others it belongs with."""
+"""What a process tells the daemon about others that it belongs with."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,19 +27,19 @@ def attached(job: Job, daemon: FakeDaemon) -> Attached:
 
 
 def key_told(taken: Attached) -> int:
-    """The key of the next message."""
+    """Return the key in the next message."""
     told = _native.decode(taken.connection.recv(4096))
     assert isinstance(told, _native.Shared)
     return told.key
 
 
 def handle(byte: int) -> str:
-    """A buffer with an opaque handle in it; the recording driver writes none of its own."""
+    """Return a buffer with an opaque handle in it; the recording driver writes none of its own."""
     return f"(ctypes.c_char * 64)(*bytes([{byte}]) * 64)"
 
 
 def by_value(byte: int) -> str:
-    """The same, as a structure that is passed by value."""
+    """Return the handle as a structure that is passed by value."""
     return (
         "type('Handle', (ctypes.Structure,), "
         f"{{'_fields_': [('bytes', ctypes.c_char * 64)]}})(bytes([{byte}]) * 64)"
@@ -93,14 +93,14 @@ def test_a_descriptor_tells_who_exported_it(
 ) -> None:
     with Job(preload.environment()) as job:
         exporter = attached(job, daemon)
-        fd = job.do("os.open('/dev/null', os.O_RDONLY)")  # one inode for all, as the driver's are
+        fd = job.do("os.open('/dev/null', os.O_RDONLY)")  # all share an inode, like the driver's
         mine = job.do("os.open('/dev/null', os.O_RDONLY)")
 
         assert job.do(export.format(f"ctypes.byref(ctypes.c_int({fd}))")) == 0
         job.start(f"in_child(lambda: cu.{importing.format(f'ctypes.c_void_p({mine})')})")
         stranger = daemon.attach()
         assert job.result() == 0
-        assert stranger.connection.recv(4096) == b""  # nobody exported that one
+        assert stranger.connection.recv(4096) == b""  # nobody exported that memory
 
         imported = importing.format(f"ctypes.c_void_p({fd})")
         job.start(f"in_child(lambda: cu.{imported} or sys.stdin.readline() == '')")

@@ -63,14 +63,14 @@ class Traced:
         )
 
     def calls(self) -> list[Call]:
-        """What came since the last time, in order."""
+        """Return the calls since the last time, in order."""
         items = list(self._decoder.feed(self.tracer.drain(look_for_dead=True)))
         self.lost += sum(item.count for item in items if isinstance(item, Lost))
         calls = [item for item in items if isinstance(item, Call)]
         return sorted(calls, key=lambda call: call.number)
 
     def run(self, body: str, *arguments: str) -> list[Call]:
-        """All calls of a program that writes nothing else."""
+        """Return all calls of a program that prints nothing."""
         process = self.start(body, *arguments)
         output, _ = process.communicate()
         assert output == ""
@@ -181,7 +181,7 @@ def test_more_threads_than_rings_lose_nothing(traced: Traced) -> None:
         calls += traced.calls()
     calls += traced.calls()
     process.communicate()
-    calls.sort(key=lambda call: call.number)  # a round may overtake a ring it has passed
+    calls.sort(key=lambda call: call.number)  # a round may overtake a ring that it has passed
 
     assert [call.words[2] for call in calls] == list(range(1, 1101))
     assert len({call.tid for call in calls}) > 1024

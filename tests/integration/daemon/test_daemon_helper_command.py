@@ -169,7 +169,7 @@ def test_by_hand_it_makes_a_socket_for_its_user_alone_and_doctor_hears_it(tmp_pa
     assert Helper(path).is_there, "it keeps its socket"
     process.send_signal(signal.SIGTERM)
     assert ended(process)[0] == 0
-    again = by_hand("--user", str(os.geteuid()), "--socket", str(path))  # socket is left
+    again = by_hand("--user", str(os.geteuid()), "--socket", str(path))  # stale socket
     assert "event=ready" in again.stderr.readline()
     again.kill()
     again.communicate(timeout=PATIENCE_S)
