@@ -1,4 +1,4 @@
-"""The little that every conformance body needs: checked calls and host memory."""
+"""The few things that every conformance body needs: checked calls and host memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NOT_READY = cu.CUresult.CUDA_ERROR_NOT_READY
 
 
 class NothingToTest(Exception):  # noqa: N818
-    """The device does not have what the body is about (a second GPU): the test is skipped."""
+    """The device lacks what the body tests (such as a second GPU), so the test is skipped."""
 
 
-# The driver's newest, for who looks at a failure.
+# The driver's most recent answers, printed when a body fails.
 ANSWERS: collections.deque[str] = collections.deque(maxlen=8)
 
 
 def ok(result):
-    """The values of a call that has to succeed."""
+    """Return the values of a call that must succeed."""
     status, *values = result
     ANSWERS.append(status.name)
     assert status == cu.CUresult.CUDA_SUCCESS, status
@@ -31,7 +31,7 @@ def ok(result):
 
 
 def refused(result) -> str:
-    """The name of the error of a call that has to fail."""
+    """Return the error name of a call that must fail."""
     ANSWERS.append(result[0].name)
     assert result[0] != cu.CUresult.CUDA_SUCCESS
     return result[0].name.removeprefix("CUDA_ERROR_")
@@ -39,7 +39,7 @@ def refused(result) -> str:
 
 @contextlib.contextmanager
 def outside():
-    """Around waiting for another process or thread: on the virtual clock time passes meanwhile."""
+    """Let virtual time pass while waiting for another process or thread."""
     driver = ctypes.CDLL("libcuda.so.1")
     hooks = [getattr(driver, f"softgpu_wait_{end}", int) for end in ("begin", "end")]
     hooks[0]()
@@ -56,7 +56,7 @@ def address(host: array.array) -> int:
 
 
 class Gpu:
-    """A context with the test kernels loaded and current."""
+    """A current context with the test kernels loaded."""
 
     def __init__(self) -> None:
         ok(cu.cuInit(0))
@@ -79,7 +79,7 @@ class Gpu:
         ok(self.launch(name, (word, factor, addend), types, stream=stream))
 
     def word(self, value: int):
-        """A device word with a value, written before anything else happens."""
+        """Allocate a device word and set it before anything else happens."""
         pointer = ok(cu.cuMemAlloc(4))
         ok(cu.cuMemsetD32(pointer, value, 1))
         ok(cu.cuCtxSynchronize())
@@ -91,7 +91,7 @@ class Gpu:
         return host.tolist()
 
     def kernel_node(self, word, factor, addend, *, slow=False):
-        """The parameters of a node that does what `affine` does."""
+        """Return the parameters of a node that does the same as `affine`."""
         params = cu.CUDA_KERNEL_NODE_PARAMS()
         params.func = self.function("slow_affine" if slow else "affine")
         params.gridDimX = params.gridDimY = params.gridDimZ = 1
@@ -104,7 +104,7 @@ class Gpu:
         return ok(cu.cuGraphAddKernelNode(graph, after, len(after), params))
 
     def run_graph(self, graph, stream=0) -> None:
-        """Once, to its end."""
+        """Run the graph once, to its end."""
         executable = ok(cu.cuGraphInstantiate(graph, 0))
         ok(cu.cuGraphLaunch(executable, stream))
         ok(cu.cuStreamSynchronize(stream))

@@ -14,13 +14,13 @@ extern "C" __global__ void vadd(const float* a, const float* b, float* c, int n)
 TANDEM_KERNEL(vadd, (const float* a, const float* b, float* c, int n), blockDim.x,
               12.0 * blockDim.x)
 
-// x = x * factor + addend, by one thread: order shows.
+// x = x * factor + addend in one thread, so the result depends on the order.
 extern "C" __global__ void affine(unsigned* x, unsigned factor, unsigned addend) {
   *x = *x * factor + addend;
 }
 TANDEM_KERNEL(affine, 2, 8)
 
-// As affine, but long: a GPU spins, the software GPU has it declared.
+// Like affine, but long: a GPU spins, the software GPU has the duration declared.
 extern "C" __global__ void slow_affine(unsigned* x, unsigned factor, unsigned addend) {
 #ifdef __CUDACC__
   const long long begin = clock64();
@@ -31,7 +31,7 @@ extern "C" __global__ void slow_affine(unsigned* x, unsigned factor, unsigned ad
 }
 TANDEM_KERNEL(slow_affine, 2, 1.0e8)
 
-// Sums 256 numbers a block through shared memory.
+// Sums 256 numbers per block through shared memory.
 extern "C" __global__ void block_sums(const unsigned* x, unsigned* sums) {
   __shared__ unsigned tile[256];
   const unsigned t = threadIdx.x;
@@ -56,7 +56,7 @@ TANDEM_KERNEL(count_up, 1, 4)
 extern "C" __global__ void poke(unsigned* where) { *where = 1; }
 TANDEM_KERNEL(poke, 0, 4)
 
-// The SM that each block ran on.
+// Writes down the SM that each block runs on.
 extern "C" __global__ void note_sm(unsigned* sms) {
 #ifdef __CUDACC__
   unsigned sm;
@@ -68,7 +68,8 @@ extern "C" __global__ void note_sm(unsigned* sms) {
 }
 TANDEM_KERNEL(note_sm, 1, 4)
 
-// Numbers in shared memory survive the barrier of the grid; then every block adds what all wrote.
+// Numbers in shared memory survive the grid barrier; after it, every block adds what all have
+// written.
 extern "C" __global__ void sum_over_grid(unsigned* sums, unsigned* totals) {
   __shared__ unsigned own;
   const auto grid = cooperative_groups::this_grid();
@@ -85,7 +86,7 @@ extern "C" __global__ void sum_over_grid(unsigned* sums, unsigned* totals) {
 }
 TANDEM_KERNEL(sum_over_grid, blockDim.x, 4.0 * blockDim.x)
 
-// Each block reads the shared memory of the next one of its cluster.
+// Each block reads the shared memory of the next block in its cluster.
 extern "C" __global__ void turn_in_cluster(unsigned* out) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   __shared__ unsigned own[32];
@@ -103,7 +104,7 @@ extern "C" __global__ void turn_in_cluster(unsigned* out) {
 }
 TANDEM_KERNEL(turn_in_cluster, blockDim.x, 4.0 * blockDim.x)
 
-// The halves of the barrier: what was written before the arrival is seen after the wait.
+// The two halves of the barrier: what is written before arriving is seen after waiting.
 extern "C" __global__ void arrive_and_wait(unsigned* words) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   const auto cluster = cooperative_groups::this_cluster();

@@ -1,4 +1,4 @@
-"""Each body of bodies/ on the software GPU, with -m gpu on a real one: bare, held, managed."""
+"""Each body of bodies/ on the software GPU, or on a real one with -m gpu: bare, held, managed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BODIES = [
 ]
 
 
-DEVICES = {"peer": 2}  # topics whose bodies need more than one; elsewhere they skip themselves
+DEVICES = {"peer": 2}  # topics that need several; elsewhere their bodies skip themselves
 TANDEM_RUN = (sys.executable, "-m", "tandem.cli", "run", "--require", "--")
 SKIPPED = 77
 PATIENCE_S = 60
@@ -61,7 +61,7 @@ class Forks:
     """A process that forks for each body, so that Python starts once."""
 
     def __init__(self, env: dict[str, str]) -> None:
-        self.env = env  # of which only the library path matters: bodies bring their own
+        self.env = env  # only its library path matters, as each body brings its own environment
         self.server: subprocess.Popen[str] | None = None
 
     def run(self, name: str, env: dict[str, str]) -> None:
@@ -81,7 +81,7 @@ class Forks:
         judge(answer["status"], answer["said"])
 
     def close(self) -> None:
-        """Also what the bodies left running."""
+        """End the process, and whatever the bodies have left running."""
         if self.server is not None:
             os.killpg(self.server.pid, signal.SIGKILL)
             self.server.communicate()
@@ -113,7 +113,7 @@ def preloaded_forks(tmp_path_factory) -> Iterator[Forks]:
 
 @pytest.fixture(scope="session")
 def keeper() -> Iterator[Keeper]:
-    # pytest's own folders have names too long for a socket.
+    # The names of pytest's own folders are too long for a socket.
     with tempfile.TemporaryDirectory(prefix="tandem-") as folder, Keeper(Path(folder)) as found:
         yield found
 
@@ -148,7 +148,7 @@ def gpu_image(tmp_path_factory) -> Path:
     if not Path(nvcc).is_file():
         pytest.skip("compiling for a GPU needs nvcc")
     path = tmp_path_factory.mktemp("kernels") / "kernels.cubin"
-    # Not -arch=native: where nvcc finds no GPU it warns, and compiles for another one.
+    # Not -arch=native: if nvcc finds no GPU, it warns and compiles for another one.
     architecture = f"-arch=sm_{probe(os.environ)['capability']}"
     command = [nvcc, "-cubin", architecture, "-o", str(path), str(HERE / "kernels.cu")]
     subprocess.run(command, check=True)

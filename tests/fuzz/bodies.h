@@ -1,5 +1,5 @@
-// What the fuzzers do with their bytes. libFuzzer drives these bodies (tests/fuzz/*_fuzzer.cpp);
-// the ordinary C++ tests drive the same ones from a fixed seed. A broken promise is a trap.
+// What the fuzzers do with their bytes. libFuzzer drives these bodies (tests/fuzz/*_fuzzer.cpp),
+// and the ordinary C++ tests drive the same ones from a fixed seed. A violated promise traps.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline void check_request(const wire::Request& request) {
   require(is_text(request.group, sizeof(request.group)));
 }
 
-// A packet is refused with words, or everything in it is within bounds.
+// A packet is either refused with a reason, or everything in it is within bounds.
 inline void codec(const uint8_t* bytes, size_t size) {
   daemon::Message message;
   const daemon::Problem problem = daemon::decode(bytes, size, &message);
@@ -64,9 +64,9 @@ inline void codec(const uint8_t* bytes, size_t size) {
   }
 }
 
-// A packet that is valid but for the given bytes: what random bytes alone never reach.
+// A packet that is valid except for the given bytes, which random bytes alone would never produce.
 inline void codec_from_valid(uint16_t type, const uint8_t* edits, size_t size) {
-  uint8_t packet[sizeof(wire::Hello) + sizeof(wire::Register)] = {};  // either of them
+  uint8_t packet[sizeof(wire::Hello) + sizeof(wire::Register)] = {};  // of either type
   size_t bytes = sizeof(wire::Mapped);
   if (type == static_cast<uint16_t>(wire::Type::kHello)) bytes = sizeof(wire::Hello);
   if (type == static_cast<uint16_t>(wire::Type::kRegister)) bytes = sizeof(wire::Register);
@@ -79,7 +79,7 @@ inline void codec_from_valid(uint16_t type, const uint8_t* edits, size_t size) {
   codec(packet, bytes);
 }
 
-// A channel whose job writes anything anywhere, read round after round.
+// A channel whose job writes anything anywhere, and which the daemon reads round after round.
 class State {
  public:
   State() {
@@ -89,7 +89,7 @@ class State {
     out_.resize(shm::kRingRecords);
   }
 
-  // Each 11 bytes are a write: where, what, and whether the daemon looks afterwards.
+  // Each 11 bytes are one write: where, what, and whether the daemon reads afterwards.
   void run(const uint8_t* bytes, size_t size) {
     written_.clear();
     snapshot_ = {};
@@ -108,7 +108,7 @@ class State {
 
  private:
   static constexpr size_t kStep = 11;
-  // All of the pages before the rings, and the beginning of the first ring.
+  // All pages before the rings, and the beginning of the first ring.
   static constexpr size_t kWords = shm::kRingsOffset / 8 + 64 * 8;
 
   std::atomic<uint64_t>* words() { return static_cast<std::atomic<uint64_t>*>(job_.base()); }

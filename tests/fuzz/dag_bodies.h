@@ -17,7 +17,8 @@ inline void promise(bool kept) {
   if (!kept) __builtin_trap();
 }
 
-// Operations that make sense or not, on numbers that were given or not, in a small window.
+// Operations that may or may not make sense, on numbers that may or may not exist, in a small
+// window.
 class Dag {
  public:
   static constexpr uint64_t kWindow = 64;
@@ -26,7 +27,7 @@ class Dag {
     for (int i = 0; i < 2; ++i) contexts_.push_back(order().add_context());
   }
 
-  // Each 8 bytes are a step: an act, a thread, a stream, an event or address, and an access.
+  // Each 8 bytes are one step: an action, a thread, a stream, an event or address, and an access.
   void run(const uint8_t* bytes, size_t size) {
     for (; size >= kStep; bytes += kStep, size -= kStep) step(bytes);
     for (dag::NodeId id = graph().begin(); id < graph().end(); ++id) check(id);
@@ -63,7 +64,7 @@ class Dag {
     if (chains_.size() < kMostChains) chains_.push_back(order().add_thread(context % 4));
   }
 
-  // A stream, a thread, one that has ended, or none: whoever asks has to see for itself.
+  // A stream, a thread, one that has ended, or none: the callee must check.
   uint32_t chain(uint8_t number) const {
     return number < chains_.size() ? chains_[number] : dag::kNone - number % 2;
   }

@@ -1,6 +1,6 @@
 // What the fuzzer of the software GPU's device process does with its bytes: a story of several
-// connections that send anything in any order, next to one that keeps to the protocol. libFuzzer
-// drives it (device_fuzzer.cpp); the ordinary C++ tests drive it from fixed seeds.
+// connections that send anything in any order, beside one that keeps to the protocol. libFuzzer
+// drives it (device_fuzzer.cpp), and the ordinary C++ tests drive it from fixed seeds.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class DeviceStory {
     for (const uint32_t connection : bad_) engine_.close(connection, now_ns_);
     bad_.clear();
     drain();
-    // Who kept to the rules lives, and a newcomer is served whatever went before.
+    // The connection that kept to the protocol lives, and a new one is served whatever happened
+    // before.
     require(!closed_good_);
     if (mode_ == Mode::kTime) expect_service(good);
     const uint32_t late = join();
@@ -40,7 +41,7 @@ class DeviceStory {
 
  private:
   static constexpr size_t kMostBad = 6;
-  static constexpr size_t kMostOutputBytes = 8 << 20;  // of one packet in, however it asks
+  static constexpr size_t kMostOutputBytes = 8 << 20;  // for one input packet, whatever it asks
   static constexpr uint64_t kWild[] = {UINT64_MAX, uint64_t{1} << 63, uint64_t{1} << 40,
                                        0x7ff8000000000000, 0x7ff0000000000000, 0xbff0000000000000};
 
@@ -60,7 +61,7 @@ class DeviceStory {
 
   uint8_t byte() { return bytes_ < end_ ? *bytes_++ : uint8_t{0}; }
 
-  // Mostly small numbers, so that some name things that exist.
+  // Returns mostly small numbers, so that some of them name things that exist.
   uint64_t word() {
     const uint8_t how = byte();
     if (how < 200) return how % 8;
@@ -96,7 +97,7 @@ class DeviceStory {
     return packet;
   }
 
-  // Of the right size but for every eighth, with values of all kinds.
+  // Returns messages, all but an eighth of them of the right size, with values of all kinds.
   std::vector<uint8_t> messages() {
     std::vector<uint8_t> packet;
     for (int left = 1 + byte() % 6; left > 0; --left) {
@@ -119,7 +120,7 @@ class DeviceStory {
     if (type == Type::kHello) {
       std::memcpy(packet->data() + at + offsetof(Hello, protocol), &kProtocol, sizeof kProtocol);
     }
-    // Numbers of operations have to rise, or nearly every SUBMIT is refused for that alone.
+    // Operation numbers must rise, else nearly every SUBMIT would be refused for that alone.
     if (type == Type::kSubmit && byte() > 8) {
       const uint64_t op = ++last_op_;
       std::memcpy(packet->data() + at + offsetof(Submit, op), &op, sizeof op);
@@ -191,7 +192,7 @@ class DeviceStory {
     require(done_);
   }
 
-  // As the server does, and looks at what comes.
+  // Takes the output as the server does, and checks it.
   void drain() {
     Output output = engine_.take_output();
     size_t bytes = output.timeline.size();
@@ -236,7 +237,7 @@ class DeviceStory {
   uint64_t now_ns_ = 1;
   Engine engine_;
   std::vector<uint32_t> bad_, good_;
-  std::vector<uint64_t> received_;  // packets, by connection
+  std::vector<uint64_t> received_;  // packets for each connection
   uint64_t last_op_ = 0;
   bool closed_good_ = false, done_ = false;
 };

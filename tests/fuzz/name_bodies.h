@@ -10,7 +10,7 @@
 
 namespace fuzz {
 
-// A name is understood, or nothing is said of it; never more parameters than characters.
+// A name is either understood or yields nothing, and never has more parameters than characters.
 inline void mangled_name(const uint8_t* bytes, size_t size) {
   std::vector<tandem::dag::ParameterType> found;
   bool is_open = false;

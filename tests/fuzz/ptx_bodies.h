@@ -12,8 +12,8 @@ inline void require_ptx(bool promise) {
   if (!promise) __builtin_trap();
 }
 
-// Any text is refused with words that name a line, or becomes code whose jumps and tables are
-// within bounds.
+// Any text is either refused with a message that names a line, or becomes code whose jumps and
+// tables are within bounds.
 inline bool ptx_text(std::string_view text) {
   namespace ptx = softgpu::ptx;
   std::unique_ptr<ptx::Program> program;

@@ -1,7 +1,7 @@
 """Runs the libFuzzer targets: python tests/fuzz/run.py [--seconds N] [codec|dag|sample...].
 
-What they find lands in build/fuzz/, as does the grown corpus; tests/fuzz/corpus/ holds the inputs
-to start from. The ordinary tests drive the same bodies from fixed seeds and need no clang.
+Findings and the grown corpus go to build/fuzz/; tests/fuzz/corpus/ holds the inputs to start from.
+The ordinary tests drive the same bodies from fixed seeds and need no clang.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import ninja_build
 
 HERE = ROOT / "tests" / "fuzz"
 OUT = ROOT / "build" / "fuzz"
-# Target -> what is linked with it, and where its headers are.
+# Target -> the folders of the sources linked with it, and its include flags.
 TARGETS = {
     "codec": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
     "state": (["csrc/core/daemon", "csrc/core/dag"], ["-Icsrc/core"]),
@@ -40,7 +40,7 @@ NEEDS = "apt-get install clang libclang-rt-14-dev (the latter in clang's own ver
 
 
 def find_clang() -> str:
-    """The compiler, if it can link a fuzzer; else one line and exit code 1."""
+    """Return the compiler if it can link a fuzzer; else print one line and exit with code 1."""
     clang = shutil.which("clang++")
     if clang is None:
         sys.exit(f"error: clang++ not found; {NEEDS}")
@@ -59,7 +59,7 @@ def build(clang: str, target: str) -> Path:
     """Compile one fuzzer with everything it may call.
 
     Raises:
-        subprocess.CalledProcessError: it does not compile; the compiler's words are on stderr.
+        subprocess.CalledProcessError: it does not compile; the compiler's output is on stderr.
     """
     folders, includes = TARGETS[target]
     found = [source for folder in folders for source in sorted((ROOT / folder).glob("*.cpp"))]
@@ -71,7 +71,7 @@ def build(clang: str, target: str) -> Path:
 
 
 def fuzz(program: Path, target: str, seconds: int) -> bool:
-    """Fuzz for that long; False if it found something."""
+    """Fuzz for that long; return False if something was found."""
     grown = OUT / "corpus" / target
     grown.mkdir(parents=True, exist_ok=True)
     command = [str(program), str(grown), str(HERE / "corpus" / target)]
@@ -80,7 +80,7 @@ def fuzz(program: Path, target: str, seconds: int) -> bool:
 
 
 def main() -> int:
-    """Build and run the fuzzers; 1 if one found something."""
+    """Build and run the fuzzers; return 1 if one found something."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=30, help="for each target")
     parser.add_argument("targets", nargs="*", metavar="TARGET", default=[])

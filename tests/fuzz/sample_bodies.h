@@ -10,8 +10,8 @@
 
 namespace fuzz {
 
-// A sample ring in which a job writes what it likes: each 11 bytes are a word of a record or the head,
-// its value, and whether the daemon reads afterwards.
+// A sample ring in which a job writes what it likes. Each 11 bytes are a word of a record or the
+// head, its value, and whether the daemon reads afterwards.
 class SampleRing {
  public:
   SampleRing() : ring_(shm::kSampleRingRecords) {}
@@ -31,7 +31,7 @@ class SampleRing {
 
  private:
   static constexpr size_t kStep = 11;
-  static constexpr size_t kRecords = 64;  // of the ring's beginning are written
+  static constexpr size_t kRecords = 64;  // written at the beginning of the ring
 
   void write(size_t place, uint64_t value) {
     place %= kRecords * 8 + 8;

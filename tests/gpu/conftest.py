@@ -1,4 +1,4 @@
-"""A daemon on a runtime directory of its own, and what the parts of `make gpu` share."""
+"""A daemon with its own runtime directory, and what the parts of `make gpu` share."""
 
 import os
 import shutil
@@ -16,14 +16,14 @@ sys.path.insert(0, str(ROOT))  # for `bench`
 
 @pytest.fixture(scope="session")
 def made(made_once):
-    """The folder of what the parts of `make gpu` compile: once for all tests."""
+    """The folder for what the parts of `make gpu` compile, once for all tests."""
     return made_once("parts", Path.mkdir)
 
 
 @pytest.fixture
 def daemon():
-    """Starts one; the environment in which `tandem run` finds it."""
-    # pytest's own folders have names too long for a socket.
+    """Start a daemon; return the environment in which `tandem run` finds it."""
+    # The names of pytest's own folders are too long for a socket.
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
     own = {k: v for k, v in os.environ.items() if not k.startswith(("TANDEM_", "LD_PRELOAD"))}
     paths = [str(ROOT / "client"), str(ROOT / "daemon")]

@@ -1,4 +1,4 @@
-"""The main job on a real GPU; its speed is measured by `make gpu`, here it must only be right."""
+"""The main job on a real GPU; `make gpu` measures its speed, here it must only be right."""
 
 import json
 import subprocess

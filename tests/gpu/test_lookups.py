@@ -1,4 +1,4 @@
-"""The library that is preloaded to see how a program finds the driver's functions."""
+"""The preloaded library that records how a program finds the driver's functions."""
 
 import json
 import re
@@ -40,7 +40,7 @@ int main() {
 
 @pytest.fixture(scope="module")
 def seen(made, tmp_path_factory):
-    """Runs a command; what the library says of its one process."""
+    """Run a command; return what the library says about its only process."""
     folder = tmp_path_factory.mktemp("lookups")
     with bench(where="software", keep=folder, made=made) as it:
         base = it.place.env(it.folder / "gpu") | {
@@ -73,7 +73,7 @@ def test_cuda_bindings_finds_one_by_dlsym_and_looks_up_all_others(seen):
 
 
 def test_a_program_that_closes_the_driver_at_its_end_is_told_of(seen, tmp_path):
-    """As the CUDA runtime does. The software GPU's library stays whoever closes it."""
+    """As the CUDA runtime does. The software GPU's library stays loaded, whoever closes it."""
     source, library = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
     source.write_text("int cuInit(unsigned flags) { return (int)flags; }")
     named = ["-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
@@ -98,14 +98,14 @@ def test_a_linked_program_has_its_names(seen, tmp_path):
     assert said["linked_by"] == {"program": 2}
 
 
-# Of graphics, or in no header of today. "" is asked for first, from 12.4 on.
+# Graphics functions, or functions in no current header. "" is asked for first, from 12.4 on.
 UNLISTED = re.compile(
     r"|cuGL\w+|cuEGL\w+|cuVDPAU\w+|cuGraphics\w*(GL|EGL|Egl|VDPAU)\w+|cuSubgrid\w+|cuProfilerInitialize"
 )
 
 
 def test_the_cuda_runtime_asks_for_nothing_else_that_the_shims_table_lacks(seen):
-    """NVIDIA's own library, which looks up before it refuses a foreign driver."""
+    """This is NVIDIA's own library, which looks functions up before it refuses a foreign driver."""
     (runtime,) = native.ninja_build.cuda_include().parent.glob("lib*/libcudart.so.*")
     count = (
         f"import ctypes; ctypes.CDLL('{runtime}').cudaGetDeviceCount(ctypes.byref(ctypes.c_int()))"

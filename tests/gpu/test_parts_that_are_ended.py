@@ -1,4 +1,4 @@
-"""Parts of `make gpu` whose time is over leave what they have found."""
+"""When the time of a part of `make gpu` is over, it leaves what it has found."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST_S = 100  # for the first figures
+FIRST_S = 100  # until the first figures
 
 
 @pytest.mark.slow
@@ -53,5 +53,5 @@ def wait_for(name, output, child):
 def figures_in(output):
     try:
         return json.loads(output.read_text())
-    except (OSError, ValueError):  # not there, or not whole
+    except (OSError, ValueError):  # missing or incomplete
         return {}

@@ -1,4 +1,4 @@
-"""Torch computes the same under Tandem as without; on a GPU what `workloads` leaves out."""
+"""Torch computes the same with and without Tandem; on a GPU, only what `workloads` leaves out."""
 
 import importlib.util
 import os
@@ -41,7 +41,7 @@ def assert_same_under_tandem(name, device, daemon, **more):
 
     assert managed.stdout == bare.stdout
     assert "managed: False" in bare.stderr
-    # Without a driver call there is nothing to manage.
+    # Without driver calls there is nothing to manage.
     assert f"managed: {device == 'cuda'}" in managed.stderr
 
 

@@ -2,13 +2,13 @@
 
     LD_LIBRARY_PATH=FOLDER python asking.py [--record FILE]
 
-- `lookups`: what cuGetProcAddress_v2 says to each base name: from which CUDA version on which
-  exported name, or which status where there is none; `per_thread` where the flag for per-thread
-  default streams makes a difference.
-- `refusals`: what each function returns before cuInit to a call whose arguments are all zero. One
-  that looks at an argument before it looks whether the driver is initialised tells here what it
-  makes of it; the others say 3 (CUDA_ERROR_NOT_INITIALIZED). Each is called in a fork, since some
-  read what a null pointer points to: then it is the number of the signal, negative.
+- `lookups`: the answers of cuGetProcAddress_v2 for each base name: which exported name from which
+  CUDA version on, or which status if there is none; `per_thread` if the flag for per-thread default
+  streams makes a difference.
+- `refusals`: what each function returns before cuInit to a call with all arguments zero. A function
+  that checks an argument before it checks whether the driver is initialised shows here how it
+  judges the argument; the others return 3 (CUDA_ERROR_NOT_INITIALIZED). Each is called in a fork,
+  because some read what a null pointer points to; then the answer is the signal's number, negative.
 - `errors`: names of error codes.
 - `nvml`: what each function of libnvidia-ml.so.1 returns to zeros before nvmlInit, likewise.
 """
@@ -25,11 +25,11 @@ from pathlib import Path
 SOURCES = Path(__file__).parents[2] / "csrc"
 API = SOURCES / "api"
 NVML_NAMES = SOURCES / "softgpu" / "nvml" / "names.inc"
-NVML_OTHERS = ("nvmlErrorString", "nvmlInit")  # returns no code; is what all others wait for
+NVML_OTHERS = ("nvmlErrorString", "nvmlInit")  # returns no code; is what the others need first
 SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?$")
-# Of CUDA; one before the first and one after the last.
+# CUDA versions, with one before the first and one after the last.
 VERSIONS = [0, *(1000 * major + 10 * minor for major in range(2, 14) for minor in range(10)), 99990]
-FLAGS = {"plain": (0, 1), "per_thread": (2, 3)}  # the second of each says the same in two words
+FLAGS = {"plain": (0, 1), "per_thread": (2, 3)}  # the second of each has the same meaning
 PATIENCE_S = 10
 MOST_ARGUMENTS = 12
 
@@ -56,7 +56,7 @@ class Library:
         return version.value
 
     def look_up(self, base, version, flags):
-        """The exported name, or the status."""
+        """Return the exported name, or the status."""
         found, status = ctypes.c_void_p(), ctypes.c_int(-1)
         code = self.calls.cuGetProcAddress_v2(
             base.encode(),
@@ -72,7 +72,7 @@ class Library:
         return self.named.get(found.value, "not exported")
 
     def lookups(self):
-        """For each base name [version, answer] wherever the answer changes."""
+        """Return for each base name [version, answer] wherever the answer changes."""
         bases = {SUFFIX.sub("", name) for name in self.exported} | set(self.exported)
         answers = {}
         for base in sorted(bases | {"", "cuNope"}):
@@ -104,7 +104,7 @@ class Library:
 
 
 def refusal(function):
-    """What it returns to zeros, asked in a fork."""
+    """Call a function with zeros in a fork; return its result or the negative signal."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -152,7 +152,7 @@ def main():
 
 
 def readable(said):
-    """JSON with a line for each name, so that two versions can be compared."""
+    """Return JSON with one line per name, so that two versions can be compared."""
     parts = [f'"cuda": {said["cuda"]}']
     for part in ("lookups", "refusals", "errors", "nvml"):
         rows = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in said[part].items())

@@ -1,4 +1,4 @@
-"""NVIDIA's own libraries, where they are at hand: `make nvidia` fetches them, no card is needed."""
+"""NVIDIA's own libraries, if they are at hand: `make nvidia` fetches them, no card is needed."""
 
 import os
 from pathlib import Path
@@ -24,11 +24,11 @@ def libraries():
 
 @pytest.fixture(scope="session")
 def version(libraries):
-    """Of the driver that they are of, as 555.58.02."""
+    """The version of the driver that the libraries belong to, such as 555.58.02."""
     return (libraries / "libcuda.so.1").resolve().name.removeprefix("libcuda.so.")
 
 
 @pytest.fixture(scope="session")
 def bare(libraries, clean_env):
-    """Environment of a program that finds them."""
+    """The environment of a program that finds the libraries."""
     return {**clean_env, "LD_LIBRARY_PATH": str(libraries)}

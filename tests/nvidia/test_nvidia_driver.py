@@ -1,4 +1,4 @@
-"""The shim before NVIDIA's own driver, without a card: what it answers stays as it is."""
+"""The shim in front of NVIDIA's own driver, without a card: the driver's answers stay the same."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def said_by(arguments, env):
 
 @pytest.fixture(scope="module")
 def managed(bare, tmp_path_factory):
-    """With the shim, and without a daemon."""
+    """An environment with the shim but without a daemon."""
     folder = tmp_path_factory.mktemp("runtime")
     folder.chmod(0o700)
     return {**bare, "LD_PRELOAD": str(SHIM), "TANDEM_RUNTIME_DIR": str(folder)}
@@ -59,7 +59,7 @@ def test_its_answers_are_the_same_under_the_shim(answers, managed):
 
 
 def test_the_shim_stands_before_it(managed):
-    """Or the same answers would prove nothing."""
+    """Otherwise the same answers would prove nothing."""
     program = """
 import ctypes
 class Info(ctypes.Structure):

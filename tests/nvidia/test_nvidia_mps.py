@@ -1,4 +1,4 @@
-"""NVIDIA's control daemon of MPS says what was recorded of it; no card is needed."""
+"""NVIDIA's MPS control daemon answers as was recorded; no card is needed."""
 
 import json
 import os
@@ -17,9 +17,9 @@ def test_it_answers_as_it_was_recorded(scene, libraries, version, bare):
         pytest.skip(f"of {version} nothing is recorded")
     if scene in record.OF_TWO_USERS and os.geteuid() != 0:
         pytest.skip("only root is another user, too")
-    # It looks for its server on the PATH.
+    # The control daemon looks for its server on the PATH.
     environment = {**bare, "PATH": f"{libraries}:{bare['PATH']}"}
 
-    said = json.loads(json.dumps(record.play(scene, program, environment)))  # which has no tuples
+    said = json.loads(json.dumps(record.play(scene, program, environment)))  # JSON has no tuples
 
     assert said == json.loads(recorded.read_text())[scene.__name__]

@@ -1,6 +1,6 @@
-"""The whole daemon with NVIDIA's control daemon of MPS, whose server ends as without a card.
+"""The whole daemon with NVIDIA's MPS control daemon, whose server ends as it does without a card.
 
-GPUs are told by the software GPU's NVML. Jobs have NVIDIA's driver, which speaks to that MPS.
+The software GPU's NVML reports the GPUs. Jobs have NVIDIA's driver, which talks to that MPS.
 """
 
 import json
@@ -68,7 +68,7 @@ class Place:
         return done.stdout
 
     def job(self, name):
-        """What NVIDIA's driver says to one."""
+        """Run a job and return what NVIDIA's driver answers it."""
         words = ["run", "--require", "--isolation", "mps", "-J", name, "--", sys.executable]
         return int(self.run(*words, "-c", CUINIT, LD_LIBRARY_PATH=str(self.libraries)))
 
@@ -87,7 +87,7 @@ class Place:
 def place(libraries, clean_env):
     if not (libraries / record.CONTROL).exists():
         pytest.skip(f"no {record.CONTROL} in {libraries}")
-    folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # short: the name of a socket
+    folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # short, as sockets' names are
     made = Place(folder, libraries, clean_env)
     try:
         made.start()

@@ -9,14 +9,14 @@ import pytest
 from offline_pip import OFFLINE, PIP
 
 ROOT = Path(__file__).resolve().parents[2]
-# Not part of a checkout, or not of the package; what is compiled already is not compiled again.
+# Not in a checkout, or not in the package. Compiled outputs are copied, so they are not rebuilt.
 LEFT_OUT = shutil.ignore_patterns(
     ".git",
     ".venv",
     "__pycache__",
     "*.egg-info",
     ".*_cache",
-    ".hypothesis",  # other workers write to it meanwhile
+    ".hypothesis",  # other workers write to it at the same time
     "asan",
     "tsan",
     "fuzz",
@@ -28,10 +28,10 @@ LEFT_OUT = shutil.ignore_patterns(
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That of this checkout."""
+    """The wheel of this checkout."""
     work = tmp_path_factory.mktemp("wheel")
-    with (ROOT / "build/native/release/lock").open("a") as lock:  # csrc/ninja_build.py takes it
-        fcntl.flock(lock, fcntl.LOCK_EX)  # so that nothing is copied half built
+    with (ROOT / "build/native/release/lock").open("a") as lock:  # csrc/ninja_build.py's
+        fcntl.flock(lock, fcntl.LOCK_EX)  # so nothing is copied half-built
         shutil.copytree(ROOT, work / "source", ignore=LEFT_OUT, symlinks=True)
     subprocess.run(
         [*PIP, "wheel", *OFFLINE, "-w", str(work), "."],

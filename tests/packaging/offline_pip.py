@@ -1,4 +1,4 @@
-"""pip without a network, and what an environment needs beside the wheel."""
+"""pip without a network, and what an environment needs besides the wheel."""
 
 import shutil
 import sys
@@ -9,7 +9,7 @@ OFFLINE = ("--no-deps", "--no-build-isolation", "--no-index")
 
 
 def copy_click(site: Path) -> None:
-    """All that the command needs but the standard library."""
+    """Copy all that the command needs besides the standard library."""
     import click
 
     shutil.copytree(Path(click.__file__).parent, site / "click")

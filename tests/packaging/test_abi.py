@@ -1,4 +1,4 @@
-"""What older builds read of messages and pages stays where it is, or the version goes up."""
+"""What older builds read in messages and pages stays where it is, or the version is raised."""
 
 import shutil
 import sys
@@ -12,12 +12,12 @@ sys.path.insert(0, str(ROOT / "packaging"))
 import generate_abi
 from generate_abi import CORE, NAME, Listing, breaks, compiled, read
 
-pytestmark = pytest.mark.slow  # each of them compiles
+pytestmark = pytest.mark.slow  # each of them compiles something
 
 
 @pytest.fixture
 def changed(tmp_path: Path):
-    """What the compiler makes of the headers with some of their text exchanged."""
+    """What the compiler makes of the headers after some of their text has been replaced."""
 
     def change(header: str, *exchanges: tuple[str, str]) -> Listing:
         headers = Path(shutil.copytree(CORE, tmp_path / "core"))
@@ -25,7 +25,7 @@ def changed(tmp_path: Path):
         for old, new in exchanges:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
-        # What is said of sizes in there would end the compiler before it is asked.
+        # The headers' own assertions on sizes would stop the compiler first.
         text = text.replace("static_assert(", "static_assert(true || ")
         (headers / header).write_text(text)
         return compiled(headers)

@@ -1,4 +1,4 @@
-"""packaging/container and the DaemonSet of it: what they say is what the rest says."""
+"""packaging/container and its DaemonSet agree with the rest of the project."""
 
 import configparser
 import re
@@ -26,7 +26,7 @@ def unit():
 
 @pytest.fixture
 def pod():
-    """Of the daemon."""
+    """The daemon's pod."""
     daemon_set = yaml.safe_load((ROOT / "packaging/kubernetes/daemon.yaml").read_text())
     template = daemon_set["spec"]["template"]
     assert daemon_set["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
@@ -34,7 +34,7 @@ def pod():
 
 
 def said(instruction):
-    """The arguments of the last one in the Containerfile."""
+    """Return the arguments of the instruction's last use in the Containerfile."""
     return re.findall(rf"^{instruction} (.*)$", CONTAINERFILE, re.M)[-1]
 
 
@@ -48,7 +48,7 @@ def test_its_folders_are_those_of_the_service(unit):
 def test_it_is_no_root_and_one_number_everywhere(pod):
     user, group = said("USER").split(":")
 
-    assert int(user) == int(group) > 60577  # distributions and systemd end there
+    assert int(user) == int(group) > 60577  # the range of distributions and systemd ends there
     assert f"--gid {group} " in CONTAINERFILE
     assert f"--uid {user} " in CONTAINERFILE
     assert pod["initContainers"][0]["command"][1] == f"{user}:{group}"

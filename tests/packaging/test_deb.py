@@ -1,4 +1,4 @@
-"""What the Debian package holds, made with the Python of the tests and without a network."""
+"""The contents of the Debian package, made with the tests' Python and without a network."""
 
 import importlib.util
 import os
@@ -30,7 +30,7 @@ def deb():
 
 @pytest.fixture(scope="module")
 def package(deb, wheel, tmp_path_factory):
-    """Made as `make deb` does it, of the wheel and click alone."""
+    """The package, made as `make deb` does, but of the wheel and click alone."""
     work = tmp_path_factory.mktemp("deb")
     stage = work / "stage"
     deb.make_environment(stage, Path(sys.executable), [str(wheel)], *OFFLINE)
@@ -40,7 +40,7 @@ def package(deb, wheel, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def unpacked(package):
-    """What it installs, below a folder instead of /."""
+    """What the package installs, below a folder instead of /."""
     root = package.parent / "root"
     subprocess.run(["dpkg-deb", "--raw-extract", package, root], check=True)
     return root

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment that holds the wheel and click; returns its bin folder."""
+    """A fresh environment with the wheel and click; returns its bin folder."""
     work = tmp_path_factory.mktemp("install")
     venv.create(work / "env", with_pip=False)
     site = next((work / "env/lib").glob("python*")) / "site-packages"
@@ -90,7 +90,7 @@ def test_the_daemon_and_its_helper_say_which_extra_they_need(installed: Path, pr
 
 
 def test_the_source_archive_holds_the_whole_checkout(tmp_path: Path):
-    """Else `pip install` of it finds nothing to compile."""
+    """Otherwise `pip install` of it would find nothing to compile."""
     known = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""packaging/kubernetes: what stands there is what the code has, and what it can be told."""
+"""packaging/kubernetes agrees with the code, and uses only options that the code has."""
 
 import configparser
 from pathlib import Path
@@ -21,7 +21,7 @@ def pod_of(name):
 
 @pytest.fixture
 def pod():
-    """The pod of the plugin."""
+    """The plugin's pod."""
     daemon_set = pod_of("plugin.yaml")
     template = daemon_set["spec"]["template"]
     assert daemon_set["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
@@ -36,7 +36,7 @@ def container(pod):
 
 @pytest.fixture
 def mounts(pod, container):
-    """What the plugin sees of its node: by path, whether it may write there."""
+    """What the plugin sees of its node: path -> whether it may write there."""
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     named = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert named == paths

@@ -1,4 +1,4 @@
-"""What csrc/ninja_build.py writes is the same for the same sources, whatever lies beside them."""
+"""csrc/ninja_build.py writes the same for the same sources, whatever lies beside them."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the compiled parts need of a machine, and what others see of them: of the normal build."""
+"""What the compiled parts of the normal build need of a machine, and which names they export."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ import ninja_build
 BUILT = ROOT / "build/native/release"
 OUTPUTS = {name: BUILT / target.output for name, target in ninja_build.targets().items()}
 WHEELS_GLIBC = (2, 28)  # packaging/wheel.py
-# By the headers of g++ and of newer versions of glibc, in place of what older ones have.
+# g++ headers and newer glibc headers use these in place of what older ones have.
 OF_THE_HEADERS = {"__libc_single_threaded", "fstat", "pthread_cond_clockwait"}
 
 pytestmark = pytest.mark.skipif(shutil.which("readelf") is None, reason="no binutils here")
@@ -25,18 +25,18 @@ pytestmark = pytest.mark.skipif(shutil.which("readelf") is None, reason="no binu
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_nobody_sees_names_that_are_not_ours(name):
-    """Those of the C++ library inside, say, which others would take for their own."""
+    """Such as names of the C++ library inside, which other code would take for its own."""
     assert native_needs.strangers(OUTPUTS[name]) == set()
 
 
 @pytest.mark.parametrize("name", sorted(OUTPUTS.keys() - {"native"}))
 def test_what_runs_in_jobs_needs_nothing_but_glibc(name):
-    """Python's module alone may have the C++ library of the machine, in a normal build."""
+    """In a normal build only the Python module may use the machine's C++ library."""
     assert native_needs.libraries(OUTPUTS[name]) <= native_needs.GLIBC
 
 
 def test_the_sources_use_nothing_that_glibc_has_only_since_2_28():
-    """So that a wheel can be made for it. The machine's glibc says when it got what."""
+    """So a wheel can be made of them. The machine's glibc tells which version has which symbol."""
     since = {}
     for library in ("libc.so.6", "libm.so.6"):
         rows = told("readelf", "-W", "--dyn-syms", _glibcs(library))
@@ -69,7 +69,7 @@ def test_a_file_that_asks_for_more_is_complained_of(tmp_path):
 
 
 def _asked_for():
-    """By what was compiled, of others."""
+    """Return the foreign symbols that the compiled objects ask for."""
     names = set()
     lines = (BUILT / "build.ninja").read_text().splitlines()
     for output in OUTPUTS.values():
@@ -80,7 +80,7 @@ def _asked_for():
 
 
 def _glibcs(library):
-    """Where the loader has it."""
+    """Return where the loader finds the library."""
     return re.search(rf"{re.escape(library)} => (\S+)", told("ldd", sys.executable))[1]
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA's libraries come out of packages into a folder of their version, or it is said why not."""
+"""NVIDIA's libraries come from packages into a folder of their version, or the reason is given."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ case "$*" in
   *download*) touch cuda.deb ml.deb; grep -q "somewhere/debian $SUITE non-free" sources.list ;;
 esac
 """
-# What both packages hold; the argument behind -x is the package.
+# Creates what both packages contain; the argument after -x is the package.
 DPKG = """#!/bin/sh
 mkdir -p "$3/lib" && cd "$3/lib"
 case "$2" in

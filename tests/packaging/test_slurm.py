@@ -1,6 +1,6 @@
-"""The plugin of Slurm, compiled against a header of ours and loaded by a launch that is fake.
+"""The Slurm plugin, compiled against our header and loaded by a fake launch.
 
-Its job is then a real one, of a daemon on the software GPU.
+Its job is a real one, of a daemon on the software GPU.
 """
 
 import fnmatch
@@ -25,7 +25,7 @@ SOURCE = ROOT / "packaging/slurm/spank_tandem.c"
 INCLUDE = f"-I{HERE / 'include'}"
 STRICT = "-Wall -Wextra -Wshadow -Werror"
 DEADLINE_S = 30
-MATH = "libm.so.6"  # something else that a job may preload
+MATH = "libm.so.6"  # some other library that a job may preload
 SHIM = str(_paths.SHIM)
 
 
@@ -34,7 +34,7 @@ def choose_class(text):
         raise UsageError(text)
 
 
-# What the client makes of the value of each option.
+# The client's parser for the value of each option.
 PARSERS = {
     "--tandem-priority": choose_class,
     "--tandem-memory": parse_memory,
@@ -57,7 +57,7 @@ REFUSED = [
     ("--tandem-priority", "urgent", "latency, normal or batch"),
     ("--tandem-memory", "", "a size such as 20GiB"),
     ("--tandem-memory", "0", "a size such as 20GiB"),
-    ("--tandem-memory", "20", "a size such as 20GiB"),  # bytes, as it stands there
+    ("--tandem-memory", "20", "a size such as 20GiB"),  # without a unit it means bytes
     ("--tandem-memory", "20GiBs", "a size such as 20GiB"),
     ("--tandem-memory", "-1g", "a size such as 20GiB"),
     ("--tandem-memory", "inf", "a size such as 20GiB"),
@@ -102,7 +102,7 @@ def host(made_once):
 
 @pytest.fixture
 def words(plugin, host):
-    """The words by which a command starts as by `srun OPTIONS COMMAND`."""
+    """The words that start a command as `srun OPTIONS COMMAND` would."""
 
     def make(options, command, *site, library=SHIM, side="srun"):
         site = [*site, *([f"library={library}"] if library else [])]
@@ -113,7 +113,7 @@ def words(plugin, host):
 
 @pytest.fixture
 def srun(words, clean_env):
-    """Run `env` so; its variables are `seen` of what it did."""
+    """Run `env` that way; the result has its variables as `seen`."""
 
     def run(*options, site=(), environ=None, **more):
         done = subprocess.run(
@@ -156,7 +156,7 @@ def test_an_option_is_a_variable_of_the_task(srun, option, value, variable):
         "TANDEM_NAME": "train",
         variable: value,
     }
-    PARSERS[option](value)  # which `tandem run` inside would do
+    PARSERS[option](value)  # as `tandem run` in the job would do
 
 
 @pytest.mark.parametrize(("option", "value", "allowed"), REFUSED)
@@ -254,7 +254,7 @@ def test_more_than_it_has_room_for_stays_as_it_is(srun):
 @pytest.mark.parametrize("name", ["nothing/libtandem.so", "a folder/libtandem.so"])
 def test_without_a_library_the_task_starts_without_tandem(srun, tmp_path, name):
     library = tmp_path / name
-    if " " in name:  # which LD_PRELOAD cannot hold
+    if " " in name:  # LD_PRELOAD cannot hold such a name
         library.parent.mkdir()
         library.touch()
 
@@ -305,7 +305,7 @@ def test_an_argument_that_is_wrong_is_a_line(srun, argument):
         ({"SLURM_JOB_NAME": "é\n"}, "???"),
         ({"SLURM_JOB_NAME": "x" * 100}, "x" * (NAME_BYTES - 1)),
         ({"SLURM_JOB_NAME": " "}, "slurm-17"),
-        ({"SLURM_JOB_NAME": "j-7f3a"}, "slurm-17"),  # `tandem ps` shows jobs by such
+        ({"SLURM_JOB_NAME": "j-7f3a"}, "slurm-17"),  # `tandem ps` uses such names for jobs
         ({"SLURM_JOB_NAME": "j-7f3ag"}, "j-7f3ag"),
     ],
 )

@@ -1,4 +1,4 @@
-"""How `make wheel` looks at what it has made; to make one takes a network and minutes."""
+"""How `make wheel` checks what it has made; making a wheel takes a network and minutes."""
 
 import importlib.util
 import subprocess
@@ -36,7 +36,7 @@ def packed(folder, *places):
 
 
 def auditwheel(folder, tag):
-    """A Python whose auditwheel finds that tag."""
+    """Make a Python whose auditwheel reports that tag."""
     (folder / "said").write_text(SAYS.format(tag=tag))
     program = folder / "python"
     program.write_text(f"#!/bin/sh\ncat '{folder / 'said'}'\n")

@@ -1,4 +1,4 @@
-"""What the stages of all tests have in common."""
+"""What the stages of all tests share."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(scope="session")
 def made(made_once):
-    """The folder of what they compile."""
+    """The folder of everything that the stages compile."""
     return made_once("proof", Path.mkdir)

@@ -1,25 +1,25 @@
-// Executes a program of driver calls and says what each came to.
+// Executes a program of driver calls and prints the outcome of each.
 //
 //   interpreter PROGRAM IMAGE
-//   interpreter peer FD     the second process: steps come from there, what they show goes back
+//   interpreter peer FD     the second process: reads steps from FD, and answers there
 //
-// A program is a line per step: `THREAD VERB WORDS`. Steps run one at a time, each on its thread;
-// but those of `|VERB` that follow one another run side by side, in order on each thread only.
+// A program has one step a line: `THREAD VERB WORDS`. Steps run one at a time, each on its thread.
+// Consecutive steps of the form `|VERB` run side by side instead, in order only on each thread.
 //
 //   call SYMBOL ARGUMENT..   one call; `ask` the same, `poll` until it is not CUDA_ERROR_NOT_READY
-//   order SYMBOL ARGUMENT..  the same; `?VERB` is left out if the last one failed
-//   name NEW OLD             the handle or address OLD is called NEW from now on, too
-//   look BUFFER              a digest of what a host buffer holds
-//   hold                     asks the daemon to close the gate until somebody waits at it
+//   order SYMBOL ARGUMENT..  like call; a `?VERB` is left out if the last order before it failed
+//   name NEW OLD             from now on NEW also names the handle or address OLD
+//   look BUFFER              a digest of the contents of a host buffer
+//   hold                     asks the daemon to close the gate until a thread waits at it
 //   tally                    asks the daemon to note what the job counts now
 //   leave                    the thread ends
 //
 // Every argument of a driver call is a whole number or a pointer, so one kind of call does for all:
 //
 //   12 -1 0x7        a number                    s3 d1+64   a handle or address made before, else 0
-//   s3!              the same; the step is left out when there is none
-//   &s3              where the call puts a handle: kept as s3 if it succeeds
-//   #4 #8=5          where it puts a number of 4 or 8 bytes, shown; ~8 the same, not shown
+//   s3!              the same, but the step is left out if there is none
+//   &s3              where the call writes a handle; kept as s3 if the call succeeds
+//   #4 #8=5          where it writes a number of 4 or 8 bytes, which is shown; ~8 is not shown
 //   H2+16            host buffer 2, pageable     "text      a string
 //   {24;0/8=d1;8/4=7}    a struct of 24 bytes: offset/width=argument
 //   [s1,s2]          an array of 8-byte values   <d1,7>     kernel parameters
@@ -28,7 +28,7 @@
 //
 // Thread 9 is the main thread of the second process, which has handles of its own.
 //
-// Out: `INDEX CODE SHOWN..` a step; then the host functions in the order they ran.
+// Output: `INDEX CODE SHOWN..` for each step, then the host functions in the order they ran.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -78,7 +78,7 @@ void end_peer() {
   if (status) fail("the second process ended with " + std::to_string(status));
 }
 
-// One line to the second process and its answer; the clock does not wait for us meanwhile.
+// Sends one line to the second process and returns its answer; the clock does not wait meanwhile.
 std::string ask_peer(const Step& step) {
   if (g_peer < 0) start_peer();
   const std::string line = step.verb + " " + step.symbol + step.arguments;
@@ -91,7 +91,7 @@ std::string ask_peer(const Step& step) {
   return text;
 }
 
-// What it shows.
+// Performs a step and returns its outcome as text.
 std::string come_to(const Step& step) {
   if (step.relies_on_order && !is_ordered(step)) return " left-out";
   if (step.thread == kPeer) return ask_peer(step);
@@ -115,11 +115,11 @@ void perform(const Step& step) {
   say(line);
 }
 
-// What each thread does; the main thread is 0.
+// The steps of each thread; the main thread is 0.
 using Steps = std::vector<const Step*>;
 using Phase = std::array<Steps, kThreads>;
 
-// A thread that performs its part of a phase when it is its turn.
+// A thread that performs its part of a phase when asked to.
 struct Worker {
   pthread_t thread{};
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -188,7 +188,7 @@ void perform(const Phase& phase, bool main_takes_part) {
 
 void perform(const std::vector<Step>& steps) {
   for (size_t i = 0; i < steps.size();) {
-    // The first call is the main thread's: it starts the driver.
+    // The main thread makes the first call, which starts the driver.
     const bool main_takes_part = i > 0;
     Phase phase;
     const bool is_aside = steps[i].is_aside;
@@ -201,7 +201,7 @@ void perform(const std::vector<Step>& steps) {
   }
 }
 
-// Takes the mark off, if it is there.
+// Removes the mark if it is there, and tells whether it was.
 bool marked(std::string& verb, char mark) {
   if (verb[0] != mark) return false;
   verb.erase(0, 1);
@@ -233,7 +233,7 @@ void map_slots() {
   g_slots = static_cast<unsigned char*>(at);
 }
 
-// Until the first process is through.
+// Performs steps until the first process is done.
 int be_peer(int descriptor) {
   char line[4000];
   bool has_called = false;

@@ -1,4 +1,4 @@
-// One step of a program, and the calls of the driver.
+// One step of a program, and the driver calls.
 #pragma once
 
 #include <dlfcn.h>
@@ -27,8 +27,9 @@ inline std::string digest(int index) {
   return text;
 }
 
-// One line to the daemon, one character back. Meanwhile the virtual clock stands, so that nothing
-// happens that the program did not ask for, unless the daemon itself needs it.
+// Sends one line to the daemon and returns its answer of one character. Meanwhile the virtual clock
+// stands still, so that nothing happens that the program did not ask for, unless the daemon needs
+// time.
 inline char tell(const std::string& line) {
   if (g_control < 0) return 'o';
   if (g_daemon_needs_time) g_wait_begin();
@@ -42,7 +43,7 @@ inline char tell(const std::string& line) {
   return answer;
 }
 
-// A handle or address that is no more may come again for something else.
+// The driver may reuse an ended handle or address for something else.
 inline void forget_ended(const std::string& symbol, Word handle) {
   const Locked locked(&g_handles_lock);
   const auto has = [&](const char* part) { return symbol.find(part) != std::string::npos; };
@@ -53,7 +54,7 @@ inline void forget_ended(const std::string& symbol, Word handle) {
     name = is_in_it(name->second[0]) ? g_names.erase(name) : std::next(name);
 }
 
-// A handle for another process is passed by value.
+// The driver takes a handle of another process by value.
 struct ByValue {
   unsigned char bytes[kSlotBytes];
 };

@@ -1,4 +1,4 @@
-// What a program's words stand for: handles and addresses by name, buffers, arguments of calls.
+// What the words of a program mean: handles and addresses by name, buffers, arguments of calls.
 #pragma once
 
 #include <pthread.h>
@@ -26,21 +26,21 @@ using Call = int (*)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word,
 
 inline void* g_driver;
 inline void* g_image;
-inline void (*g_wait_begin)();  // the virtual clock waits for no thread that waits for another
+inline void (*g_wait_begin)();  // virtual time passes while a thread waits for another
 inline void (*g_wait_end)();
 inline int g_peer = -1;  // to the second process, once there is one
 inline pid_t g_peer_pid = -1;
 inline unsigned char* g_slots;  // shared with it
 inline int g_slots_fd = -1;
-inline int g_control = -1;  // to the daemon, where there is one
-inline bool g_says_steps = false;  // the daemon wants to hear before each call
+inline int g_control = -1;  // to the daemon, if there is one
+inline bool g_says_steps = false;  // the daemon wants to hear of each call before it is made
 inline std::atomic<bool> g_held{false};
-inline bool g_daemon_needs_time = false;  // of the virtual clock
+inline bool g_daemon_needs_time = false;  // virtual time
 inline pthread_mutex_t g_control_lock = PTHREAD_MUTEX_INITIALIZER;
 inline bool g_is_ordered = true;               // the last `order` succeeded
-inline thread_local bool t_is_ordered = true;  // the same of a thread that runs beside others
+inline thread_local bool t_is_ordered = true;  // the same for a thread beside others
 inline unsigned char* g_buffers;
-inline pthread_mutex_t g_handles_lock = PTHREAD_MUTEX_INITIALIZER;  // of both maps
+inline pthread_mutex_t g_handles_lock = PTHREAD_MUTEX_INITIALIZER;  // for both maps
 inline std::map<std::string, Word> g_handles;
 inline std::map<Word, std::string> g_names;  // the newest name of each handle
 inline pthread_mutex_t g_notes_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -67,7 +67,7 @@ inline void note(void* what) {
   _exit(3);
 }
 
-// One argument after the other, as text, and the memory they point to until the call is over.
+// Parses the arguments one by one, and owns the memory they point to until the call is over.
 class Arguments {
  public:
   explicit Arguments(const std::string& text) : at_(text.c_str()) {}
@@ -222,7 +222,7 @@ class Arguments {
     std::memcpy(&value, out.cell, out.width < 8 ? out.width : 8);
     return std::to_string(value);
   }
-  // A handle by the name it was first given, or by the new one.
+  // Shows a handle by the name it was first given, or by the new one.
   static std::string handle_text(const Out& out, bool succeeded) {
     const Locked locked(&g_handles_lock);
     const Word value = *out.cell;

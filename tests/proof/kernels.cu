@@ -1,4 +1,4 @@
-// Kernels whose order shows in what they leave behind.
+// Kernels whose order shows in the data they leave behind.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
 #endif
@@ -10,7 +10,7 @@ extern "C" __global__ void mix(unsigned* x, unsigned factor, unsigned addend, un
 }
 TANDEM_KERNEL(mix, 64 * blockDim.x, 8 * blockDim.x)
 
-// The same, but long.
+// The same, but with a long duration.
 extern "C" __global__ void slow_mix(unsigned* x, unsigned factor, unsigned addend, unsigned words) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += gridDim.x * blockDim.x)
     x[i] = x[i] * factor + addend;

@@ -1,4 +1,4 @@
-"""Operations of the generator on arrays of the device, which only copies reach."""
+"""Generator operations on device arrays, which only copies can access."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from proof_memory import release_array
 from proof_model import Array, Lane, Model
 from proof_program import ARRAY, DEVICE, HOST, array_shape, array_shape_3d, box_2d, boxes
 
-WIDTH, HEIGHT = 512, 4  # of elements of one byte
+WIDTH, HEIGHT = 512, 4  # in elements of one byte
 SIZES = (4, 64, 256)
 
 
@@ -27,7 +27,7 @@ def create_array(m: Model) -> None:
             m.emit(thread, "cuMipmappedArrayCreate", f"&{whole}", shape, 2)
             m.emit(thread, "cuMipmappedArrayGetLevel", f"&{name}", f"{whole}!", 0)
     lane.arrays.append(Array(name=name, height=height, whole=whole or name))
-    # An array has no contents before they are written.
+    # An array has no defined contents until it is written.
     if lane.hosts:
         rows = height or 1
         box = box_2d(f"{name}!", f"H{lane.hosts[0]}", WIDTH, rows, WIDTH, (HOST, ARRAY))
@@ -35,7 +35,7 @@ def create_array(m: Model) -> None:
 
 
 def copy_array(m: Model) -> None:
-    """To or from the host or memory of the device, now or in the stream."""
+    """Copy between an array and the host or device memory, at once or in the stream."""
     lanes = [lane for lane in m.lanes if lane.arrays and lane.hosts and not lane.capture]
     if not lanes:
         create_array(m)
@@ -65,7 +65,7 @@ def copy_array(m: Model) -> None:
 
 
 def _copy_memory(m: Model, lane: Lane, some: Array, at: int) -> None:
-    """Between an array and memory of the device."""
+    """Copy between an array and device memory."""
     if (buffer := some_buffer(m, lane)) is None:
         return
     c, memory, name, rows = m.choices, f"{buffer.name}!", f"{some.name}!", some.height or 1
@@ -77,7 +77,7 @@ def _copy_memory(m: Model, lane: Lane, some: Array, at: int) -> None:
             box = box_2d(to, source, 60, rows, WIDTH, kinds)
             m.work(lane, m.flavour(lane, "cuMemcpy2DAsync_v2"), box, lane.stream)
         case 1 if buffer.is_reachable and lane.is_blocking:
-            # Inside the device it does not wait: only where the legacy stream orders it.
+            # A copy inside the device does not wait, so only the legacy stream orders it.
             if to_array:
                 do_now(m, lane, "cuMemcpyDtoA_v2", name, at, memory, 64)
             else:

@@ -1,4 +1,4 @@
-"""Operations of the generator on copies that come many at a time, and on managed memory."""
+"""Generator operations on batches of copies and on managed memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from proof_memory import allocate_as
 from proof_model import BUFFER_BYTES, WORDS, Lane, Model
 from proof_program import array, boxes, copy_attributes, location
 
-SLICE = 1024  # each copy of a batch has its own: they have no order among them
+SLICE = 1024  # one for each copy of a batch, because they are unordered among themselves
 IN_STREAM, AT_ONCE = 1, 2  # CUmemcpySrcAccessOrder
 TO_HOST, TO_DEVICE = location(2, 0), location(1, 0)
 
@@ -23,7 +23,7 @@ def copy_batch(m: Model) -> None:
     to, source = (array([pair[i] for pair in pairs]) for i in range(2))
     what = (to, source, array(sizes), len(pairs), *settings)
     thread = m.thread_for(lane)
-    if order == AT_ONCE:  # before what the stream still has to do
+    if order == AT_ONCE:  # it may run before what the stream still has to do
         m.order(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
     symbol, failed = m.choices.pick(
         (("cuMemcpyBatchAsync_v2", ()), ("cuMemcpyBatchAsync", ("#8",)))
@@ -45,7 +45,7 @@ def copy_boxes(m: Model) -> None:
 
 
 def _refuses_batches(m: Model, lane: Lane) -> bool:
-    """It has no bytes; or it captures or is the legacy stream, which is tried seldom."""
+    """Tell whether to skip: no memory, or the lane captures or is legacy, which is tried seldom."""
     if not lane.hosts or not lane.buffers:
         return True
     is_legacy = lane.stream == "1" or (lane.stream == "0" and not lane.suffix)
@@ -53,7 +53,7 @@ def _refuses_batches(m: Model, lane: Lane) -> bool:
 
 
 def _ends(m: Model, lane: Lane, at: int) -> tuple[str, str]:
-    """Where to and where from, each at the same place of its memory."""
+    """Return target and source, each at the same place of its memory."""
     buffer, host = some_buffer(m, lane), f"H{lane.hosts[0]}+{at}"
     assert buffer
     other = lane.buffers[lane.buffers.index(buffer) - 1]
@@ -65,7 +65,7 @@ def _ends(m: Model, lane: Lane, at: int) -> tuple[str, str]:
 
 
 def prefetch(m: Model) -> None:
-    """Managed memory to the device or the host; or its contents are given up, and written anew."""
+    """Move managed memory to the device or the host, or discard its contents and write it anew."""
     lane = some_lane(m)
     if lane is None or lane.capture:
         return

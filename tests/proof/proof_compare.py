@@ -1,4 +1,4 @@
-"""What tells a bare and a managed run of one program apart, beyond what they may differ in."""
+"""Differences between a bare and a managed run of one program, beyond those that are allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proof_stage import ROOT, Outcome, Stamp
 NOT_READY = {"0", "600"}
 CAPTURING, LOST = "900", "700"
 CONTEXT_ENDS = ("cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2")
-# Class of calls.def, or symbol -> shm::RecordKind of what the daemon is told.
+# Class of calls.def, or symbol -> the shm::RecordKind that the daemon gets for it.
 KINDS = {"launch": 1, "copy": 2, "memset": 3, "memop": 9, "host": 10}
 KINDS |= {"cuEventRecord": 7, "cuEventRecordWithFlags": 7, "cuStreamWaitEvent": 8}
 KINDS |= {"cuGraphLaunch": 13, "cuGraphUpload": 2, "cuMemDiscardBatchAsync": 3}
@@ -23,7 +23,7 @@ STREAM_NUMBERS = {"1": 1, "2": 2}
 
 @cache
 def table() -> dict[str, tuple[str, bool]]:
-    """Symbol -> (class, whether it is gated), of calls.def."""
+    """Return symbol -> (class, whether it is gated), from calls.def."""
     row = re.compile(r'^CALL\((\w+), \d+, (\w+), (\w+), "([^"]*)"\)', re.M)
     text = (ROOT / "shim/calls.def").read_text()
     return {
@@ -33,7 +33,7 @@ def table() -> dict[str, tuple[str, bool]]:
 
 
 def differences(program: Program, bare: Outcome, managed: Outcome) -> list[str]:
-    """One line for each; none when the shim was not to be noticed."""
+    """Return one line per difference, or none if the shim was not noticeable."""
     found = []
     is_at_rest = _comes_to_rest(program, bare)
     if bare.end or managed.end:
@@ -51,7 +51,7 @@ def differences(program: Program, bare: Outcome, managed: Outcome) -> list[str]:
 
 
 def _comes_to_rest(program: Program, bare: Outcome) -> bool:
-    """Whether all work had ended at the end: a capture that goes on forbids to wait for it."""
+    """Tell whether all work had ended: while a capture is open, the program cannot wait for it."""
     waits = [i for i, step in enumerate(program.steps) if step.symbol == "cuCtxSynchronize"]
     return not any(_code(bare, index) == CAPTURING for index in waits[-4:])
 
@@ -66,7 +66,7 @@ def _is_same(step: Step, one: str, other: str) -> bool:
 
 
 def _notes(outcome: Outcome) -> dict[int, list[int]]:
-    """Of each lane, in order."""
+    """Return the host functions of each lane, in order."""
     lanes: dict[int, list[int]] = defaultdict(list)
     for note in outcome.notes:
         lanes[note // 1000].append(note)
@@ -74,7 +74,7 @@ def _notes(outcome: Outcome) -> dict[int, list[int]]:
 
 
 def _comparable_work(program: Program, outcome: Outcome) -> list[list[Stamp]]:
-    """Threads side by side get their own streams, and use the legacy one, in any order."""
+    """Return the work, sorted if threads ran side by side, as their streams have no order then."""
     if not any(step.is_aside for step in program.steps):
         return outcome.work
     return sorted(sorted(stream) for stream in outcome.work)
@@ -91,7 +91,7 @@ def _work_differences(bare: list[list[Stamp]], managed: list[list[Stamp]]) -> li
 
 
 def watched_faults(program: Program, managed: Outcome) -> list[str]:
-    """What the daemon's side of a managed run says that cannot be."""
+    """Return what is impossible in the daemon's view of a managed run."""
     seen = managed.watched
     if seen is None or not seen.is_attached or managed.end:
         return []
@@ -120,13 +120,13 @@ def _code(outcome: Outcome, index: int) -> str:
 
 
 def _went_wrong_in_a_capture(program: Program, managed: Outcome) -> bool:
-    """A capture that was not begun, or is no more, captures nothing."""
+    """Tell whether a capture call failed: a capture that did not begin, or ended, has no work."""
     captures = [i for i, s in enumerate(program.steps) if "Capture" in s.symbol]
     return any(_code(managed, index) != "0" for index in captures)
 
 
 def _destroyed_streams(program: Program, managed: Outcome) -> dict[int, str]:
-    """Handle -> name of those that no later stream has."""
+    """Return handle -> name of destroyed streams whose handle no later stream has."""
     gone: dict[int, str] = {}
     for index, step in enumerate(program.steps):
         if _code(managed, index) != "0":
@@ -139,7 +139,7 @@ def _destroyed_streams(program: Program, managed: Outcome) -> dict[int, str]:
 
 
 def _record_faults(program: Program, managed: Outcome) -> list[str]:
-    """The daemon is told of each piece of work and each point of order once."""
+    """Check that each piece of work and each ordering point gives the daemon exactly one record."""
     assert managed.watched
     if managed.watched.dropped:
         return []
@@ -154,7 +154,7 @@ def _record_faults(program: Program, managed: Outcome) -> list[str]:
 def _records_due(
     program: Program, managed: Outcome
 ) -> tuple[Counter[tuple[int, int]], dict[int, str]]:
-    """How many of each (kind, stream), and the streams' names; of those never captured."""
+    """Count the records due by (kind, stream), and name the streams; captured ones are left out."""
     due: Counter[tuple[int, int]] = Counter()
     names: dict[int, str] = {}
     captured = set()
@@ -171,7 +171,7 @@ def _records_due(
 
 
 def _stream_number(step: Step, managed: Outcome) -> int:
-    """As the daemon is told it. A stream that could not be made is NULL: a default one."""
+    """Return a stream's number in records; one that could not be made is NULL, a default stream."""
     default = 2 if FLAVOUR.search(step.symbol) else 1
     return STREAM_NUMBERS.get(step.stream) or managed.raw.get(step.stream, default)
 
@@ -183,20 +183,22 @@ def _record_kind(symbol: str) -> int:
     return KINDS.get(table().get(symbol, ("", False))[0], 0)
 
 
-# What counts as so many bytes as its second argument says; of the others how much is not said here.
+# These count as many bytes as their second argument says. How much the others count is not known
+# here.
 PLAIN = {"cuMemAlloc_v2", "cuMemAllocManaged"}
 OTHERS = {"cuMemAllocPitch_v2", "cuMemCreate"}
 OTHERS |= {"cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate"}
-# From then on a pool, or what graphs have, counts too: as much as the driver likes to keep.
+# After these, a pool or the memory of graphs counts too: as much as the driver chooses to keep.
 POOLED = {"cuMemAllocAsync", "cuMemAllocFromPoolAsync"}
 FREES = {"cuMemFree_v2", "cuMemFreeAsync", "cuMemRelease"}
 FREES |= {"cuArrayDestroy", "cuMipmappedArrayDestroy"}
 
 
 def _count_faults(program: Program, managed: Outcome) -> list[str]:
-    """What the job counts as its memory is what it has allocated, or more with pools.
+    """Check that the job counts exactly the memory it has allocated, or more if it has pools.
 
-    Or less, where a lost context, in which nothing can be freed, took its memory with it.
+    It may count less once a lost context, in which nothing can be freed, has taken its memory
+    along.
     """
     assert managed.watched
     live: dict[str, int | None] = {}

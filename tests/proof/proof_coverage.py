@@ -1,4 +1,4 @@
-"""What random programs reach: calls that succeed, by their subjects, and the shim's handlers."""
+"""What random programs reach: successful calls by subject, and the shim's handlers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _is_on_second_device(step: Step) -> bool:
     return creates and step.arguments[-1] == "1"
 
 
-# Each is reached by the programs that CI runs.
+# The programs that CI runs reach every one of these.
 SUBJECTS: dict[str, Callable[[Step], bool]] = {
     "kernels": _calls(r"cuLaunch(Kernel|KernelEx|CooperativeKernel)"),
     "copies": _calls(r"cuMemcpy(HtoD|DtoH|DtoD|2D|3D)?(Async)?(_v2)?"),
@@ -62,7 +62,7 @@ def succeeded(program: Program, outcome: Outcome) -> list[Step]:
 
 
 def subjects(steps: list[Step]) -> Counter[str]:
-    """How many of these calls are about each."""
+    """Count these calls by subject."""
     found: Counter[str] = Counter()
     for step in steps:
         found.update(subject for subject, is_about in SUBJECTS.items() if is_about(step))
@@ -71,7 +71,7 @@ def subjects(steps: list[Step]) -> Counter[str]:
 
 @cache
 def handlers() -> dict[str, str]:
-    """Symbol -> the handler in the shim that it has, of calls.def."""
+    """Return symbol -> its handler in the shim, from calls.def."""
     table = (ROOT / "shim/calls.def").read_text()
     rows = re.findall(r"^CALL\((\w+), \d+, \w+, (\w+), ", table, re.M)
     return {symbol: handler for symbol, handler in rows if handler not in ("pass", "forward")}

@@ -1,4 +1,4 @@
-"""Operations of the generator that give streams work: kernels, copies, memsets and the rest."""
+"""Generator operations that give streams work: kernels, copies, memsets and others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def some_buffer(m: Model, lane: Lane) -> Buffer | None:
 
 
 def settle(m: Model, lane: Lane, thread: int) -> bool:
-    """Whether a call without a stream relies on a wait before it, now made.
+    """Wait if necessary before a call without a stream; tell whether the call relies on that wait.
 
-    It waits itself for streams that block with the legacy one, not for others.
+    Such a call itself waits for streams that block with the legacy stream, but not for others.
     """
     if not lane.is_blocking:
         m.order(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
@@ -28,7 +28,7 @@ def settle(m: Model, lane: Lane, thread: int) -> bool:
 
 
 def legacy_symbol(lane: Lane, symbol: str) -> str:
-    """Of a call without a stream, which works in the legacy stream or the thread's own."""
+    """Return the symbol of a call without a stream, for the legacy stream or the thread's own."""
     return symbol + "_ptds" if lane.suffix else symbol
 
 
@@ -53,7 +53,7 @@ def launch(m: Model) -> None:
 def launch_by(
     m: Model, lane: Lane, function: str, shape: tuple[int, int], values: str, **more
 ) -> None:
-    """By one of the three calls there are."""
+    """Launch by one of the three launch calls."""
     blocks, threads = shape
     size = (blocks, 1, 1, threads, 1, 1, 0, lane.stream)
     match m.choices.take(4):
@@ -107,7 +107,7 @@ def _host_copy(m: Model, *, to_device: bool) -> None:
 
 
 def do_now(m: Model, lane: Lane, symbol: str, *arguments: object) -> None:
-    """A call without a stream, on a lane's bytes."""
+    """Make a call without a stream on the lane's memory."""
     thread = m.thread_for(lane)
     relies = settle(m, lane, thread)
     m.emit(
@@ -158,7 +158,7 @@ def memset(m: Model) -> None:
             symbol = m.flavour(lane, f"cuMemsetD2D{bits}Async")
             m.work(lane, symbol, to, 256, value, 8, count % 14 + 1, lane.stream)
         case _ if buffer.is_reachable and (lane.is_blocking or lane.is_default):
-            # Without a stream it does not wait: only where the legacy stream orders it.
+            # Without a stream it does not wait, so only the legacy stream orders it.
             if not lane.is_default or lane.stream == "0":
                 do_now(m, lane, f"cuMemsetD{bits}_v2", to, value, count)
         case _:
@@ -188,9 +188,10 @@ def write_value(m: Model) -> None:
 
 
 def wait_for_value_of_another_stream(m: Model) -> None:
-    """The wait first: only what comes after it lets it end.
+    """Let one stream wait for a value that another writes, with the wait submitted first.
 
-    The word stays as it is until the wait has seen it.
+    Only what is submitted after the wait lets it end, and the word stays until the wait has seen
+    it.
     """
     created = [lane for lane in m.lanes if not lane.is_default and lane.capture is None]
     if m.captures or len(created) < 2:

@@ -1,4 +1,4 @@
-"""Operations of the generator on a second device, and between contexts."""
+"""Generator operations on a second device, and between contexts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from proof_model import THREADS, WORDS, Buffer, Lane, Model
 from proof_program import parameters
 from proof_things import settle_in
 
-SECOND = 1  # number of the device
+SECOND = 1  # the device's number
 
 
 def use_second_device(m: Model) -> None:
-    """A context there: its primary one, or one of the program's own."""
+    """Make a context there: its primary one, or one of the program's own."""
     if m.program.devices > 1 or m.captures or len(m.contexts) > 2:
         return
     m.program.devices = 2
@@ -28,7 +28,7 @@ def use_second_device(m: Model) -> None:
 
 
 def copy_between(m: Model) -> None:
-    """What a stream of another context has left in its memory, through events."""
+    """Copy what a stream of another context has left in its memory, ordered by events."""
     pairs = [
         (giver, taker)
         for giver in m.lanes
@@ -58,7 +58,7 @@ def _event(m: Model, lane: Lane) -> str:
 
 
 def _use(m: Model, lane: Lane, to: Buffer, other: tuple[Lane, Buffer]) -> None:
-    """By a copy, or by a kernel that reaches over."""
+    """Use it by a copy, or by a kernel that accesses peer memory."""
     giver, source = other
     names = (f"{to.name}!", f"{source.name}!")
     if m.choices.take(3) < 2 or source.how != "alloc":

@@ -1,4 +1,4 @@
-"""Random programs: a list of (operation, bytes that decide its details) becomes a Program."""
+"""Random programs: turns a list of (operation, bytes that decide its details) into a Program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from proof_model import Choices, Model
 from proof_program import Program
 
-# Simplest first; the number is how often it comes.
+# Simplest first; the number is the operation's relative frequency.
 OPERATIONS = {
     data.launch: 6,
     data.copy_in: 4,
@@ -74,7 +74,7 @@ LONGEST, DETAILS = 40, 10
 Code = tuple[str, bytes]
 
 
-# What NVIDIA's driver may answer with a crash, or only sometimes.
+# Here NVIDIA's driver may crash, or answer in different ways.
 WILD = (
     "be_wrong",
     "copy_wrongly",
@@ -85,7 +85,7 @@ WILD = (
 
 
 def build(codes: Sequence[Code], *, tidily: bool = True, tame: bool = False) -> Program:
-    """The program that these operations make; a tame one has no handle that never was."""
+    """Build the program of these operations; a tame one uses no invalid handle."""
     model = Model()
     model.is_tame = tame
     things.begin(model)
@@ -107,7 +107,7 @@ CODES = st.lists(
 
 
 def random_codes(draw: random.Random) -> tuple[list[Code], bool]:
-    """The same without hypothesis, and whether the program ends tidily: faster, for many."""
+    """Draw operations and whether the program ends tidily; without hypothesis, which is slower."""
     count = draw.randint(5, LONGEST)
     codes = [(draw.choice(DRAWN), draw.randbytes(DETAILS)) for _ in range(count)]
     return codes, draw.random() < 0.7

@@ -1,4 +1,4 @@
-"""Operations of the generator on captures and graphs."""
+"""Generator operations on captures and graphs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def begin_capture(m: Model) -> None:
 
 
 def _begin(m: Model, capture: Capture) -> None:
-    """Into a new graph, or into one that has a node already."""
+    """Begin a capture into a new graph, or into one that already has a node."""
     lane, thread = capture.origin, capture.thread
     if m.choices.take(3) < 2 or (buffer := some_buffer(m, lane)) is None:
         symbol = m.flavour(lane, "cuStreamBeginCapture_v2")
@@ -46,7 +46,7 @@ def _begin(m: Model, capture: Capture) -> None:
 
 
 def fork_capture(m: Model) -> None:
-    """Another stream joins the capture."""
+    """Let another stream join the capture."""
     others = [x for x in m.lanes if not x.capture and not x.is_default]
     if not m.captures or not others:
         return
@@ -66,7 +66,7 @@ def _order(m: Model, before: Lane, after: Lane, thread: int) -> None:
 
 
 def work_in_capture(m: Model) -> None:
-    """Whose streams are few among all."""
+    """Work in a capturing stream, since few of all streams capture."""
     if not m.captures:
         return
     all_lanes, m.lanes = m.lanes, [lane for lane in m.lanes if lane.capture]
@@ -80,14 +80,15 @@ def end_capture(m: Model) -> None:
         return
     capture = m.choices.pick(m.captures)
     origin, thread = capture.origin, capture.thread
-    if capture.mode == RELAXED:  # may be ended by any thread
+    if capture.mode == RELAXED:  # any thread may end it
         thread = m.choices.take(THREADS)
-    # Whatever a wrong call has made current: a capture that goes on would leave work unfinished.
+    # A wrong call may have made another context current, and an open capture would leave work
+    # unfinished.
     m.stacks[thread] = []
     m.enter(thread, origin.context)
     forgets = m.choices.seldom()
     for lane in capture.lanes[1:]:
-        if not forgets:  # else the capture ends unjoined, an error
+        if not forgets:  # if it forgets, the capture ends unjoined, which is an error
             _order(m, lane, origin, thread)
         lane.capture = None
     origin.capture = None
@@ -99,7 +100,7 @@ def end_capture(m: Model) -> None:
 
 
 def build_graph(m: Model) -> None:
-    """A chain of nodes, by hand."""
+    """Build a chain of nodes by hand."""
     lane = some_lane(m)
     if lane is None or lane.capture or (buffer := some_buffer(m, lane)) is None:
         return
@@ -149,7 +150,7 @@ def _instantiate(m: Model, graph: str, lane: Lane, buffers: list[Buffer], thread
 
 
 def launch_graph(m: Model) -> None:
-    """In the lane it is of, which has its buffers still; or only move there what it needs."""
+    """Launch a graph in its lane, if that still has its buffers; or only upload it."""
     ready = [g for g in m.graphs if not g.lane.capture and set(g.buffers) <= set(g.lane.buffers)]
     if not ready:
         return
@@ -159,7 +160,7 @@ def launch_graph(m: Model) -> None:
 
 
 def update_graph(m: Model) -> None:
-    """What an executable graph's nodes do from now on; seldom with nodes that it has not."""
+    """Update the nodes of an executable graph, seldom with nodes that it does not have."""
     made = [g for g in m.graphs if g.kinds and g.buffers[0] in g.lane.buffers]
     if not made or m.captures:
         return

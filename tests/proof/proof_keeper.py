@@ -1,4 +1,4 @@
-"""The other side of a managed run: a daemon that a test drives, and what it sees."""
+"""The other side of a managed run: a daemon that the test drives, and what it sees."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shim"))
 
 from shim_daemon import HEADER_BYTES, MONOTONIC, SLOTS_OFFSET, VIRTUAL, Attached, FakeDaemon
 
-PATIENCE_S = 20  # of real time, for a program of some milliseconds
+PATIENCE_S = 20  # of real time, for a program that takes some milliseconds
 HELPER_TICK_AT = HEADER_BYTES + 8  # shm::StateControl::helper_tick_ns
 SLOTS_BYTES, LIVE = 256 * 64, 1  # shm::kSlotCount, shm::SlotState::kLive
-# Answers the program until it says that it has ended; False when it does not. Gets its process id.
+# Answers the program, whose process id it gets, until that reports its end; False if it never does.
 Serve = Callable[[socket.socket, int], bool]
 
 
@@ -33,9 +33,9 @@ class Watched:
     """What the daemon's side saw of a managed run."""
 
     tallies: dict[int, int] = field(default_factory=dict)  # step -> bytes the job counts as its own
-    passed: list[int] = field(default_factory=list)  # calls that came back while the gate was shut
-    waited: list[int] = field(default_factory=list)  # calls that waited until it was opened
-    slots: list[int] = field(default_factory=list)  # handles of the streams that have one
+    passed: list[int] = field(default_factory=list)  # calls that returned while the gate was closed
+    waited: list[int] = field(default_factory=list)  # calls that waited until it opened
+    slots: list[int] = field(default_factory=list)  # handles of the streams that have a slot
     records: Counter[tuple[int, int]] = field(default_factory=Counter)  # (kind, stream) -> number
     dropped: int = 0
     live_slots: int = 0
@@ -49,7 +49,7 @@ class Watched:
 def conduct(
     serve: Serve, command: Sequence[str], env: Mapping[str, str], outputs: tuple[IO[str], IO[str]]
 ) -> str:
-    """How the program ended, if not well."""
+    """Run a program; return how it ended, or an empty text if it ended well."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         env = {**env, "PROOF_CONTROL_FD": str(theirs.fileno())}
@@ -74,12 +74,12 @@ def wait_for_end(child: subprocess.Popen[bytes], patience_s: float) -> str:
     return f"ended with {code}" if code else ""
 
 
-GROUPS, GROUP_SMS = 16, 8  # of the profile h200
-CALLS = 3  # of so many one finds another set than the one before it, on average
+GROUPS, GROUP_SMS = 16, 8  # of the profile `h200`
+CALLS = 3  # on average, one call in so many finds another set than the call before
 
 
 def any_set(chance: random.Random) -> dict[str, int]:
-    """Some groups of SMs, or the whole device."""
+    """Return some groups of SMs, or the whole device."""
     first = chance.randrange(GROUPS)
     return {
         "first": first,
@@ -89,12 +89,12 @@ def any_set(chance: random.Random) -> dict[str, int]:
 
 
 class Keeper:
-    """The daemon of one managed run: shuts the gate when asked, opens it when somebody waits."""
+    """The daemon of one managed run: closes the gate when asked, opens it when a thread waits."""
 
     def __init__(
         self, folder: Path, *, is_virtual: bool, sets: random.Random | None = None
     ) -> None:
-        """With its socket in that folder; with `sets` the job's set of SMs changes at random."""
+        """Listen in that folder; with `sets`, change the job's set of SMs at random."""
         folder.mkdir(exist_ok=True)
         self.folder = folder
         self._daemon = FakeDaemon(folder)
@@ -117,7 +117,7 @@ class Keeper:
         return end, self._seen
 
     def _serve(self, control: socket.socket, pid: int) -> bool:
-        """Until the program says that it has ended; False when it does not."""
+        """Answer the program until it reports its end; return False if it does not."""
         give_up = time.monotonic() + PATIENCE_S
         listener = self._daemon._listener
         while time.monotonic() < give_up:
@@ -166,7 +166,7 @@ class Keeper:
         return b"k"
 
     def _gather(self) -> None:
-        """Often: the daemon's side keeps records only for who asked for some not long ago."""
+        """Collect records. Done often, because the poller keeps them only for a recent reader."""
         for record in self._job.records() if self._job else ():
             kind, stream = record[8], int.from_bytes(record[16:24], "little")
             self._seen.records[kind, stream] += 1
@@ -204,17 +204,17 @@ class Keeper:
 
 
 def _clock_of(job: Attached) -> Callable[[], int]:
-    """The job's clock, as its helper last said.
+    """Return a function for the job's clock, as its helper last reported it.
 
-    A look at the job is a heartbeat with this time. Without any the gate would go stale while
-    virtual time runs, as when a second process takes long to start.
+    Each look at the job is a heartbeat with this time. Without heartbeats the gate would go stale
+    while virtual time runs, for example while a second process takes long to start.
     """
     page = mmap.mmap(job.process.fds[1], mmap.PAGESIZE, prot=mmap.PROT_READ)
     return lambda: int.from_bytes(page[HELPER_TICK_AT : HELPER_TICK_AT + 8], "little")
 
 
 def _live_slots(job: Attached) -> list[int]:
-    """The streams of the state page's slots in use."""
+    """Return the streams of the slots in use on the state page."""
     with mmap.mmap(job.process.fds[1], 0, prot=mmap.PROT_READ) as page:
         slots = struct.iter_unpack("<16xQ4xI32x", page[SLOTS_OFFSET : SLOTS_OFFSET + SLOTS_BYTES])
         return [stream for stream, state in slots if state == LIVE]

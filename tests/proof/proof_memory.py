@@ -1,4 +1,4 @@
-"""Operations of the generator on memory: linear, pooled and virtual."""
+"""Generator operations on memory: linear, pooled and virtual."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def allocate_as(m: Model, lane: Lane, how: str) -> Buffer:
     reachable = how not in ("async", "pool")
     buffer = Buffer(name=name, source=name, how=how, is_reachable=reachable)
     lane.buffers.append(buffer)
-    # Memory has no contents before it is written.
+    # Memory has no defined contents until it is written.
     m.work(lane, m.flavour(lane, "cuMemsetD32Async"), f"{name}!", 7, WORDS, lane.stream)
     m.touch(lane, buffer)
     return buffer
@@ -70,12 +70,12 @@ def free(m: Model) -> None:
         return
     m.emit(thread, m.flavour(lane, "cuStreamSynchronize"), lane.stream)
     release(m, buffer, thread)
-    if m.choices.seldom() and not m.is_tame:  # twice
+    if m.choices.seldom() and not m.is_tame:  # free it twice
         m.emit(thread, "cuMemFree_v2", f"{buffer.name}!")
 
 
 def release(m: Model, buffer: Buffer, thread: int) -> None:
-    """Of the calls that take memory away only that of plain memory waits for work with it."""
+    """Release a buffer; only the call that frees plain memory waits for work that uses it."""
     name = f"{buffer.name}!"
     waits = buffer.how not in ("vmm", "async", "pool")
     if not waits:

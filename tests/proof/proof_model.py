@@ -1,12 +1,12 @@
-"""What the generator knows of the state a program has reached.
+"""What the generator knows about the state that a program has reached.
 
-Rules
-1. The state is a forecast: a call may fail where the model thinks it succeeds, and nothing depends
-   on it. What must hold whatever fails is that no two streams touch the same bytes at once, because
-   the shim moves work in time: so every device buffer and host buffer belongs to one lane.
-2. A lane is a stream with its buffers. A buffer goes to another lane through an event.
-3. A call that waits or orders may fail too, above all near a capture, and then orders nothing: it
-   is an `order`, and what would race without it relies on it.
+Rules 1. The state is a forecast. A call may fail where the model expects success, and nothing
+depends on
+   that. Whatever fails, no two streams may touch the same bytes at once, because the shim moves
+   work in time. So every device buffer and every host buffer belongs to one lane.
+2. A lane is a stream with its buffers. A buffer moves to another lane through an event. 3. A call
+that waits or orders may fail too, especially near a capture, and then orders nothing. So
+   it is an `order`, and whatever would race without it relies on it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from proof_program import Program, Step
 
 THREADS = 3
-PEER = 9  # "thread" of the second process
-WORDS = 1024  # of 4 bytes in a buffer
+PEER = 9  # the "thread" of the second process
+WORDS = 1024  # of 4 bytes, in each buffer
 BUFFER_BYTES = WORDS * 4
 
 
@@ -29,27 +29,27 @@ class Buffer:
     name: str
     how: str  # the call that made it
     source: str = ""  # its first name
-    is_reachable: bool = True  # from other streams and by plain copies
+    is_reachable: bool = True  # by other streams and by plain copies
     in_graphs: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Array:
-    """An array of the device."""
+    """An array on the device."""
 
     name: str
-    height: int  # 0: of one dimension
-    whole: str  # what is destroyed in the end: it, or what it is a level of
+    height: int  # 0: one-dimensional
+    whole: str  # what is destroyed in the end: the array itself, or what it is a level of
 
 
 @dataclass(eq=False, kw_only=True)
 class Graph:
-    """An executable graph, and the buffers its nodes touch."""
+    """An executable graph, and the buffers that its nodes touch."""
 
     name: str
     lane: Lane
     buffers: list[Buffer]
-    kinds: list[int] = field(default_factory=list)  # of the nodes of a chain made by hand
+    kinds: list[int] = field(default_factory=list)  # of the nodes of a handmade chain
 
 
 @dataclass(eq=False, kw_only=True)
@@ -65,14 +65,14 @@ class Capture:
 
 @dataclass(eq=False, kw_only=True)
 class Lane:
-    """A stream, its buffers on the device and on the host."""
+    """A stream with its buffers on the device and on the host."""
 
     number: int
     stream: str  # as an argument
     context: str
-    suffix: str = ""  # forced: calls of the per-thread default stream
-    thread: int | None = None  # whose per-thread default stream it is
-    is_blocking: bool = True  # waits for the legacy stream, and it for this one
+    suffix: str = ""  # enforced: the lane uses calls of the per-thread default stream
+    thread: int | None = None  # the thread whose per-thread default stream it is
+    is_blocking: bool = True  # it and the legacy stream wait for each other
     buffers: list[Buffer] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
     hosts: list[int] = field(default_factory=list)
@@ -85,14 +85,14 @@ class Lane:
 
 
 class Choices:
-    """Bytes that decide; zero, the simplest choice, when they have run out."""
+    """Bytes that make decisions; when they run out, zero, which is the simplest choice."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def take(self, count: int) -> int:
-        """A number below `count`."""
+        """Return a number below `count`."""
         if self._at >= len(self._data):
             return 0
         self._at += 1
@@ -102,7 +102,7 @@ class Choices:
         return options[self.take(len(options))]
 
     def many(self) -> Choices:
-        """For what has more to decide than there are bytes; simple choices stay simple."""
+        """Return choices for more decisions than there are bytes; simple choices stay simple."""
         left = self._data[self._at :]
         return Choices(hashlib.shake_128(left).digest(100) if any(left) else b"")
 
@@ -111,22 +111,22 @@ class Choices:
 
 
 class Model:
-    """The program so far."""
+    """The program so far, and the state it should have reached."""
 
     def __init__(self) -> None:
         self.program = Program()
         self.choices = Choices(b"")
-        self.is_tame = False  # uses no handle of what is no more
-        self.has_peer = False  # a second process
-        self.is_aside = False  # what comes now runs side by side with other threads' steps
+        self.is_tame = False  # uses no handle of what has ended
+        self.has_peer = False  # there is a second process
+        self.is_aside = False  # new steps run side by side with other threads' steps
         self.stacks: list[list[str]] = [[] for _ in range(THREADS)]
         self.contexts: list[str] = []
-        self.devices: dict[str, int] = {}  # of the contexts that ever were
-        self.primary = ""  # of a device but the first
+        self.devices: dict[str, int] = {}  # of all contexts that ever existed
+        self.primary = ""  # the primary context of a device other than the first
         self.lanes: list[Lane] = []
         self.graphs: list[Graph] = []
-        self.events: list[str] = []  # recorded or not, of no capture
-        self.pools: dict[str, int] = {}  # and their devices
+        self.events: list[str] = []  # recorded or not, but not captured
+        self.pools: dict[str, int] = {}  # each with its device
         self.captures: list[Capture] = []
         self.free_hosts = list(range(16))
         self._numbers: dict[str, int] = {}
@@ -150,24 +150,24 @@ class Model:
         return self.stacks[thread][-1] if self.stacks[thread] else ""
 
     def enter(self, thread: int, context: str) -> None:
-        """Make a context current there, if it is not."""
+        """Make the context current in the thread, unless it is."""
         if self.current(thread) == context:
             return
         self.emit(thread, "cuCtxSetCurrent", context)
         self.stacks[thread][-1:] = [context]
 
     def thread_for(self, lane: Lane) -> int:
-        """Some thread, with the lane's context current."""
+        """Return some thread, with the lane's context current."""
         thread = self.choices.take(THREADS) if lane.thread is None else lane.thread
         self.enter(thread, lane.context)
         return thread
 
     def order(self, thread: int, symbol: str, *arguments: object, **more) -> None:
-        """A call that steps with `relies_on_order` rely on, up to the next one."""
+        """Make a call that steps with `relies_on_order` rely on, up to the next such call."""
         self.emit(thread, symbol, *arguments, verb="order", **more)
 
     def name_anew(self, buffer: Buffer) -> None:
-        """Without the order before there is no such name, and nothing touches the bytes again."""
+        """Rename the buffer if the last order succeeded; else nothing touches its bytes again."""
         name = self.new("d")
         self.emit(0, name, buffer.name, verb="name", relies_on_order=True)
         buffer.name = name
@@ -175,7 +175,7 @@ class Model:
     def work(
         self, lane: Lane, symbol: str, *arguments: object, thread: int | None = None, **more
     ) -> None:
-        """One call that gives a lane's stream work."""
+        """Make one call that gives the lane's stream work."""
         if thread is None:
             thread = self.thread_for(lane)
         self.emit(
@@ -196,14 +196,14 @@ class Model:
         return lane.stream
 
     def flavour(self, lane: Lane, symbol: str) -> str:
-        """The symbol as this lane's stream wants it; either does where a stream is named."""
+        """Return the symbol's variant for this lane; if it names a stream, either one will do."""
         if lane.suffix:
             return symbol + lane.suffix
         plain = lane.stream == "0" or self.choices.take(2) == 0
         return symbol if plain else symbol + "_ptsz"
 
     def touch(self, lane: Lane, *buffers: Buffer) -> None:
-        """Work on these is being captured, or done."""
+        """Note that captured work uses these buffers, if the lane captures."""
         if lane.capture:
             lane.capture.buffers.extend(buffers)
 

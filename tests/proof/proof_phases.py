@@ -1,4 +1,4 @@
-"""Operations of the generator in which threads run side by side, each with a stream of its own."""
+"""Generator operations in which threads run side by side, each with its own stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import proof_memory as memory
 import proof_things as things
 from proof_model import THREADS, Lane, Model
 
-# What a thread does to its own stream; nothing ends here whose handle another thread may get.
+# What a thread does to its own stream. Nothing here ends a handle that another thread could get.
 PARTS = (
     data.launch,
     data.copy_in,
@@ -25,7 +25,7 @@ PARTS = (
 
 
 def side_by_side(m: Model) -> None:
-    """What comes of it depends on no order between the threads: no bytes are shared."""
+    """Let threads run side by side. They share no bytes, so their order does not matter."""
     if m.captures:
         return
     parts = _parts(m)
@@ -42,7 +42,7 @@ def side_by_side(m: Model) -> None:
 
 
 def _parts(m: Model) -> list[tuple[int, Lane]]:
-    """Threads, each with a lane that may be its own."""
+    """Return threads, each with a lane that it may use."""
     free, first = list(m.lanes), m.choices.take(len(m.lanes) or 1)
     free = free[first:] + free[:first]
     parts = []

@@ -1,4 +1,4 @@
-"""A program of driver calls as data: what interpreter.cpp reads, and what a person reads."""
+"""A program of driver calls as data, in the form for interpreter.cpp and in a readable form."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Step:
     verb: str
     symbol: str = ""
     arguments: tuple[str, ...] = ()
-    stream: str = ""  # which it gives work
-    is_work: bool = False  # valid work, no capture near: a closed gate must stop it
+    stream: str = ""  # the stream it gives work to
+    is_work: bool = False  # valid work, with no capture near: a closed gate must stop it
     is_captured: bool = False  # it only becomes part of a graph: nothing may stop it
-    relies_on_order: bool = False  # left out where the last `order` before it failed
-    is_aside: bool = False  # its neighbours that are, too, run side by side with it
+    relies_on_order: bool = False  # left out if the last `order` before it failed
+    is_aside: bool = False  # runs side by side with neighbours that have this too
 
     def line(self) -> str:
         verb = self._marks() + self.verb
@@ -39,7 +39,7 @@ class Program:
 
     steps: list[Step] = field(default_factory=list)
     devices: int = 1
-    # The streams that were never part of a capture: what they were given is what was recorded.
+    # The streams that never took part in a capture: all their work must have been recorded.
     plain_streams: frozenset[str] = frozenset()
 
     def text(self) -> str:
@@ -55,7 +55,7 @@ class Program:
 
 
 def program_of(text: str) -> Program:
-    """The program that `Program.json` wrote."""
+    """Return the program that `Program.json` wrote."""
     data = json.loads(text)
     steps = [Step(**{**row, "arguments": tuple(row["arguments"])}) for row in data["steps"]]
     return Program(
@@ -64,7 +64,7 @@ def program_of(text: str) -> Program:
 
 
 def struct(size: int, **fields: tuple[int, int, object]) -> str:
-    """A struct of `size` bytes; each field is (offset, width, argument)."""
+    """Return a struct of `size` bytes; each field is (offset, width, argument)."""
     parts = [f"{offset}/{width}={value}" for offset, width, value in fields.values()]
     return "{" + ";".join([str(size), *parts]) + "}"
 
@@ -74,7 +74,7 @@ def array(values: list[str]) -> str:
 
 
 def parameters(*values: object) -> str:
-    """Of a kernel."""
+    """Return a kernel's parameters."""
     return f"<{','.join(map(str, values))}>"
 
 
@@ -127,7 +127,7 @@ def boxes(
     pitch: int,
     kinds: tuple[int, int] = (DEVICE, DEVICE),
 ) -> str:
-    """CUDA_MEMCPY3D_BATCH_OP of one slice each, (to, from); of addresses all kinds are alike."""
+    """CUDA_MEMCPY3D_BATCH_OP of one slice each, (to, from); all kinds of address look alike."""
     fields: dict[str, tuple[int, int, object]] = {}
     for i, (to, source) in enumerate(pairs):
         at = i * 112
@@ -136,7 +136,7 @@ def boxes(
         fields[f"{i}-width"] = (at + 80, 8, width)
         fields[f"{i}-height"] = (at + 88, 8, height)
         fields[f"{i}-depth"] = (at + 96, 8, 1)
-        fields[f"{i}-order"] = (at + 104, 4, 1)  # of the stream
+        fields[f"{i}-order"] = (at + 104, 4, 1)  # in stream order
     return struct(112 * len(pairs), **fields)
 
 
@@ -157,7 +157,7 @@ def copy_attributes(order: int) -> str:
 
 
 def location(kind: int, number: int) -> int:
-    """CUmemLocation, as it lies in a register."""
+    """CUmemLocation, as passed in a register."""
     return kind | number << 32
 
 

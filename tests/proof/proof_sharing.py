@@ -1,17 +1,17 @@
-"""Operations of the generator in which two processes use the same memory and events."""
+"""Generator operations in which two processes use the same memory and events."""
 
 from __future__ import annotations
 
 from proof_data import SIZES, some_buffer, some_lane
 from proof_model import PEER, Buffer, Lane, Model
 
-MEMORY, EVENT = "$0", "$1"  # where the handles lie
+MEMORY, EVENT = "$0", "$1"  # where the handles are
 INTERPROCESS = 6  # CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS
-LAZY_PEER_ACCESS = 1  # the only flags there are
+LAZY_PEER_ACCESS = 1  # the only flag there is
 
 
 def share_memory(m: Model) -> None:
-    """The second process opens a buffer, uses it and closes it, while this one waits."""
+    """Let the second process open, use and close a buffer, while this one waits."""
     lane = some_lane(m)
     if lane is None or m.captures or m.devices[lane.context] != 0:
         return
@@ -38,7 +38,7 @@ def _begin(m: Model) -> None:
 
 
 def _wait_by_event(m: Model, lane: Lane) -> None:
-    """The other process's stream for this one's."""
+    """Let the other process's stream wait for this one's."""
     event, theirs, thread = m.new("e"), m.new("e"), m.thread_for(lane)
     m.emit(thread, "cuEventCreate", f"&{event}", INTERPROCESS)
     m.order(thread, "cuIpcGetEventHandle", EVENT, event)

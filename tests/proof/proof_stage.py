@@ -29,14 +29,14 @@ from tandem.demo.image import gpu_image, software_image, whole
 from tandem.demo.place import probe
 
 WORK = ("kernel", "copy_htod", "copy_dtoh", "copy_dtod", "memset", "host")
-Stamp = tuple[str, str, int]  # kind, name, bytes of one piece of work
+Stamp = tuple[str, str, int]  # kind, name and bytes of one piece of work
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What one run of a program came to."""
+    """The outcome of one run of a program."""
 
-    steps: dict[int, str] = field(default_factory=dict)  # index -> code and what was written
+    steps: dict[int, str] = field(default_factory=dict)  # index -> result code and what was written
     notes: list[int] = field(default_factory=list)  # host functions, in the order they ran
     raw: dict[str, int] = field(default_factory=dict)  # handles at the end
     work: list[list[Stamp]] = field(default_factory=list)  # of each stream, in order
@@ -56,14 +56,14 @@ class Stage:
         in_sets: bool = False,
         made: Path | None = None,
     ) -> None:
-        """With `on_gpu` on the machine's own driver, where no timeline says what ran.
+        """Prepare a stage; with `on_gpu`, on the machine's driver, where no timeline says what ran.
 
-        With `under_tandemd` managed runs have a daemon process each, which says less of them. With
+        With `under_tandemd` each managed run has a daemon process, which says less about it. With
         `in_sets` the software GPU is under MPS, and the set of SMs of a managed run changes at
-        random between its calls, in the same way whenever the program is the same. Stages may have
-        the folder of what they compile in common: `made`.
+        random between its calls, in the same way each time the same program runs. Stages may share
+        `made`, the folder of what they compile.
         """
-        self.folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # short: sockets live in it
+        self.folder = Path(tempfile.mkdtemp(prefix="tandem-"))  # short, because it holds sockets
         self.shim = shim or ROOT / "client/tandem/libtandem.so"
         self.extra: dict[str, str] = {}
         self._on_gpu, self._under_tandemd, self._in_sets = on_gpu, under_tandemd, in_sets
@@ -107,7 +107,7 @@ class Stage:
             with _device(place, program.devices, kind):
                 outcome = self._interpret(place, env, keeper)
             outcome.work = _work(place / "timeline")
-            if self._in_sets:  # a stream's work is in one of the driver's for each set
+            if self._in_sets:  # a stream's work is in one of the driver's streams for each set
                 outcome.work = [sorted(stamp for stream in outcome.work for stamp in stream)]
         shutil.rmtree(place)
         return outcome
@@ -133,7 +133,7 @@ class Stage:
 
 
 def _interpreter(folder: Path) -> Path:
-    """Compiled, unless it is in that folder already."""
+    """Compile the interpreter, unless it is already in that folder."""
     output = folder / "interpreter"
     if not output.exists():
         compiler = shlex.split(os.environ.get("CXX", "g++"))
@@ -146,7 +146,7 @@ def _interpreter(folder: Path) -> Path:
 
 @contextmanager
 def _device(place: Path, devices: int, kind: Mapping[str, str]) -> Iterator[None]:
-    """A device process, as our own child: gone when we say so."""
+    """Run a device process as our own child, so that it ends when we say so."""
     read, write = os.pipe()
     options = {"dir": place, **kind, "clock": "virtual", "linger-ms": 0}
     options |= {"timeline": place / "timeline", "devices": devices, "ready-fd": write}
@@ -160,7 +160,7 @@ def _device(place: Path, devices: int, kind: Mapping[str, str]) -> Iterator[None
     os.close(read)
     try:
         yield
-        # By itself, after its last client; one that never came is not waited for.
+        # It ends by itself after its last client. If no client ever came, do not wait for that.
         with suppress(subprocess.TimeoutExpired):
             gpu.wait(PATIENCE_S)
     finally:
@@ -183,7 +183,7 @@ def _read(text: str) -> Outcome:
 
 
 def _work(timeline: Path) -> list[list[Stamp]]:
-    """Each stream's work in order; streams in order of their numbers, which are the client's."""
+    """Return each stream's work in order, streams by their numbers, which the client assigns."""
     streams: dict[tuple[int, int, int], list[Stamp]] = defaultdict(list)
     moved: Counter[tuple[int, int]] = Counter()
     for line in timeline.read_text().splitlines() if timeline.is_file() else ():

@@ -1,4 +1,4 @@
-"""Managed runs under tandemd itself: a job is paused where its program asks, and soon goes on."""
+"""Managed runs under tandemd: a job is paused where its program asks, and soon resumed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tandem._client import Client
 from tandem.demo.process import Daemon
 from tandem.errors import TandemError
 
-PAUSE_S = 0.02  # real time without a word from the program, which then waits at the gate
+PAUSE_S = 0.02  # real time: a program silent for so long waits at the gate
 
 
 class Master:
-    """One daemon for one run, and the person who pauses and resumes."""
+    """The daemon of one run, and the user who pauses and resumes its job."""
 
     def __init__(self, folder: Path) -> None:
-        """With its runtime directory, which is made."""
+        """Create the runtime directory."""
         folder.mkdir(mode=0o700)
         self.folder = folder
         self._seen = Watched()
@@ -72,7 +72,7 @@ class Master:
 
     def _pause(self, client: Client, pid: int) -> None:
         names = [job.name for job in client.jobs() if pid in (p.pid for p in job.processes)]
-        with suppress(TandemError):  # it has not attached, or only now
+        with suppress(TandemError):  # it has not attached, or only just now
             self._paused = client.pause(names[0]).name if names else ""
 
     def _resume(self, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Operations of the generator on contexts, streams, events and threads; beginnings and ends."""
+"""Generator operations on contexts, streams, events and threads; beginnings and ends."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from proof_graphs import end_capture
 from proof_memory import allocate, free_all
 from proof_model import THREADS, Lane, Model
 
-# (stream, suffix of the calls): those of a thread's own weigh more.
+# (stream, suffix of the calls); per-thread streams have more weight.
 DEFAULT_STREAMS = (("0", ""), ("0", "_ptsz"), ("2", ""), ("0", "_ptsz"), ("1", ""), ("2", ""))
 
 
 def begin(m: Model) -> None:
-    """What nearly every program starts with: one context, one stream, one buffer."""
+    """Begin as nearly every program does: one context, one stream, one buffer."""
     m.emit(0, "cuInit", 0)
     m.emit(0, "cuDevicePrimaryCtxRetain", "&c0", 0)
     m.new("c")
@@ -25,7 +25,7 @@ def begin(m: Model) -> None:
 
 
 def settle_in(m: Model, context: str, thread: int) -> None:
-    """The kernels, and the default streams, of a context."""
+    """Load the kernels of a context, and use its default streams."""
     m.contexts.append(context)
     number = context[1:]
     m.emit(thread, "cuModuleLoadData", f"&m{number}", "@image")
@@ -45,7 +45,7 @@ def create_context(m: Model) -> None:
 
 
 def destroy_context(m: Model) -> None:
-    """With everything in it, once its work has ended."""
+    """Destroy a context with everything in it, after its work has ended."""
     own = [context for context in m.contexts if context != "c0"]
     if not own or m.captures:
         return
@@ -60,7 +60,7 @@ def destroy_context(m: Model) -> None:
         if not lane.is_default and m.choices.take(2):
             m.emit(thread, "cuStreamDestroy_v2", lane.stream)
     m.graphs = [graph for graph in m.graphs if graph.lane not in lanes]
-    m.events.clear()  # which of them were of this context is not known
+    m.events.clear()  # which of them belonged to this context is not known
     m.contexts.remove(context)
     if context == m.primary:
         m.emit(thread, "cuDevicePrimaryCtxRelease_v2", m.devices[context])
@@ -96,7 +96,7 @@ def create_stream(m: Model) -> None:
 
 
 def use_default_stream(m: Model) -> None:
-    """The legacy one, or a thread's own, by its number or by the calls that mean it."""
+    """Use the legacy or a per-thread default stream, by its number or by the calls that mean it."""
     if m.captures or len(m.lanes) > 10:
         return
     context, thread = m.choices.pick(m.contexts), m.choices.take(THREADS)
@@ -113,7 +113,7 @@ def use_default_stream(m: Model) -> None:
 
 
 def destroy_stream(m: Model) -> None:
-    """With work in flight, or not; its memory goes on, in nobody's hands."""
+    """Destroy a stream, with work in flight or not; its memory stays, but belongs to no lane."""
     lane = some_lane(m)
     if lane is None or lane.is_default or lane.capture or any(g.lane is lane for g in m.graphs):
         return
@@ -121,7 +121,7 @@ def destroy_stream(m: Model) -> None:
     m.emit(thread, "cuStreamDestroy_v2", lane.stream)
     m.emit(thread, "cuCtxSynchronize")
     free_all(m, lane, thread)
-    if m.choices.take(3) == 2 and not m.is_tame:  # it is gone
+    if m.choices.take(3) == 2 and not m.is_tame:  # already destroyed
         m.emit(thread, "cuStreamSynchronize", lane.stream)
         m.emit(thread, "cuMemsetD8Async", 0, 1, 16, lane.stream)
     m.lanes.remove(lane)
@@ -164,7 +164,7 @@ def use_event(m: Model) -> None:
 
 
 def hand_over(m: Model) -> None:
-    """A buffer to another stream, through an event."""
+    """Hand a buffer to another stream, through an event."""
     lanes = [lane for lane in m.lanes if not lane.capture]
     if len(lanes) < 2 or m.captures:
         return
@@ -185,7 +185,7 @@ def hand_over(m: Model) -> None:
 
 
 def wait(m: Model) -> None:
-    """For a stream, or for all."""
+    """Wait for a stream, or for everything."""
     lane = some_lane(m)
     if lane is None:
         return
@@ -202,7 +202,7 @@ def wait(m: Model) -> None:
 
 
 def ask(m: Model) -> None:
-    """What a program may want to know."""
+    """Ask what a program may want to know."""
     lane = some_lane(m)
     if lane is None:
         return
@@ -223,7 +223,7 @@ def ask(m: Model) -> None:
 
 
 def leave(m: Model) -> None:
-    """A thread ends; the next step on it is a new thread's."""
+    """End a thread; the next step on it runs on a new thread."""
     thread = m.choices.take(THREADS - 1) + 1
     own = [lane for lane in m.lanes if lane.thread == thread]
     if own or any(capture.thread == thread for capture in m.captures):
@@ -241,7 +241,7 @@ def tally(m: Model) -> None:
 
 
 def finish(m: Model, *, tidily: bool) -> None:
-    """Wait for everything and look at it; `tidily`: give everything back."""
+    """Wait for everything and look at it; with `tidily`, also free and destroy everything."""
     while m.captures:
         end_capture(m)
     for context in m.contexts:

@@ -9,7 +9,7 @@ from proof_program import allocation_properties, parameters, struct
 
 
 def be_wrong(m: Model) -> None:
-    """Calls that a driver refuses."""
+    """Make a call that a driver refuses."""
     lane = some_lane(m)
     if lane is None:
         return
@@ -69,7 +69,7 @@ def be_wrong(m: Model) -> None:
 
 
 def copy_wrongly(m: Model) -> None:
-    """A copy that a driver refuses, in a stream that otherwise works."""
+    """Make a copy that a driver refuses, in a stream that otherwise works."""
     lanes = [lane for lane in m.lanes if lane.buffers and not lane.capture]
     if not lanes:
         return
@@ -88,11 +88,11 @@ def copy_wrongly(m: Model) -> None:
 
 
 def crash(m: Model) -> None:
-    """A kernel that touches what is not there; the context is lost."""
+    """Launch a kernel that accesses an invalid address; the context is lost."""
     if m.captures or (lane := some_lane(m)) is None or m.choices.take(4):
         return
     thread = m.thread_for(lane)
-    m.order(thread, "cuCtxSynchronize")  # how far others' work gets is not said
+    m.order(thread, "cuCtxSynchronize")  # it is undefined how far other work gets
     poke = f"f{lane.context[1:]}_poke!"
     launch_by(m, lane, poke, (1, 1), parameters("0x7"), relies_on_order=True)
     m.emit(thread, "cuCtxSynchronize")

@@ -1,10 +1,10 @@
-"""Many random programs, bare and managed; writes what they came to as JSON.
+"""Runs many random programs bare and managed; writes the results as JSON.
 
     python tests/proof/soak.py [--programs 10000] [--seed 1] [--seconds N] [--gpu] [--result FILE]
                                [--first N] [--processes N] [--tandemd] [--sets] [--failed FOLDER]
     python tests/proof/soak.py --replay FAILED.json [--sets]
 
-Program N of seed S is always the same. One that differs is made shorter while there is time,
+Program N of seed S is always the same. A program that differs is shortened while there is time,
 printed as a list of calls, and written to build/proof/ (or FOLDER), from where it can be replayed.
 """
 
@@ -36,13 +36,13 @@ from proof_program import Program, program_of
 from proof_stage import ROOT, Outcome, Stage
 
 FAILED = ROOT / "build/proof"
-SHORTEN_S = 60.0  # that making a program shorter may take
-AT_A_TIME = 20  # programs that a process takes; on a GPU, where each takes seconds, one
+SHORTEN_S = 60.0  # the longest that shortening a program may take
+AT_A_TIME = 20  # programs for each task; on a GPU, where each takes seconds, one
 
 
 @dataclass(kw_only=True)
 class Tally:
-    """What some programs came to; of the calls, in the bare runs."""
+    """The results of some programs; calls are counted in the bare runs."""
 
     programs: int = 0
     differences: int = 0
@@ -50,7 +50,7 @@ class Tally:
     switches: int = 0
     calls: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
-    subjects: Counter[str] = field(default_factory=Counter)  # that succeeded
+    subjects: Counter[str] = field(default_factory=Counter)  # calls that succeeded
     handlers: set[str] = field(default_factory=set)
 
     def add(self, other: Tally) -> None:
@@ -89,7 +89,7 @@ class Soaker:
         self._stage.close()
 
     def run(self, numbers: range) -> Tally:
-        """As many of them as there is time for."""
+        """Run as many of them as there is time for."""
         tally = Tally()
         for number in numbers:
             if time.monotonic() > self._give_up:
@@ -157,14 +157,14 @@ def compare(stage: Stage, program: Program) -> list[str]:
 
 
 def keep(result: dict[str, object], path: Path) -> None:
-    """Whole, also for who reads it while we go on."""
+    """Write the result atomically, so that a concurrent reader always sees a whole file."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(json.dumps(result, indent=1) + "\n")
     new.replace(path)
 
 
 def soak(wanted: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """Run them all; the results so far, and in the end. What is counted is of the bare runs."""
+    """Run them all; yield the results so far, then the final ones. Counts are of the bare runs."""
     total, start, told = Tally(), time.monotonic(), 0
     for tally in tallies(wanted, start + wanted.seconds):
         total.add(tally)
@@ -197,7 +197,7 @@ def summary(wanted: argparse.Namespace, total: Tally, start: float) -> dict[str,
 
 
 def tallies(wanted: argparse.Namespace, give_up: float) -> Iterator[Tally]:
-    """Of a few programs each, as they come."""
+    """Yield the results of a few programs at a time, as they arrive."""
     processes = wanted.processes or (1 if wanted.gpu else os.cpu_count() or 1)
     end = wanted.first + wanted.programs
     size = 1 if wanted.gpu else AT_A_TIME
@@ -209,7 +209,7 @@ def tallies(wanted: argparse.Namespace, give_up: float) -> Iterator[Tally]:
                 return
 
 
-_soaker: list[Soaker] = []  # of this process
+_soaker: list[Soaker] = []  # one in each process
 
 
 def begin(wanted: argparse.Namespace, give_up: float) -> None:
@@ -230,7 +230,7 @@ def report(
     found: list[str],
     give_up: float,
 ) -> None:
-    """Whole first: nothing may be left to make it shorter with."""
+    """Write the whole program first: there may be no time left to shorten it."""
     keep_program(path, build(drawn, **how), found)
     program = build(shorten(stage, drawn, how, give_up), **how)
     words = keep_program(path, program, compare(stage, program) or ["(not every time)", *found])
@@ -238,7 +238,7 @@ def report(
 
 
 def keep_program(path: Path, program: Program, found: list[str]) -> str:
-    """To be replayed, and beside it for people; what they read."""
+    """Write a program for replay, and beside it a text for people, which is returned."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(program.json())
     words = "\n".join([str(program), *found])
@@ -247,7 +247,7 @@ def keep_program(path: Path, program: Program, found: list[str]) -> str:
 
 
 def shorten(stage: Stage, drawn: list[Code], how: dict[str, bool], give_up: float) -> list[Code]:
-    """Leave out what the difference does not need, ever smaller pieces, while there is time."""
+    """Leave out what the difference does not need, in ever smaller pieces, while there is time."""
     best, piece = drawn, max(len(drawn) // 2, 1)
     give_up = min(give_up, time.monotonic() + SHORTEN_S)
     while piece and time.monotonic() < give_up:

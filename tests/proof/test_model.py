@@ -1,4 +1,4 @@
-"""Whatever call of a generated program fails, no two streams touch the same bytes at once."""
+"""Whichever call of a generated program fails, no two streams touch the same bytes at once."""
 
 import random
 import re
@@ -9,11 +9,11 @@ from proof_generator import build, random_codes
 
 NON_BLOCKING = "1"  # CU_STREAM_NON_BLOCKING
 BUFFER = re.compile(r"\bd\d+\b")
-SHARED = re.compile(r"cuStream(Write|Wait)Value")  # is how one stream waits for another
+SHARED = re.compile(r"cuStream(Write|Wait)Value")  # the means by which one stream waits for another
 
 
 def streams_not_waited_for(steps):
-    """By the legacy stream."""
+    """Return the streams that the legacy stream does not wait for."""
     return {
         step.arguments[0].lstrip("&")
         for step in steps
@@ -22,7 +22,7 @@ def streams_not_waited_for(steps):
 
 
 def users(steps):
-    """Name of a buffer -> streams that use it without relying on an order."""
+    """Return name of a buffer -> streams that use it without relying on an order."""
     found = defaultdict(set)
     for step in steps:
         if step.stream and not step.relies_on_order and not SHARED.match(step.symbol):
@@ -45,7 +45,7 @@ def test_a_buffer_has_one_name_in_each_stream(seed):
 
 
 def test_a_word_that_a_stream_waits_for_is_written_again_only_once_it_has_been_seen():
-    wait = ("wait_for_value_of_another_stream", b"\1")  # of the first stream for the second
+    wait = ("wait_for_value_of_another_stream", b"\1")  # the first stream waits for the second
     second = [("create_stream", b""), ("allocate", b"\1")]
     steps = build([*second, wait, wait]).steps
 

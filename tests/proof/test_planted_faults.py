@@ -10,16 +10,16 @@ from proof_stage import ROOT, Stage
 
 import ninja_build  # found through proof_stage
 
-# The first one compiles a shim.
+# The first test compiles a shim.
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
-IN_SETS = {"kForgetJoin"}  # found where sets of SMs change
+IN_SETS = {"kForgetJoin"}  # found only if sets of SMs change
 FAULTS = re.findall(r"^FAULT\((\w+), ", (ROOT / "shim/faults.def").read_text(), re.M)
-PROGRAMS = 100  # within which each is found
+PROGRAMS = 100  # each fault is found within so many
 
 
 class Faulty:
-    """The build with the faults, and the programs with what they come to without."""
+    """The build with the faults, and the programs with their outcomes in a bare run."""
 
     def __init__(self, stage):
         self._stage = stage
@@ -29,7 +29,7 @@ class Faulty:
         self._stage.close()
 
     def find(self, fault):
-        """How many programs it took, or None, and what gave it away."""
+        """Return how many programs it took, or None, and what revealed the fault."""
         self._stage.extra = {"TANDEM_FAULT": fault}
         for number in range(PROGRAMS):
             if number not in self._bare:
@@ -44,7 +44,7 @@ class Faulty:
 
 @pytest.fixture(scope="module")
 def faulty_in(made):
-    """By whether sets of SMs change."""
+    """Faulty builds by whether sets of SMs change."""
     shim = ninja_build.build(["shim-faults"])["shim-faults"]
     found = {
         in_sets: Faulty(Stage(shim=shim, in_sets=in_sets, made=made)) for in_sets in (False, True)

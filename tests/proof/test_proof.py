@@ -1,4 +1,4 @@
-"""No program can tell that the shim is there: random ones run bare and managed."""
+"""No program can tell that the shim is there: random programs run bare and managed."""
 
 import random
 from collections import Counter
@@ -25,7 +25,7 @@ def stage(made):
 
 
 def compare(stage, codes, *, tidily):
-    """Asserts that there is no difference; returns how often each subject was reached."""
+    """Assert that there is no difference; return how often each subject was reached."""
     program = build(codes, tidily=tidily)
     bare = stage.bare(program)
     found = differences(program, bare, stage.managed(program))

@@ -1,4 +1,4 @@
-"""Random programs on the driver that the machine has, and what stays of one that differs there."""
+"""Random programs on the machine's own driver, and what is kept of one that differs there."""
 
 import math
 import random
@@ -64,7 +64,7 @@ def test_it_is_kept_before_it_is_made_shorter(drawn, tmp_path, monkeypatch):
 
 
 def test_on_the_machines_own_driver_and_clock_nothing_differs(made, monkeypatch):
-    """As on a GPU, whose time began long before the programs."""
+    """As on a GPU, whose clock began long before the programs."""
     monkeypatch.setattr(proof_stage, "probe", lambda _env: {"capability": "90"})
     monkeypatch.setattr(
         proof_stage, "gpu_image", lambda folder, source, **_: software_image(folder, source)
@@ -74,7 +74,7 @@ def test_on_the_machines_own_driver_and_clock_nothing_differs(made, monkeypatch)
         monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
         monkeypatch.setenv(
             "XDG_RUNTIME_DIR", folder
-        )  # where the device is of a program without a daemon
+        )  # the device of a program without a daemon is there
         with closing(Stage(on_gpu=True, made=made)) as stage:
             for number in range(3):
                 drawn, tidily = random_codes(random.Random(f"1-{number}"))

@@ -1,10 +1,10 @@
-"""What the driver API promises, each promise once, runnable on any device.
+"""Promises of the driver API, each tested once, runnable on any device.
 
     TEST_IMAGE=kernels.so python tests/conformance/bodies TOPIC NAME
 
-A topic is a module of this folder; every public function in it is one conformance test, which
-test_conformance.py runs in a process of its own. With `--serve` bodies are asked for on stdin, one
-JSON object a line, and each runs in a fork, which saves starting Python for every one of them.
+A topic is a module in this folder. Each public function in it is one conformance test, which
+test_conformance.py runs in its own process. With `--serve` the bodies to run are read from stdin,
+one JSON object a line, and each runs in a fork, which saves starting Python every time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-SKIPPED = 77  # exit status of a body that this device has nothing for
+SKIPPED = 77  # exit status if the device lacks what the body tests
 
 
 def serve() -> tuple[str, str] | None:
-    """Answer requests; returns in a fork with the body it is to run, and at the end of input."""
+    """Answer requests. Returns in a fork, with the body to run there, and at the end of input."""
     for topic in Path(__file__).parent.glob("[!_]*.py"):
         importlib.import_module(topic.stem)
-    gc.freeze()  # what was imported: no child looks through it when it ends, and copies it for that
+    gc.freeze()  # else each child's collector touches all that was imported, and copies it
     for line in sys.stdin:
         wanted = json.loads(line)
         with tempfile.TemporaryFile() as output:

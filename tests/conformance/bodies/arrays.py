@@ -70,7 +70,7 @@ def shapes_that_cannot_be_are_refused():
     Gpu()
     bad = [
         _shape(0),
-        _shape(4, 0, 3),  # of three dimensions without a height
+        _shape(4, 0, 3),  # three-dimensional, but without a height
         _shape(4, 4, 0, LAYERED),
         _shape(8, 4, 6, CUBEMAP),
         _shape(8, 8, 5, CUBEMAP),
@@ -128,7 +128,7 @@ def an_array_too_big_for_the_device_is_out_of_memory():
 
 def levels_of_a_mipmapped_array_halve_and_keep_their_bytes():
     gpu = Gpu()
-    mipmapped = ok(cu.cuMipmappedArrayCreate(_shape(16, 4), 99))  # as many as there can be
+    mipmapped = ok(cu.cuMipmappedArrayCreate(_shape(16, 4), 99))  # as many levels as possible
     levels = [ok(cu.cuMipmappedArrayGetLevel(mipmapped, level)) for level in range(5)]
     told = [ok(cu.cuArray3DGetDescriptor(level)) for level in levels]
     assert [(t.Width, t.Height) for t in told] == [(16, 4), (8, 2), (4, 1), (2, 1), (1, 1)]
@@ -182,7 +182,7 @@ def runs_of_bytes_go_between_arrays_devices_and_the_host():
     ok(cu.cuMemcpyAtoD(data, two, 8, 24))
     assert gpu.read(data, 6) == [0, 1, 2, 3, 4, 5]
     ok(cu.cuMemcpyHtoAAsync(one, 4, address(host), 8, stream))
-    host[0] = 99  # pageable, so it has been read
+    host[0] = 99  # the source is pageable, so it has been read
     ok(cu.cuMemcpyAtoHAsync(address(back), one, 0, 32, stream))
     ok(cu.cuStreamSynchronize(stream))
     assert back.tolist() == [0, 0, 1, 3, 4, 5, 6, 7]
@@ -198,7 +198,7 @@ def runs_that_do_not_fit_are_refused():
     bad = [
         cu.cuMemcpyHtoA(line, 28, address(host), 8),
         cu.cuMemcpyAtoH(address(host), line, 36, 4),
-        cu.cuMemcpyAtoA(wide, 0, line, 0, 16),  # elements of another size
+        cu.cuMemcpyAtoA(wide, 0, line, 0, 16),  # element sizes differ
         cu.cuMemcpyAtoA(line, 0, line, 16, 20),
     ]
     assert {refused(call) for call in bad} == {"INVALID_VALUE"}

@@ -1,4 +1,4 @@
-"""Copies, prefetches and discards that come many at a time."""
+"""Batches of copies, prefetches and discards."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def a_batch_is_refused_as_a_whole():
     any_, none = ORDER.CU_MEMCPY_SRC_ACCESS_ORDER_ANY, ORDER.CU_MEMCPY_SRC_ACCESS_ORDER_INVALID
     for orders, firsts, where in (
         ([any_], [1], stream),  # the first copy has no attributes
-        ([any_, any_], [0, 0], stream),  # they do not ascend
-        ([any_, any_], [0, 2], stream),  # beyond the last copy
+        ([any_, any_], [0, 0], stream),  # indices do not ascend
+        ([any_, any_], [0, 2], stream),  # index beyond the last copy
         ([any_, none], [0, 1], stream),
         ([any_], [0], 0),  # the legacy default stream
     ):
@@ -79,7 +79,7 @@ def managed_memory_is_prefetched_and_discarded_in_batches():
     ok(cu.cuStreamSynchronize(stream))
     assert ok(cu.cuMemRangeGetAttribute(4, last, data[2], PAGE)) == 0
     word = (ctypes.c_uint * 1).from_address(int(data[0]))
-    word[0] = 5  # a write makes discarded memory good again
+    word[0] = 5  # a write makes discarded memory valid again
     gpu.affine(data[0], 2, 1)
     ok(cu.cuCtxSynchronize())
     assert word[0] == 11
@@ -119,7 +119,7 @@ def a_batch_is_refused_in_a_capture_which_goes_on():
 
 
 def _box(to, from_, extent, order=ORDER.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM):
-    """Ends are (pointer, row, height) or (array, x, y, z)."""
+    """Return one copy of a batch; its ends are (pointer, row, height) or (array, x, y, z)."""
     op = cu.CUDA_MEMCPY3D_BATCH_OP()
     for end, what in ((op.dst, to), (op.src, from_)):
         if len(what) == 3:
@@ -150,7 +150,7 @@ def boxes_are_copied_in_batches():
     array = ok(cu.cuArray3DCreate(shape))
     into = _box((array, 0, 0, 0), (source, 4, 0), (4, 4, 4))
     ok(cu.cuMemcpy3DBatchAsync(1, [into], 0, stream))
-    # Elements are the array's; between pointers they are bytes.
+    # The extent is in the array's elements; between pointers it is in bytes.
     out = _box((back, 0, 0), (array, 1, 2, 3), (2, 2, 1))
     plain = _box((int(back) + 64, 16, 4), (int(source) + 20, 16, 4), (8, 2, 2))
     ok(cu.cuMemcpy3DBatchAsync(2, [out, plain], 0, stream))
@@ -159,8 +159,8 @@ def boxes_are_copied_in_batches():
     assert got[:4] == [57, 58, 61, 62]
     assert [got[16:18], got[20:22], got[32:34], got[36:38]] == [[5, 6], [9, 10], [21, 22], [25, 26]]
     for wrong in (
-        _box((back, 7, 0), (source, 0, 0), (8, 1, 1)),  # rows that are too short
-        _box((back, 0, 1), (source, 0, 0), (8, 2, 1)),  # layers that are
+        _box((back, 7, 0), (source, 0, 0), (8, 1, 1)),  # too short rows
+        _box((back, 0, 1), (source, 0, 0), (8, 2, 1)),  # too short layers
         _box((back, 0, 0), (source, 0, 0), (8, 0, 1)),
         _box((back, 0, 0), (array, 3, 0, 0), (2, 1, 1)),
         _box((back, 0, 0), (source, 0, 0), (8, 1, 1), ORDER.CU_MEMCPY_SRC_ACCESS_ORDER_INVALID),

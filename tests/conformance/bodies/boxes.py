@@ -1,4 +1,4 @@
-"""Copies of two and three dimensions between all kinds of memory."""
+"""Two- and three-dimensional copies between all kinds of memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpu import Gpu, ok, refused
 KIND = cu.CUmemorytype
 HOST, DEVICE = KIND.CU_MEMORYTYPE_HOST, KIND.CU_MEMORYTYPE_DEVICE
 ARRAY, UNIFIED = KIND.CU_MEMORYTYPE_ARRAY, KIND.CU_MEMORYTYPE_UNIFIED
-WIDTH, HEIGHT, DEPTH = 24, 5, 4  # bytes, rows, slices of every block
+WIDTH, HEIGHT, DEPTH = 24, 5, 4  # bytes, rows and slices of every block
 BYTES = WIDTH * HEIGHT * DEPTH
 
 
 class _Block:
-    """Memory of one kind, and what a model says is in it."""
+    """Memory of one kind, and a model of its contents."""
 
     def __init__(self, name, contents: bytes) -> None:
         self.kind = {"pageable": HOST, "pinned": HOST, "device": DEVICE, "array": ARRAY}.get(
@@ -46,7 +46,7 @@ class _Block:
 
 
 class _Memory(_Block):
-    """Pageable memory without a past."""
+    """Fresh pageable memory."""
 
     def __init__(self, contents: bytes) -> None:
         self.kind, self.element, self.array = HOST, 1, None
@@ -55,7 +55,7 @@ class _Memory(_Block):
 
 
 def _box(source, to, start, goal, extent, box=None):
-    """Parameters of a copy of the block's bytes."""
+    """Return the parameters for a copy between blocks."""
     box = box or cu.CUDA_MEMCPY3D()
     box.srcXInBytes, box.srcY, box.srcZ = start
     box.dstXInBytes, box.dstY, box.dstZ = goal
@@ -75,7 +75,7 @@ def _box(source, to, start, goal, extent, box=None):
 
 
 def _apply(source, to, start, goal, extent) -> None:
-    """The same, in the models."""
+    """Apply the same copy to the models."""
     before = bytes(source.model)
     for z in range(extent[2]):
         for y in range(extent[1]):
@@ -217,7 +217,7 @@ def boxes_that_do_not_fit_are_refused():
         bad(srcPitch=1 << 31),  # more than the device allows
         bad(srcHeight=1),
         bad(start=(0, 2, 0), srcHeight=3),
-        bad(goal=(20, 0, 0)),  # beyond the array, each way
+        bad(goal=(20, 0, 0)),  # beyond the array, in each dimension
         bad(goal=(0, 4, 0)),
         bad(goal=(0, 0, 3)),
         bad(srcLOD=1),

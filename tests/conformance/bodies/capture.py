@@ -1,4 +1,4 @@
-"""Stream capture: what becomes a graph, and what may not be done meanwhile."""
+"""Stream capture: what becomes part of a graph, and what is forbidden meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _edge_count(graph) -> int:
 
 
 def _in_thread(gpu, work):
-    """What `work` returns in another thread with the same context."""
+    """Return what `work` returns in another thread with the same context."""
     results = []
 
     def run():
@@ -52,7 +52,7 @@ def _in_thread(gpu, work):
 
 
 def _is_lost(stream) -> bool:
-    """The capture was invalidated: it can only be ended, and gives no graph."""
+    """Check that the capture was invalidated: it can only be ended, and gives no graph."""
     assert ok(cu.cuStreamIsCapturing(stream)) == INVALIDATED
     status, graph = cu.cuStreamEndCapture(stream)
     assert ok(cu.cuStreamIsCapturing(stream)) == NONE
@@ -101,7 +101,7 @@ def each_kind_of_work_becomes_its_kind_of_node():
     assert _edge_count(graph) == 4
     gpu.run_graph(graph, stream)
     assert seen == [(5, 15)]
-    host = u32(4)  # a captured copy reads its source at every launch
+    host = u32(4)  # a captured copy reads its source at each launch
     ok(cu.cuStreamBeginCapture(stream, GLOBAL))
     ok(cu.cuMemcpyHtoDAsync(word, address(host), 4, stream))
     graph = ok(cu.cuStreamEndCapture(stream))
@@ -220,7 +220,7 @@ def the_legacy_stream_cannot_capture_nor_be_used_beside_a_blocking_capture():
     types = (None, ctypes.c_uint, ctypes.c_uint)
     assert refused(gpu.launch("affine", (word, 2, 0), types)) == "STREAM_CAPTURE_IMPLICIT"
     assert _is_lost(stream)
-    stream = _stream()  # a non-blocking one is no concern of the legacy stream
+    stream = _stream()  # the legacy stream ignores a non-blocking one
     ok(cu.cuStreamBeginCapture(stream, RELAXED))
     gpu.affine(word, 2, 0)
     gpu.affine(word, 5, 0, stream=stream)
@@ -294,7 +294,7 @@ def the_capture_tells_of_itself_and_its_next_dependencies_can_be_set():
 
 
 def _set_dependencies(stream, nodes):
-    """Version 13 of the bindings takes edge data, 12 does not."""
+    """Set dependencies; version 13 of the bindings takes edge data, version 12 does not."""
     edges = [None] if cu.CUDA_VERSION >= 13000 else []
     return cu.cuStreamUpdateCaptureDependencies(stream, nodes, *edges, len(nodes), 1)
 

@@ -1,4 +1,4 @@
-"""Checkpoints: one process locks another, takes its memory off the GPU and gives it back."""
+"""Checkpoints: one process locks another, takes its memory off the GPU, and gives it back."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def contents_survive_a_checkpoint_and_the_memory_is_others_meanwhile():
         ok(cu.cuCheckpointProcessCheckpoint(target.pid, None))
         assert target.state == State.CU_PROCESS_STATE_CHECKPOINTED
         assert ok(cu.cuMemGetInfo())[0] >= before + (96 << 20)
-        target.go_on()  # its next calls wait
+        target.go_on()  # its next calls will wait
         ok(cu.cuCheckpointProcessRestore(target.pid, None))
         assert target.state == State.CU_PROCESS_STATE_LOCKED
         ok(cu.cuCheckpointProcessUnlock(target.pid, None))

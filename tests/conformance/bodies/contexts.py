@@ -1,4 +1,4 @@
-"""Contexts, primary and made, and what a fork leaves of them."""
+"""Primary contexts, created contexts, and what a fork leaves of them."""
 
 from __future__ import annotations
 

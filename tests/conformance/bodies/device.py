@@ -1,4 +1,4 @@
-"""The device and how calls are refused."""
+"""The device, and how calls are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def wrong_arguments_give_the_documented_errors():
 
 
 def errors_have_names_and_texts():
-    is_older = ok(cu.cuDriverGetVersion()) < cu.CUDA_VERSION  # and need not know all of them
+    is_older = ok(cu.cuDriverGetVersion()) < cu.CUDA_VERSION  # so it need not know all of them
     for error in cu.CUresult:
         status, name = cu.cuGetErrorName(error)
         if is_older and status == cu.CUresult.CUDA_ERROR_INVALID_VALUE:

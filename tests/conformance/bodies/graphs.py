@@ -50,7 +50,7 @@ def _edges(graph) -> set[tuple[int, int]]:
 
 
 def _link(change, graph, sources, targets):
-    """Add or remove edges; version 13 of the bindings takes edge data, 12 does not."""
+    """Add or remove edges; version 13 of the bindings takes edge data, version 12 does not."""
     data = [None] if cu.CUDA_VERSION >= 13000 else []
     return change(graph, sources, targets, *data, len(sources))
 
@@ -196,7 +196,7 @@ def an_instantiated_graph_keeps_its_parameters_and_can_get_new_ones():
     ok(cu.cuGraphKernelNodeSetParams(node, gpu.kernel_node(a, 9, 0)))
     ok(cu.cuGraphLaunch(executable, stream))
     ok(cu.cuGraphExecKernelNodeSetParams(executable, node, gpu.kernel_node(b, 11, 0)))
-    ok(cu.cuStreamSynchronize(stream))  # a launch in flight is not affected
+    ok(cu.cuStreamSynchronize(stream))  # the launch in flight is not affected
     assert gpu.read(a) + gpu.read(b) + gpu.read(c) == [6, 1, 6]
     ok(cu.cuGraphExecMemsetNodeSetParams(executable, fill, _memset(a, 8), gpu.context))
     ok(cu.cuGraphExecMemcpyNodeSetParams(executable, copy, _copy(c, b, 4), gpu.context))
@@ -223,7 +223,7 @@ class _UpdateInfo(ctypes.Structure):
 
 
 def _update(executable, graph) -> tuple[int, int, int | None]:
-    """Status, result and node in error; the bindings give the last two only without an error."""
+    """Return status, result and node in error; after an error, the bindings omit the last two."""
     info, driver = _UpdateInfo(), ctypes.CDLL("libcuda.so.1")
     handles = [ctypes.c_void_p(int(handle)) for handle in (executable, graph)]
     return driver.cuGraphExecUpdate_v2(*handles, ctypes.byref(info)), info.result, info.node
@@ -263,7 +263,7 @@ def launches_of_one_executable_graph_follow_each_other():
     ok(cu.cuGraphUpload(executable, streams[0]))
     for stream in streams:
         ok(cu.cuGraphLaunch(executable, stream))
-    ok(cu.cuGraphExecDestroy(executable))  # goes when the last launch has ended
+    ok(cu.cuGraphExecDestroy(executable))  # destroyed once the last launch has ended
     for stream in streams:
         ok(cu.cuStreamSynchronize(stream))
     assert gpu.read(word) == [7]
@@ -371,7 +371,7 @@ def a_graph_can_be_written_down_for_people():
 
 
 def _allocate(graph, after, size):
-    """A node that allocates, and the address that its memory will have."""
+    """Add a node that allocates; return it with the address that its memory will have."""
     params = cu.CUDA_MEM_ALLOC_NODE_PARAMS()
     params.poolProps.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     params.poolProps.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
@@ -394,7 +394,7 @@ def a_graph_allocates_what_it_needs():
     assert refused(cu.cuGraphClone(graph)) in ("NOT_SUPPORTED", "INVALID_VALUE")
     refused(cu.cuGraphDestroyNode(save))
     executable = ok(cu.cuGraphInstantiate(graph, 0))
-    refused(cu.cuGraphInstantiate(graph, 0))  # one at a time
+    refused(cu.cuGraphInstantiate(graph, 0))  # only one instance at a time
     for _ in range(2):
         ok(cu.cuGraphLaunch(executable, 0))
         assert gpu.read(word) == [7]
@@ -446,7 +446,7 @@ def stream_ordered_allocations_are_captured():
 
 
 def _conditional(gpu, graph, kind, size, default):
-    """A conditional node of that kind, and the graphs of its bodies."""
+    """Add a conditional node of that kind; return the graphs of its bodies with it."""
     handle = ok(cu.cuGraphConditionalHandleCreate(graph, gpu.context, default, 1))
     params = cu.CUgraphNodeParams()
     params.type = KIND.CU_GRAPH_NODE_TYPE_CONDITIONAL

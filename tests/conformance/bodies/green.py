@@ -1,4 +1,4 @@
-"""Green contexts: parts of a device's SMs for streams of its primary context."""
+"""Green contexts: parts of a device's SMs, for streams of its primary context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _all_sms(gpu):
 
 
 def _split(resource, groups, sms, flags=FINE):
-    """(results, remainder) of a split by count."""
+    """Split by count; return (results, remainder)."""
     results, count, remainder = ok(cu.cuDevSmResourceSplitByCount(groups, resource, flags, sms))
     return results[:count], remainder
 
@@ -33,7 +33,7 @@ def _green(gpu, *resources):
 
 
 def _halves(gpu):
-    """Two green contexts on disjoint SMs."""
+    """Return two green contexts on disjoint SMs."""
     whole = _all_sms(gpu)
     results, _ = _split(whole, 2, whole.sm.smCount // 4)
     return [_green(gpu, part) for part in results]
@@ -44,7 +44,7 @@ def _stream(green):
 
 
 class _Sms:
-    """The SMs on which the blocks of a kernel run."""
+    """Finds the SMs on which a kernel's blocks run."""
 
     def __init__(self, gpu):
         self.gpu, self.noted = gpu, ok(cu.cuMemAlloc(4 * BLOCKS))
@@ -58,7 +58,7 @@ class _Sms:
         ok(self.gpu.launch("note_sm", (self.noted,), (None,), stream=stream, grid=BLOCKS))
 
     def node(self, kernel, context):
-        """The parameters of a node that does what `launch` does."""
+        """Return the parameters of a node that does the same as `launch`."""
         params = cu.CUDA_KERNEL_NODE_PARAMS()
         params.kern, params.ctx, params.gridDimX = kernel, context, BLOCKS
         params.gridDimY = params.gridDimZ = 1
@@ -97,7 +97,7 @@ class _Sets:
         self.second = _sms_used(gpu, self.streams[1])
 
     def are_first(self, used) -> bool:
-        """Whether these SMs may be those of the first green context."""
+        """Tell whether these may be SMs of the first green context."""
         return 0 < len(used) <= self.size and not used & self.second
 
 
@@ -248,7 +248,7 @@ def streams_tell_their_green_context():
     stream = _stream(green)
     assert int(ok(cu.cuStreamGetGreenCtx(stream))) == int(green)
     assert int(ok(cu.cuStreamGetCtx(stream))) == int(ok(cu.cuCtxFromGreenCtx(green)))
-    # A blocking stream is none for a green context.
+    # A green context takes no blocking stream.
     assert refused(cu.cuGreenCtxStreamCreate(green, 0, 0)) == "INVALID_VALUE"
     if hasattr(cu, "cuGreenCtxGetId"):
         ids = {int(ok(cu.cuGreenCtxGetId(g))) for g in [green, *_halves(gpu)]}
@@ -258,7 +258,7 @@ def streams_tell_their_green_context():
 def _refusal(call) -> str:
     try:
         return refused(call())
-    except KeyError as unknown:  # to cuda.bindings 13.0, which has no name for it
+    except KeyError as unknown:  # cuda.bindings 13.0 has no name for it
         return {917: "STREAM_DETACHED"}[unknown.args[0]]
 
 

@@ -1,4 +1,4 @@
-"""Memory and events that two processes use."""
+"""Memory and events that two processes share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def _in_another_process(function, *payload: bytes, fd: int | None = None) -> list[str]:
-    """Run a function of this module there, with the payload as its arguments; what it prints."""
+    """Run a function of this module in another process with that payload; return its output."""
     command = [sys.executable, str(Path(__file__).parent), "ipc", function.__name__]
     lines = [*(data.hex() for data in payload), *([str(fd)] if fd is not None else [])]
     with outside():
@@ -89,7 +89,7 @@ def an_event_orders_the_work_of_two_processes():
     ok(cu.cuEventRecord(event, stream))
     payload = (_bytes(memory), _bytes(handle))
     assert _in_another_process(_waits_then_doubles, *payload) == ["4"]
-    # The other process has recorded it anew, after its own work.
+    # The other process has recorded the event again, after its own work.
     ok(cu.cuEventSynchronize(event))
     ok(cu.cuEventQuery(event))
     assert gpu.read(data) == [4]

@@ -1,4 +1,4 @@
-"""Libraries, and what belongs to a context of them; launches that are refused."""
+"""Libraries, and what of them belongs to a context; launches that are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_library_has_its_variables_and_functions_once_in_each_context():
     assert int(ok(cu.cuKernelGetFunction(kernel))) == int(function)
     assert int(ok(cu.cuFuncGetModule(function))) == int(ok(cu.cuLibraryGetModule(library)))
     assert refused(cu.cuModuleUnload(ok(cu.cuLibraryGetModule(library)))) == "NOT_PERMITTED"
-    # A kernel may be launched without asking for its function.
+    # A kernel can be launched without getting its function first.
     for _ in range(3):
         ok(cu.cuLaunchKernel(cu.CUfunction(int(kernel)), 1, 1, 1, 1, 1, 1, 0, 0, 0, 0))
     other = ok(cu.cuCtxCreate(None, 0, gpu.device))
@@ -246,7 +246,7 @@ def a_link_refuses_what_is_no_code():
 
 
 PTX_HEADER = b".version 7.0\n.target sm_70\n.address_size 64\n"
-# Both inputs have a variable `own` that they keep to themselves.
+# Both inputs have a private variable `own`.
 CALLER = (
     PTX_HEADER
     + b"""

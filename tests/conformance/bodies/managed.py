@@ -1,4 +1,4 @@
-"""Managed memory: the host reaches it, and what is said of its placement is remembered."""
+"""Managed memory: the host can access it, and advice on its placement is remembered."""
 
 from __future__ import annotations
 

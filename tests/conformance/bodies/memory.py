@@ -85,7 +85,7 @@ def memory_is_freed_whichever_context_is_current_or_none():
 def a_plain_memset_of_pinned_memory_has_ended_when_it_returns():
     gpu = Gpu()
     word, pinned = gpu.word(0), ok(cu.cuMemHostAlloc(64, cu.CU_MEMHOSTALLOC_DEVICEMAP))
-    gpu.affine(word, 1, 1, slow=True)  # the memset comes after it in the default stream
+    gpu.affine(word, 1, 1, slow=True)  # the memset follows it in the default stream
     ok(cu.cuMemsetD32(pinned, 7, 16))
     assert list((ctypes.c_uint * 16).from_address(pinned)) == [7] * 16
     ok(cu.cuMemFreeHost(pinned))

@@ -1,4 +1,4 @@
-"""Two devices of one process."""
+"""Two devices in one process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpu import Gpu, NothingToTest, ok, refused
 
 
 def _two() -> tuple[Gpu, object]:
-    """The first device with its kernels, current, and a context of the second."""
+    """Return the first device, current and with its kernels, and a context of the second."""
     ok(cu.cuInit(0))
     if ok(cu.cuDeviceGetCount()) < 2:
         raise NothingToTest("needs two devices")
@@ -136,7 +136,7 @@ def memory_of_a_pool_is_reached_by_whom_the_pool_names():
     gpu.affine(word, 2, 2)
     assert gpu.read(word) == [42]
     _pool_access(pool, flags.CU_MEM_ACCESS_FLAGS_PROT_NONE)
-    ok(cu.cuCtxEnablePeerAccess(other, 0))  # which says nothing about pools
+    ok(cu.cuCtxEnablePeerAccess(other, 0))  # has no effect on pools
     gpu.affine(word, 2, 2)
     assert refused(cu.cuCtxSynchronize()) == "ILLEGAL_ADDRESS"
 
@@ -161,6 +161,6 @@ def mapped_memory_is_reached_by_devices_that_were_given_access():
     assert gpu.read(at) == [42]
     descs[0].flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_NONE
     ok(cu.cuMemSetAccess(at, size, descs[:1], 1))
-    ok(cu.cuCtxEnablePeerAccess(other, 0))  # which says nothing about mappings
+    ok(cu.cuCtxEnablePeerAccess(other, 0))  # has no effect on mappings
     gpu.affine(at, 2, 2)
     assert refused(cu.cuCtxSynchronize()) == "ILLEGAL_ADDRESS"

@@ -1,4 +1,4 @@
-"""PTX text that the driver compiles: what it computes, shows and refuses."""
+"""PTX text that the driver compiles: what it computes, prints and refuses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _fails(name: str, values, types, error: str) -> None:
     module = _module("control")
     ok(_launch(module, name, 1, values, types))
     assert refused(cu.cuCtxSynchronize()) == error
-    assert refused(cu.cuMemAlloc(4)) == error  # and the context stays so
+    assert refused(cu.cuMemAlloc(4)) == error  # the context stays in error
 
 
 def an_address_that_is_nowhere_is_an_error():

@@ -1,4 +1,4 @@
-"""Physical memory that is mapped."""
+"""Physical memory that is mapped to addresses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def access_is_told_as_it_was_set():
     size = 2 << 20
     at = ok(cu.cuMemAddressReserve(size, 0, 0, 0))
     handle = _physical(size)
-    assert refused(cu.cuMemGetAccess(_device(), at)) == "INVALID_VALUE"  # nothing is mapped
+    assert refused(cu.cuMemGetAccess(_device(), at)) == "INVALID_VALUE"  # nothing is mapped there
     ok(cu.cuMemMap(at, size, 0, handle, 0))
     assert ok(cu.cuMemGetAccess(_device(), at)) == 0
     access = cu.CUmemAccessDesc()

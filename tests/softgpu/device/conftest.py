@@ -1,4 +1,4 @@
-"""A running device process per test, in a directory of its own."""
+"""A running device process for each test, in its own directory."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

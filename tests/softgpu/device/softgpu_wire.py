@@ -1,4 +1,4 @@
-"""A client of the device process in plain Python: the packets of protocol.h by struct."""
+"""A client of the device process in plain Python: the packets of protocol.h, built with struct."""
 
 import json
 import os
@@ -23,7 +23,7 @@ TYPES = [
 NUMBER = {name: i + 1 for i, name in enumerate(TYPES)}
 KINDS = ["kernel", "htod", "dtoh", "dtod", "memset", "host", "event", "memop_write", "memop_wait"]
 
-# After the header; text and the device table of WELCOME are left over.
+# The layout after the header; the rest is text, or the device table of WELCOME.
 LAYOUT = {
     "hello": "II64s",
     "welcome": "IIIIQII",
@@ -86,11 +86,11 @@ class DeviceProcess:
             env=bare,
         )
         os.close(ready_write)
-        self.ready = os.read(ready, 1) == b"r"  # end of file: it ended instead
+        self.ready = os.read(ready, 1) == b"r"  # at end of file it has ended
         os.close(ready)
 
     def limit_files_to(self, size: int) -> None:
-        """From now on no file that it writes may be bigger."""
+        """From now on, limit the size of every file that it writes."""
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, size))
 
     def log(self) -> str:
@@ -112,7 +112,7 @@ class DeviceProcess:
 
 @dataclass
 class Client:
-    """One connection. `got` collects every message of the device as (name, values)."""
+    """One connection. `got` collects all messages from the device as (name, values)."""
 
     directory: Path
     flags: int = 0
@@ -133,7 +133,7 @@ class Client:
         self.socket.send(b"".join(messages))
 
     def receive(self) -> list[tuple]:
-        """One packet's messages; an empty list when the device has closed the connection."""
+        """Return one packet's messages, or an empty list if the device closed the connection."""
         try:
             packet = self.socket.recv(65536)
         except ConnectionResetError:
@@ -177,7 +177,7 @@ class Client:
         return self.ops
 
     def reserve(self, size: int, kind: int = 0) -> tuple[int, int]:
-        """(allocation, status)."""
+        """Reserve memory; return (allocation, status)."""
         self.send(pack("mem_reserve", 1, size, 0, kind))
         _, allocation, status, _ = self.wait_for("mem_reply")
         return allocation, status
@@ -208,7 +208,7 @@ class Client:
                     return values
 
     def run_until_finished(self) -> None:
-        """The same until everything submitted has ended; then idle, so that others go on."""
+        """Do so until everything submitted has ended; then idle, so that others can continue."""
         self.run_until_done(self.ops)
         self.idle()
 
@@ -231,7 +231,7 @@ def submit_message(
     name: str = "",
     deps: tuple[int, ...] = (),
 ) -> bytes:
-    """`traffic` and `flops` are a kernel's totals, shared out to its blocks."""
+    """Return a SUBMIT; `traffic` and `flops` are a kernel's totals, divided among its blocks."""
     body = struct.pack(
         "<QQQIIQIIddQ4I64s",
         op,
@@ -245,14 +245,14 @@ def submit_message(
         flops / blocks,
         traffic / blocks,
         size,
-        *(0, 0, 0, 0),  # flags, priority, blocks per SM, least SMs: none of its own
+        *(0, 0, 0, 0),  # flags, priority, blocks per SM, least SMs: all default
         name.encode(),
     ) + struct.pack(f"<{len(deps)}Q", *deps)
     return struct.pack("<HHI", NUMBER["submit"], 8 + len(body), 0) + body
 
 
 def wait_until(condition: object, what: str) -> None:
-    """For what happens in another process without a message: looks until it is so, 20 s at most."""
+    """Poll, for 20 s at most, for something another process does without sending a message."""
     end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end, f"timed out: {what}"

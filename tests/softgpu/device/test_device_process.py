@@ -1,4 +1,4 @@
-"""The real device process over its socket: life, death, bad manners, and the two clocks."""
+"""The real device process over its socket: life, death, misbehaving clients, and the two clocks."""
 
 import contextlib
 import json
@@ -190,7 +190,7 @@ def test_a_query_does_not_keep_it_alive(start_device):
 def test_the_parents_pipes_are_let_go(start_device):
     device = start_device()
 
-    # Both come to their end although the device lives on: it writes to its log.
+    # Both pipes end although the device lives on: it writes to its log instead.
     assert device.process.stdout.read() == ""
     assert device.process.stderr.read() == ""
     assert device.process.poll() is None
@@ -203,7 +203,7 @@ def test_an_observer_that_stops_does_not_stop_the_world(start_device):
     client = connect(device)
 
     op = client.submit("kernel", traffic=1e6)
-    _, _, end_ns, _, _ = client.run_until_done(op)  # after the patience of 2 s of real time
+    _, _, end_ns, _, _ = client.run_until_done(op)  # the device waits 2 s of real time
 
     assert end_ns == MS
     observer.send(pack("sync_time"))
@@ -333,7 +333,7 @@ def test_a_flood_of_questions_disconnects_who_asks(start_device):
 
 def flood_until_disconnected(client):
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        for first in range(10, 400_000, 300):  # as many as a packet holds
+        for first in range(10, 400_000, 300):  # as many as fit in a packet
             ops = range(first, first + 300)
             client.send(b"".join(submit_message(op, "kernel", traffic=1) for op in ops))
         pytest.fail("the device queues everything")

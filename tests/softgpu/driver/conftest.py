@@ -1,4 +1,4 @@
-"""Programs for the software GPU, each in a process and a directory of its own."""
+"""Programs for the software GPU, each in its own process and directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tandem import softgpu
 from tandem.softgpu._query import device_status
 
 CONFORMANCE = Path(__file__).parents[2] / "conformance"
-# What was imported is not looked through again: a fifth of a short program's time goes into that.
+# Without garbage collection over the imports, which takes a fifth of a short program's time.
 PREAMBLE = """
 import ctypes, gc, os, signal, sys, threading
 gc.disable()
@@ -39,7 +39,7 @@ class SoftwareGpu:
     folder: Path
     image: Path
     options: dict[str, str] = field(default_factory=dict)
-    version: str = ""  # of CUDA, of an older driver
+    version: str = ""  # CUDA version of an older driver
 
     def env(self, **more: str) -> dict[str, str]:
         base = {**os.environ, "TEST_IMAGE": str(self.image), "PYTHONPATH": str(CONFORMANCE), **more}
@@ -69,7 +69,7 @@ class SoftwareGpu:
         return json.loads(device_status(self.folder))
 
     def wait_until(self, holds) -> None:
-        """Until the status of the device process satisfies `holds`; a minute at most."""
+        """Wait, for a minute at most, until the device process's status satisfies `holds`."""
         deadline = time.monotonic() + 60
         while not holds(self.status()):
             assert time.monotonic() < deadline, self.status()

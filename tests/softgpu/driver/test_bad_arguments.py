@@ -1,11 +1,11 @@
-"""Calls about memory with bad arguments: an error of CUDA's each time, and the process lives."""
+"""Memory calls with bad arguments return a CUDA error each time, and the process survives."""
 
 import json
 
 import pytest
 
-# Inside the child: every exported call of the subject, each with several bad argument lists. Only
-# what CUDA can know to be bad is here: never a host pointer that looks like one and is not.
+# In the child: every exported call of the subject, with several bad argument lists. They contain
+# only what CUDA can recognise as bad, so never an invalid host pointer that looks valid.
 BEGIN = """
 import json
 from ctypes import *
@@ -264,7 +264,8 @@ def test_bad_arguments_are_errors_and_nothing_worse(gpu, rows):
     codes = {(name, index): code for name, index, code in answers}
     missing = {name for (name, _), code in codes.items() if code == 801}
     assert missing <= {"cuMulticastCreate", "cuPointerGetAttribute"}  # the latter for P2P tokens
-    # Refused, and for the argument's sake: the device is not lost and nothing was not understood.
+    # Each is refused because of the argument: the device is not lost, and every call was
+    # understood.
     assert {call: code for call, code in codes.items() if code in (0, 46, 719, 700, 999)} == {}
 
 

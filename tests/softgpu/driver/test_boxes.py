@@ -1,4 +1,4 @@
-"""Copies of boxes and arrays given arguments that the driver reference promises nothing about."""
+"""Copies of boxes and arrays with arguments about which the driver reference promises nothing."""
 
 ARRAYS = """
 def shape(width, height=0, depth=0, flags=0, form=cu.CUarray_format.CU_AD_FORMAT_FLOAT):

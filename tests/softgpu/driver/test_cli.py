@@ -1,4 +1,4 @@
-"""`tandem softgpu`, as a person types it."""
+"""`tandem softgpu`, as a user types it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ CLI = [sys.executable, "-m", "tandem.cli", "softgpu"]
 def own_env(gpu):
     env = {k: v for k, v in gpu.env().items() if not k.startswith("TANDEM_SOFTGPU_")}
     del env["LD_LIBRARY_PATH"]
-    env["PYTHONPATH"] = str(softgpu.LIBRARIES.parents[2])  # works where it is not installed too
+    env["PYTHONPATH"] = str(softgpu.LIBRARIES.parents[2])  # also works if it is not installed
     return env
 
 
@@ -89,8 +89,8 @@ def test_watching_the_status_prints_a_block_a_round_and_ends_with_the_device(gpu
     lines = [watch.stdout.readline() for _ in range(12)]
 
     child.communicate("")
-    assert any("no programs" in line for line in watch.stdout)  # up to the first that says so
-    os.kill(pid_of(gpu.folder), signal.SIGUSR1)  # to linger no longer
+    assert any("no programs" in line for line in watch.stdout)  # read up to the first such line
+    os.kill(pid_of(gpu.folder), signal.SIGUSR1)  # to stop lingering
     _, error = watch.communicate(timeout=30)
 
     assert sum(line.startswith("tiny, virtual clock") for line in lines) >= 2

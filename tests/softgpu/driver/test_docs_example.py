@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[3] / "docs/software-gpu.md"
 
 
 def fenced(language):
-    """The first block of that language, without its fences."""
+    """Return the first code block of that language, without its fences."""
     return PAGE.read_text().split(f"\n```{language}\n", 1)[1].split("```", 1)[0]
 
 

@@ -1,4 +1,4 @@
-"""What is special about our driver: look-up, kernels from elsewhere, the queue, its stubs."""
+"""What is special about our driver: look-ups, kernels from elsewhere, the queue, its stubs."""
 
 import subprocess
 from pathlib import Path
@@ -96,7 +96,7 @@ print(gpu.read(word))
 """
 
     assert gpu.run(program, TANDEM_SOFTGPU_KERNELS=str(image)) == "[19]"
-    assert gpu.run(program) == "[5]"  # the PTX itself, which does nothing
+    assert gpu.run(program) == "[5]"  # the PTX itself does nothing
 
 
 def test_a_full_queue_makes_the_launching_thread_wait(gpu):

@@ -221,8 +221,8 @@ ok(cu.cuMemAlloc(4))
     )
 
 
-# Words that nodes multiply, fill and copy. A node comes after the last that touched its words, as
-# far as the model is concerned; more edges than needed change nothing.
+# Nodes multiply, fill and copy words. For the model a node follows the last node that touched its
+# words; more edges than needed change nothing.
 RANDOM_GRAPHS = """
 from hypothesis import given, settings, strategies as st
 

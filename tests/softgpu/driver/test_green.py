@@ -1,4 +1,4 @@
-"""Green contexts on the software GPU: which SMs, and what runs at the same time."""
+"""Green contexts on the software GPU: which SMs they use, and what runs at the same time."""
 
 import pytest
 
@@ -57,7 +57,7 @@ ok(cu.cuCtxSynchronize())
     first, beside, after = gpu.timeline()[-3:]
     assert first["sm_set"] == "0"
     assert beside["sm_set"] == "4"
-    assert after["sm_set"] == "5"  # its set still has idle SMs
+    assert after["sm_set"] == "5"  # the set still has idle SMs
     assert first["t_start_ns"] == beside["t_start_ns"] == after["t_start_ns"]
 
 

@@ -1,4 +1,4 @@
-"""Images in every wrapping, and broken ones, through the load calls."""
+"""Images in every kind of wrapping, and broken ones, through the load calls."""
 
 PROGRAM = """
 import struct

@@ -1,4 +1,4 @@
-"""What launch attributes do to the modelled device: who gets SMs, and when."""
+"""The effect of launch attributes on the modelled device: which kernel gets SMs, and when."""
 
 SLOW = """
 gpu = Gpu()
@@ -25,7 +25,7 @@ one, two = (ok(cu.cuStreamCreate(1)) for _ in range(2))
 
 
 def spans(gpu):
-    """Start, end and SMs at the start of each kernel, in order of operations."""
+    """Return start, end and SMs at the start of each kernel, in the order of operations."""
     kernels = {}
     for row in gpu.timeline():
         start, _, sms = kernels.get(row["op"], (row["t_start_ns"], 0, row["sms"]))

@@ -76,7 +76,7 @@ print(*[nv.nvmlDeviceGetUUID(nv.nvmlDeviceGetHandleByIndex(i)) for i in range(3)
     assert seen("1,7,0") == [1]
     assert seen("0,0,1") == [0]
     assert seen(f" {uuids[2]} , {uuids[0]}") == [2, 0]
-    # The beginning of a UUID that all share names none of them.
+    # A UUID prefix that several devices share names none of them.
     assert gpu.run("print(refused(cu.cuInit(0)))", CUDA_VISIBLE_DEVICES="GPU-54") == "NO_DEVICE"
 
 
@@ -210,14 +210,14 @@ assert code(nv.nvmlDeviceGetGpuInstanceById, device, 3) == nv.NVML_ERROR_NOT_FOU
 
 def test_without_a_layout_mig_is_off_or_not_there(gpu):
     off = NVML + "print(code(nv.nvmlDeviceGetMigMode, device))"
-    assert gpu.run(off) == "3"  # tiny: not supported
+    assert gpu.run(off) == "3"  # tiny does not support it
     gpu.folder = gpu.folder / "second"
     gpu.folder.mkdir()
     gpu.options["profile"] = "a100"
     assert gpu.run(NVML + "print(nv.nvmlDeviceGetMigMode(device))") == "[0, 0]"
     places = "nv.nvmlDeviceGetGpuInstancePossiblePlacements, device, 9, None, nv.byref(count)"
     told = gpu.run(NVML + f"count = nv.c_uint(); print(code({places}), count.value)")
-    assert told == "0 2"  # as NVML's reference says: whether MIG is on or not
+    assert told == "0 2"  # whether MIG is on or off, as in NVML's reference
 
 
 def test_a_wrong_layout_ends_the_device_process_with_words(tmp_path):

@@ -1,4 +1,4 @@
-"""MPS on the software GPU: the control program, servers, limits and what a crash does."""
+"""MPS on the software GPU: the control program, servers, limits, and what a crash does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tandem._mps import control_pid, is_running
 READY = 'print("ready", flush=True)\n'
 WAIT = "with outside(): sys.stdin.readline()\n"
 WORK = "gpu.affine(gpu.word(1), 3, 1, slow=True); ok(cu.cuCtxSynchronize())\n"
-# The news of another process's end takes its time.
+# The news of another process's end takes some time.
 UNTIL_REFUSED = """
 while (error := cu.cuMemGetInfo()[0]) == cu.CUresult.CUDA_SUCCESS: pass
 print(error.name.removeprefix("CUDA_ERROR_"), refused(cu.cuMemAlloc(16)))
@@ -30,7 +30,7 @@ CONTROL = softgpu.DEVICE_PROGRAM.parent / "nvidia-cuda-mps-control"
 
 @dataclass
 class Mps:
-    """A control daemon with directories of its own, beside a software GPU."""
+    """A control daemon with its own directories, beside a software GPU."""
 
     gpu: object
     folder: Path
@@ -69,7 +69,7 @@ class Mps:
             pause.wait(0.01)
 
     def until_status(self, status: str, server: str) -> None:
-        """The control daemon hears it from the server, which hears it from the device."""
+        """Wait until the control daemon hears it from the server, and that from the device."""
         pause = threading.Event()
         while self.ask(f"get_server_status {server}") != f"{status}\n":
             pause.wait(0.01)
@@ -120,7 +120,7 @@ def test_clients_of_a_running_control_overlap_and_others_take_turns(gpu, mps):
 
 def test_the_control_program_knows_its_servers_and_clients(mps):
     mps.start()
-    assert mps.run("-d").returncode == 1  # one a directory
+    assert mps.run("-d").returncode == 1  # one per directory
     assert mps.ask("get_server_list") == ""
 
     client = ready(mps.client("gpu = Gpu()\n" + READY + WAIT))
@@ -142,7 +142,7 @@ def test_a_server_that_is_told_to_end_does_once_its_clients_have_gone(mps):
     first = ready(mps.client("gpu = Gpu()\n" + READY + WAIT))
     server = mps.ask("get_server_list").strip()
     assert mps.ask(f"shutdown_server {server}") == ""
-    second = ready(mps.client("gpu = Gpu()\n" + READY + WAIT))  # it takes new ones still
+    second = ready(mps.client("gpu = Gpu()\n" + READY + WAIT))  # it still accepts new clients
     finish(first)
     assert mps.ask("get_server_list").strip() == server
     finish(second)
@@ -227,7 +227,7 @@ print(ok(cu.cuMemGetInfo())[0] >> 20)
 kept = ok(cu.cuMemAlloc(20 << 20))
 print(refused(cu.cuMemAlloc(50 << 20)))
 """
-    # Of 64 MiB the context itself takes 8.
+    # The context itself takes 8 of 64 MiB.
     assert finish(mps.client(fill)).split() == ["56", "OUT_OF_MEMORY"]
     limited = mps.client(fill, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=32M")
     assert finish(limited).split() == ["24", "OUT_OF_MEMORY"]
@@ -319,7 +319,7 @@ def test_what_tests_have_started_is_ended_whatever_it_does(mps):
     with subprocess.Popen([CONTROL], env=mps.gpu.env(**mps.env), stdin=subprocess.PIPE) as asker:
         asker.stdin.write(b"quit\n")
         asker.stdin.flush()
-        mps.until("Cmd:quit")  # it answers nobody any more, and waits for its client
+        mps.until("Cmd:quit")  # it answers nobody now and waits for its client
 
         end_daemons(mps.folder)
 

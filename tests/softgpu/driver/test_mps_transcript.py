@@ -1,4 +1,4 @@
-"""The control program of the software GPU against what NVIDIA's said, scene by scene."""
+"""The software GPU's control program against what NVIDIA's answered, scene by scene."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from mps import record
 from tandem import softgpu
 
 CONTROL = softgpu.DEVICE_PROGRAM.parent / "nvidia-cuda-mps-control"
-LIKE = "555.58.02"  # the newest one that was recorded
+LIKE = "555.58.02"  # the newest recorded version
 WITHOUT_DEVICE = {"TANDEM_SOFTGPU_BIN": "/nowhere"}
 
 
@@ -21,7 +21,7 @@ def recorded(version):
 
 
 def plays(scene, program, environment):
-    """As JSON, which knows no tuples."""
+    """Return what was said as JSON has it, which has no tuples."""
     return json.loads(json.dumps(record.play(scene, program, environment)))
 
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's own driver answered, recorded by tests/nvidia without a card, ours answers too."""
+"""Our driver answers what NVIDIA's own answered without a card, as recorded by tests/nvidia."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 TESTS = Path(__file__).parents[2]
 RECORDED = sorted((TESTS / "data" / "nvidia").glob("driver-*.json"))
 
-# What it says before cuInit it says of an argument, and so afterwards as well; but these:
+# Any answer before cuInit except these is about an argument, so it is the same after cuInit.
 NOT_INITIALIZED, NO_DEVICE, NOT_SUPPORTED = 3, 100, 801
 
 ASK = f"""

@@ -1,4 +1,4 @@
-"""NVML for monitors: what they read, and the events they wait for."""
+"""NVML for monitors: the values they read, and the events they wait for."""
 
 import os
 import signal
@@ -210,7 +210,7 @@ def test_what_a_device_that_ends_was_asked_the_next_one_answers(gpu):
         child = gpu.start(MONITOR + "print(nv.nvmlDeviceGetName(handle))")
         ending, _ = listener.accept()
         assert ending.recv(4096)  # its hello
-        # A welcome, for client 1; what it has of devices is nobody's business here.
+        # A WELCOME for client 1; nobody here uses what it says about devices.
         ending.send(struct.pack("<HHIII", 2, 16, 0, 0, 1) + bytes(60_000))
         assert ending.recv(4096)  # the question
         place.unlink()

@@ -1,4 +1,4 @@
-"""A software GPU for the programs of a test."""
+"""A software GPU for a test's programs."""
 
 import pytest
 from runner import Runner

@@ -1,4 +1,4 @@
-"""What PTX instructions compute, in Python: on bit patterns, and exactly with fractions."""
+"""What PTX instructions compute, in Python: on bit patterns, and exactly, with fractions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fractions import Fraction
 WIDTH = {"u8": 8, "s8": 8, "u16": 16, "s16": 16, "b16": 16, "u32": 32, "s32": 32, "b32": 32,
          "u64": 64, "s64": 64, "b64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64,
          "pred": 32, "f16x2": 32, "bf16x2": 32}  # fmt: skip
-# Digits of the significand with its leading one, and the exponent of the smallest normal number.
+# Digits of the significand including its leading one, and the smallest normal number's exponent.
 FORMATS = {"f16": (11, -14), "bf16": (8, -126), "f32": (24, -126), "f64": (53, -1022)}
 CANONICAL_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}
 
@@ -20,7 +20,7 @@ def cut(value: int, kind: str) -> int:
 
 
 def number(bits: int, kind: str) -> int:
-    """The whole number that the bits of an integer type mean."""
+    """Return the integer that the bits of an integer type represent."""
     bits = cut(bits, kind)
     return bits - (1 << WIDTH[kind]) if kind[0] == "s" and bits >> (WIDTH[kind] - 1) else bits
 
@@ -34,7 +34,7 @@ def real(bits: int, kind: str) -> float:
 
 
 def encode(x: float, kind: str) -> int:
-    """The bits of a value that the format holds exactly, or of an infinity or NaN."""
+    """Return the bits of a value that the format represents exactly, or of an infinity or NaN."""
     if math.isnan(x) and kind in CANONICAL_NAN:
         return CANONICAL_NAN[kind]
     if kind == "bf16":
@@ -44,7 +44,7 @@ def encode(x: float, kind: str) -> int:
 
 
 def whole(x: Fraction, mode: str) -> int:
-    """To a whole number: n(earest even), z(ero), m(inus infinity) or p(lus infinity)."""
+    """Round to an integer: n(earest even), z(ero), m(inus infinity) or p(lus infinity)."""
     match mode:
         case "n":
             return round(x)
@@ -57,7 +57,7 @@ def whole(x: Fraction, mode: str) -> int:
 
 
 def rounded(x: Fraction, kind: str, mode: str = "n") -> int:
-    """The bits of the number of that format which is next to x."""
+    """Return the bits of the format's number that is next to x in that rounding mode."""
     digits, least = FORMATS[kind]
     if x == 0:
         return 0
@@ -75,7 +75,7 @@ def rounded(x: Fraction, kind: str, mode: str = "n") -> int:
 
 
 def arithmetic(operation: Callable[..., float], kind: str, mode: str = "n") -> Callable[..., int]:
-    """An operation on floats or fractions: exact and rounded once, except for special values."""
+    """Model an operation on floats or fractions: exact, rounded once, except for special values."""
 
     def model(*bits: int) -> int:
         values = [real(b, kind) for b in bits]
@@ -110,5 +110,5 @@ def number_range(kind: str) -> tuple[int, int]:
 
 
 def quotient(a: int, b: int) -> int:
-    """As C divides: towards zero."""
+    """Divide as C does: towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)

@@ -1,4 +1,4 @@
-"""Instructions, what they take and give, and the model of each: rows for test_instructions.py."""
+"""Instructions, their sources and results, and a model of each: rows for test_instructions.py."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def clamp(value: int, kind: str) -> int:
 def carry_rows() -> Iterator[Row]:
     for n in (32, 64):
         t, mask = f"u{n}", (1 << n) - 1
-        # A carry out of the low half goes into the high half: a double-width sum.
+        # The carry out of the low half goes into the high half, so this is a double-width sum.
         yield Row(
             f"add.cc.{t} %d, %a, %b; addc.{t} %e, %c, %g;", (t,) * 4, (t,) * 2,
             lambda a, b, c, g, n=n, mask=mask: split((c << n | a) + (g << n | b), n, mask),
@@ -125,7 +125,7 @@ def reverse(a: int, n: int) -> int:
 
 
 def extract(a: int, b: int, c: int, t: str) -> int:
-    """bfe: PTX's own description, bit by bit."""
+    """Model bfe as PTX describes it, bit by bit."""
     n, position, length = WIDTH[t], b & 0xFF, c & 0xFF
     sign = 0
     if t[0] == "s" and length:
@@ -263,7 +263,7 @@ def unordered(a: int, b: int, t: str) -> bool:
 
 
 def both_ways(f: Callable[[float, float], bool], a: float, b: float) -> tuple[int, int]:
-    # Ordered comparisons are false with a NaN, != too.
+    # Ordered comparisons with a NaN are false, and so is !=.
     found = f(a, b) and not (math.isnan(a) or math.isnan(b))
     return int(found), int(not found)
 
@@ -328,7 +328,7 @@ def float_rows() -> Iterator[Row]:
 
 
 def fused(a: float, b: float, c: float) -> float:
-    """For fractions exact; for floats only asked about special values and zeros."""
+    """Exact for fractions; for floats it is used only for special values and zeros."""
     return a * b + c
 
 
@@ -336,7 +336,7 @@ def divided(a: float, b: float) -> float:
     if b != 0:
         return a / b
     if isinstance(b, Fraction):
-        return Fraction(0)  # sends the question to the floats
+        return Fraction(0)  # leaves the question to the floats
     if a == 0 or math.isnan(a):
         return math.nan
     return math.copysign(math.inf, math.copysign(1, a) * math.copysign(1, b))
@@ -348,7 +348,7 @@ def square_root(a: int, t: str) -> int:
         return encode(math.nan, t)
     if not math.isfinite(x) or x == 0:
         return encode(x, t)
-    scale = 1 << 700  # so many bits of it decide any rounding
+    scale = 1 << 700  # enough bits to decide any rounding
     value = Fraction(x)
     return rounded(Fraction(math.isqrt(value.numerator * scale * scale // value.denominator),
                             scale), t)  # fmt: skip

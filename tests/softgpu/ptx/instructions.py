@@ -105,7 +105,7 @@ def wrong(row: Row, inputs: list[int], found: tuple[int, ...]) -> str | None:
         if kind in REAL:
             x, y = real(a, kind), real(b, kind)
             if (math.isnan(x) and math.isnan(y)) or x == y == 0:
-                continue  # f64 keeps payloads; zeros of directed roundings have their own sign
+                continue  # f64 keeps payloads; directed roundings sign zeros their own way
             if row.tolerance and abs(x - y) <= row.tolerance * abs(y):
                 continue
         return f"{[hex(i) for i in inputs]} gave {hex(a)}, not {hex(b)}"

@@ -1,4 +1,4 @@
-"""Kernels of tests/data/ptx against what Python computes. All run in one process, one by one.
+"""Runs the kernels of tests/data/ptx against Python, all in one process, one by one.
 
 python tests/softgpu/ptx/programs.py      # prints JSON: name -> null, or the traceback
 """
@@ -21,7 +21,7 @@ INT, SIZE, FLOAT = ctypes.c_int, ctypes.c_size_t, ctypes.c_float
 
 
 def f32(x: float) -> float:
-    """The nearest float."""
+    """Return the nearest float."""
     return struct.unpack("f", struct.pack("f", x))[0]
 
 
@@ -132,7 +132,7 @@ def blocks_that_wait_for_later_ones(device: Device) -> None:
 
 
 def has_clusters() -> bool:
-    """A GPU without them cannot load the module."""
+    """Tell whether the GPU has clusters; without them it cannot load the module."""
     attribute = cu.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
     return bool(ok(cu.cuDeviceGetAttribute(attribute, ok(cu.cuCtxGetDevice()))))
 
@@ -222,7 +222,7 @@ def mandelbrot(device: Device) -> None:
             while n < limit and zr * zr + zi * zi < 4.0:
                 zr, zi, n = zr * zr - zi * zi + cr, 2 * zr * zi + ci, n + 1
             differ += out.read()[y * width + x] != n if n < limit else 0
-    assert differ <= 10  # of 1000: single precision parts from double at the rim
+    assert differ <= 10  # of 1000: single and double precision differ at the rim
 
 
 def nbody(device: Device) -> None:
@@ -325,7 +325,7 @@ def wide_integers(device: Device) -> None:
 
 
 def walked(i: int) -> int:
-    """The loops of the kernel `divergence`."""
+    """Do what the loops of the kernel `divergence` do."""
     value = 0
     for k in range(i % 7):
         if k % 2 == 0:
@@ -466,7 +466,7 @@ def brain_floats(device: Device) -> None:
 
 
 def numba_array(x: OnDevice) -> list:
-    """As numba passes an array of one dimension: owner, length, data, shape and strides."""
+    """Return a one-dimensional array as numba passes it: owner, length, data, shape and strides."""
     length, size = len(x.host), x.host.itemsize
     return [SIZE(0), SIZE(0), SIZE(length), SIZE(size), x, SIZE(length), SIZE(size)]
 

@@ -1,4 +1,4 @@
-"""The little that programs for the interpreter need: modules, arrays on the device, launches."""
+"""The few helpers that programs for the interpreter need: modules, device arrays, launches."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ POINTER = ctypes.c_void_p
 
 
 def ok(result):
-    """The values of a call that has to succeed."""
+    """Return the values of a call that must succeed."""
     status, *values = result
     assert status == cu.CUresult.CUDA_SUCCESS, status
     return values[0] if len(values) == 1 else tuple(values)
 
 
 def refused(result) -> str:
-    """The name of the error of a call that has to fail."""
+    """Return the error name of a call that must fail."""
     assert result[0] != cu.CUresult.CUDA_SUCCESS
     return result[0].name.removeprefix("CUDA_ERROR_")
 
 
 class OnDevice:
-    """An array.array's values in device memory."""
+    """The values of an array.array in device memory."""
 
     def __init__(self, typecode: str, values) -> None:
         self.host = array.array(typecode, values)
@@ -40,7 +40,7 @@ class OnDevice:
 
 
 class Device:
-    """A context of device 0, current, and the modules loaded from text or from tests/data/ptx."""
+    """The current context of device 0, with modules loaded from text or from tests/data/ptx."""
 
     def __init__(self) -> None:
         ok(cu.cuInit(0))
@@ -57,7 +57,7 @@ class Device:
     def launch(
         self, kernel: str, grid, block, *arguments, shared: int = 0, stream=0, cooperative=False
     ):
-        """`kernel` is "file.name"; arguments are OnDevice, or ctypes values."""
+        """Launch `kernel`, given as "file.name"; arguments are OnDevice or ctypes values."""
         module, name = kernel.split(".")
         function = ok(cu.cuModuleGetFunction(self.module(module), name.encode()))
         values = [POINTER(a.pointer) if isinstance(a, OnDevice) else a for a in arguments]

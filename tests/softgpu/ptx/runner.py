@@ -1,4 +1,4 @@
-"""Runs programs of ptx_device on a software GPU of their own, and tells what its device did."""
+"""Runs programs of ptx_device, each on its own software GPU, and returns what its device did."""
 
 from __future__ import annotations
 

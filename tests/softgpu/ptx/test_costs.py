@@ -1,4 +1,4 @@
-"""How long PTX programs last, by the clocks that they read and on the timeline."""
+"""How long PTX programs take, by the clocks they read and by the timeline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytest.importorskip("cuda.bindings")
 
 
 def test_a_kernel_lasts_as_long_as_what_it_did_costs(gpu):
-    # tiny: 1 byte a ns of memory, 8 SMs of 1 flop a ns each.
+    # tiny has 1 byte/ns of memory bandwidth, and 8 SMs of 1 flop/ns each.
     gpu.run("""
 n = 4096
 a, b, c = (OnDevice("f", [1.0] * n) for _ in "abc")
@@ -22,7 +22,7 @@ device.run("numeric.nbody", 2, 128, bodies, forces, ctypes.c_int(256), shared=16
 
     assert first["bytes"] == 3 * 4 * 4096 == first["t_end_ns"] - first["t_start_ns"]
     assert half["bytes"] == first["bytes"] // 2
-    # Both blocks fit on one SM: 256 threads with 256 others each, 18 flops a pair.
+    # Both blocks fit on one SM: 256 threads, each with 256 others, 18 flops a pair.
     assert nbody["t_end_ns"] - nbody["t_start_ns"] == 256 * 256 * 18
 
 
@@ -45,7 +45,7 @@ for _ in range(2):
     assert told == [(kernel["t_start_ns"] + 2, 2) for kernel in gpu.kernels()]
 
 
-# The first thread of each block sleeps and writes down when it began; behind the barrier the last
+# The first thread of each block writes down when it began, and sleeps. After the barrier, the last
 # one writes down when it ended.
 SLEEPER = f"""{HEADER}.entry k(.param .u64 times, .param .u32 nap) {{
 .reg .b32 %r<5>; .reg .b64 %rd<4>; .reg .pred %p;
@@ -62,7 +62,7 @@ END: ret; }}\0"""
 
 @pytest.mark.parametrize(("nap", "lasts"), [(400_000, 400_000), (3_000_000, 1_000_000)])
 def test_a_kernel_lasts_as_long_as_its_blocks_sleep(gpu, nap, lasts):
-    # tiny holds 64 blocks of 256 threads: the last one begins when the first has ended.
+    # tiny holds 64 blocks of 256 threads, so the last one begins when the first has ended.
     child = gpu.run(f"""
 device.modules["m"] = ok(cu.cuModuleLoadData({SLEEPER.encode()!r}))
 times = OnDevice("Q", [0] * 130)
@@ -73,7 +73,7 @@ print(*times.read())
     awake, asleep = gpu.kernels()
     told = [*map(int, child.stdout.split())]
     begins, ends = told[::2], told[1::2]
-    few = 50  # instructions, of a nanosecond each
+    few = 50  # instructions, of 1 ns each
 
     assert awake["t_end_ns"] - awake["t_start_ns"] == awake["bytes"]
     assert 0 <= asleep["t_end_ns"] - asleep["t_start_ns"] - 2 * lasts < 2 * few
@@ -95,7 +95,8 @@ device.run("m.k", 1, 64, OnDevice("B", bytes(64 * 128)))
 
 
 def test_blocks_wait_for_each_other_also_beside_a_kernel_that_is_there_before_them(gpu):
-    # It has four of the eight SMs when they begin on the others, and more of them than fit there.
+    # That kernel has four of the eight SMs. The others begin on the rest, and more of them than fit
+    # there.
     gpu.run(f"""
 device.modules["m"] = ok(cu.cuModuleLoadData({SLEEPER.encode()!r}))
 first, second = [ok(cu.cuStreamCreate(1)) for _ in range(2)]
@@ -111,8 +112,8 @@ assert flags.read() == [*range(64, 0, -1), 0]
     assert there["t_end_ns"] == begun["t_end_ns"] == later["t_start_ns"]
 
 
-# Two blocks of two warps, one cluster. The first warp of the first block does one thing, the others
-# another; how long that took each first thread writes down.
+# Two blocks of two warps form one cluster. The first warp of the first block does one thing and the
+# others another; the first thread of each warp writes down how long that took.
 def meeting(first, others):
     return f"""{HEADER.replace("80", "90")}.entry k(.param .u64 slept)
 .explicitcluster .reqnctapercluster 2, 1, 1 {{
@@ -159,13 +160,13 @@ print(*slept.read())
 """)
 
     slept_ns = [*map(int, child.stdout.split())]
-    few = 50  # instructions, of a nanosecond each
+    few = 50  # instructions, of 1 ns each
     assert [ns >= 300_000 for ns in slept_ns] == [warp in who_waits for warp in range(4)]
     assert all(ns % 300_000 < few for ns in slept_ns)
 
 
 def test_the_blocks_of_a_cluster_begin_at_one_time(gpu):
-    # 16 blocks fit; each sleeps longer than the one before it. Behind the first eight clusters the
+    # 16 blocks fit, and each sleeps longer than the one before. After the first eight clusters, the
     # next one begins when two blocks have ended.
     text = f"""{HEADER.replace("80", "90")}.entry k(.param .u64 times)
 .explicitcluster .reqnctapercluster 2, 1, 1 {{

@@ -1,4 +1,4 @@
-"""What PTX programs do wrong, and what they print."""
+"""Errors in PTX programs, and what PTX programs print."""
 
 from __future__ import annotations
 

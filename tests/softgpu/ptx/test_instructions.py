@@ -1,4 +1,4 @@
-"""Every row of instruction_table.py computes what PTX says."""
+"""Every row of instruction_table.py computes what PTX specifies."""
 
 from __future__ import annotations
 

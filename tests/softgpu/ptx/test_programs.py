@@ -23,7 +23,7 @@ NAMES = [
 ]
 
 
-# The driver of CUDA 13.0 does not know the PTX version of what newer numba makes.
+# The driver of CUDA 13.0 does not know the PTX version that newer numba emits.
 NEWER = {name for name in NAMES if name.endswith("by_numba")}
 
 

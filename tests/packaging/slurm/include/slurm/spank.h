@@ -1,5 +1,6 @@
-// What packaging/slurm/spank_tandem.c uses of Slurm's header, after its documentation (spank(7)),
-// so that the plugin is compiled and run where there is no Slurm. spank_host.c is the other side.
+// The part of Slurm's header that packaging/slurm/spank_tandem.c uses, after its documentation
+// (spank(7)), so that the plugin can be compiled and run without Slurm. spank_host.c is the other
+// side.
 #pragma once
 
 typedef struct spank_handle *spank_t;
@@ -33,7 +34,7 @@ spank_err_t spank_unsetenv(spank_t spank, const char *name);
 const char *spank_strerror(spank_err_t error);
 void slurm_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// The loader of the plugin looks at these.
+// The plugin's loader reads these.
 #define SPANK_PLUGIN(name, version)    \
   const char plugin_name[] = #name;    \
   const char plugin_type[] = "spank";  \
