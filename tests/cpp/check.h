@@ -1,5 +1,5 @@
-// The whole of our C++ test support: TEST(name) { CHECK(...); CHECK_EQ(a, b); } and a main.
-// Include it in exactly one file a program. A failed check prints both values and ends the program.
+// All of our C++ test support: TEST(name) { CHECK(...); CHECK_EQ(a, b); } and a main. Include it in
+// exactly one file of a program. A failed check prints both values and ends the program.
 #pragma once
 
 #include <cstdio>

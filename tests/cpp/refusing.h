@@ -1,4 +1,4 @@
-// What a kernel or a sandbox that lacks a system call answers.
+// Makes system calls fail as in a kernel or sandbox that lacks them.
 #pragma once
 
 #include <linux/filter.h>
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// Of this thread, and of those that it starts from now on: each such call fails with `error`.
+// From now on each such call of this thread, and of threads it starts later, fails with `error`.
 inline bool refuse_call(uint32_t number, uint32_t error) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "csrc"))
 
 import ninja_build
 
-# A sanitizer's finding must fail the program, and must say where it was.
+# A sanitizer's finding must fail the program and say where it was.
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -22,11 +22,11 @@ OPTIONS = {
 Ended = subprocess.CompletedProcess[str]
 
 
-LONGEST_S = 900  # one that takes 40 s of a CPU may take minutes where others want it, too
+LONGEST_S = 900  # 40 s of CPU time may take minutes on a busy machine
 
 
 def names_for(variant: str) -> list[str]:
-    """The programs that a variant can find anything in: TSan only where a second thread runs."""
+    """Return the programs in which a variant can find anything: for TSan those with threads."""
     found = ninja_build.test_targets()
     if variant != "tsan":
         return list(found)
@@ -39,7 +39,7 @@ def _has_threads(source: Path) -> bool:
 
 def run(program: Path) -> Ended:
     return subprocess.run(
-        ["timeout", str(LONGEST_S), program],  # its status is then 124
+        ["timeout", str(LONGEST_S), program],  # which then returns 124
         env={**os.environ, **OPTIONS},
         capture_output=True,
         text=True,
@@ -47,7 +47,7 @@ def run(program: Path) -> Ended:
 
 
 def report(variant: str, names: Collection[str], ends: Iterable[Ended]) -> list[str]:
-    """Say how each program ended; what those that failed have printed."""
+    """Print how each program ended; return the output of those that failed."""
     failures = []
     for name, done in zip(names, ends, strict=True):
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
@@ -75,11 +75,11 @@ def main() -> int:
         return 0
     under_way = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for variant in arguments.variant:  # the next compiles while these run
+        for variant in arguments.variant:  # the next variant compiles while these run
             programs = ninja_build.build(names_for(variant), variant)
             under_way.append((variant, programs, pool.map(run, programs.values())))
         failures = [text for each in under_way for text in report(*each)]
-    print(*failures, sep="\n")  # last, where somebody looks who has only the end of a log
+    print(*failures, sep="\n")  # last, for readers who see only the end of a log
     return 1 if failures or not all(programs for _, programs, _ in under_way) else 0
 
 

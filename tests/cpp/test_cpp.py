@@ -1,7 +1,7 @@
-"""Builds and runs every C++ test program, each as one test: as ASan and UBSan see it.
+"""Builds and runs every C++ test program as one test each, under ASan and UBSan.
 
-That is the build of `make sanitize` too, which after the tests has it already. What the optimiser
-makes of the same sources, all tests of the built package see.
+`make sanitize` uses the same build, so after the tests it need not compile. All tests of the built
+package exercise the optimised build of the same sources.
 """
 
 import re
@@ -17,12 +17,12 @@ import run
 
 import ninja_build
 
-# Those of the driver compile all of it once more; the results that they see are also those of the
-# conformance tests.
+# The driver's programs would compile the whole driver once more, and the conformance tests check
+# the same results.
 NAMES = [name for name in sorted(ninja_build.test_targets()) if not name.startswith("driver-")]
 
 
-@pytest.mark.slow  # to compile
+@pytest.mark.slow  # because it compiles
 @pytest.mark.timeout(1500)  # the first program of an area compiles all of its sources
 @pytest.mark.parametrize("name", NAMES)
 def test_cpp(name: str) -> None:

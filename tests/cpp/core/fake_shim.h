@@ -1,4 +1,4 @@
-// The job's side of a Channel for tests: maps the state and presence pages writable.
+// The job's side of a Channel, for tests: maps the state and presence pages writable.
 #pragma once
 
 #include <cstdlib>
@@ -45,8 +45,8 @@ class FakeShim {
   tandem::daemon::Mapping presence_;
 };
 
-// Writes a record as the contract says, with word stores that a reader may race with. Release, so
-// that who sees a word also sees the head before it: what plain stores are on x86.
+// Writes a record by the contract, with word stores that a reader may race with. They are release
+// stores, so a reader that sees a word also sees the head before it, as with plain stores on x86.
 inline void write_record(tandem::shm::RingHeader& header, tandem::shm::Record* ring,
                          const tandem::shm::Record& record) {
   constexpr size_t kWords = sizeof(record) / sizeof(uint64_t);
@@ -55,7 +55,7 @@ inline void write_record(tandem::shm::RingHeader& header, tandem::shm::Record* r
   const uint64_t head = header.head.load(std::memory_order_relaxed);
   auto* place = reinterpret_cast<uint64_t*>(ring + head % tandem::shm::kRingRecords);
   for (size_t i = 0; i < kWords; ++i) __atomic_store_n(place + i, words[i], __ATOMIC_RELEASE);
-  header.head.store(head + 1, std::memory_order_release);  // the reader's acquire
+  header.head.store(head + 1, std::memory_order_release);  // pairs with the reader's acquire
 }
 
 inline std::unique_ptr<tandem::daemon::Channel> make_channel(uint64_t process_id = 7,

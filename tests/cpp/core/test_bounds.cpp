@@ -10,7 +10,7 @@ using tandem::dag::analysis::Device;
 namespace {
 
 constexpr uint64_t kA = 0x7f0000000000, kB = 0x7f0000100000, kBytes = 40000;
-constexpr Device kDevice = {8, 1000000000, 5000, 0.6, 0.2};  // a byte a ns
+constexpr Device kDevice = {8, 1000000000, 5000, 0.6, 0.2};  // 1 byte/ns
 
 shm::Record record(uint64_t at, shm::RecordKind kind, uint64_t object) {
   shm::Record made{};
@@ -33,7 +33,7 @@ shm::Record launch(uint32_t number, uint64_t duration_ns, uint32_t blocks = 8) {
   return made;
 }
 
-// Each launch is given A and B, of which 80,000 bytes could be moved; the name says nothing.
+// Each launch gets A and B, of which 80,000 bytes could be moved; the kernel's name says nothing.
 Sample sample_of(uint32_t launches) {
   Sample sample;
   sample.functions.push_back({0xc0, "kernel", {8, uint64_t{8} << 32 | 8}, false});
@@ -79,7 +79,7 @@ TEST(durations_from_when_others_ran_are_fitted_into_the_iteration) {
   window.iterations = 1;
   CHECK_EQ(share(bounds_of(window, sample_of(1), kDevice), Class::kMemory), 1.0);
 
-  window.end_ns = 300000;  // there is room
+  window.end_ns = 300000;  // now they fit
   CHECK_EQ(share(bounds_of(window, sample_of(1), kDevice), Class::kUnknown), 1.0);
 }
 

@@ -78,7 +78,7 @@ TEST(where_one_is_not_told_of_the_interval_is_split_evenly) {
 
   CHECK_EQ(claims[0].shared_ns, 660u);
   CHECK_EQ(claims[1].shared_ns, 660u);
-  CHECK_EQ(claims[2].shared_ns, 40u);  // another GPU
+  CHECK_EQ(claims[2].shared_ns, 40u);  // on another GPU
 }
 
 TEST(who_is_alone_pays_for_all_of_it_whatever_it_takes) {
@@ -92,7 +92,7 @@ TEST(who_is_alone_pays_for_all_of_it_whatever_it_takes) {
 
 namespace {
 
-// What a group pays, and what it should by a division of its own, to a nanosecond.
+// What a group is charged, to compare to the nanosecond with a division made here.
 struct Told {
   uint64_t sms = 0;
   uint64_t most_sms = 1;

@@ -171,7 +171,7 @@ TEST(text_beyond_a_terminator_is_not_kept) {
 TEST(a_character_cut_off_by_truncation_is_left_out) {
   wire::Hello sent = hello();
   std::memset(sent.request.name, 'x', 62);
-  sent.request.name[62] = '\xc3';  // the first half of a two-byte character
+  sent.request.name[62] = '\xc3';  // first half of a two-byte character
   sent.request.name[63] = '\0';
   Message decoded;
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr NodeId kBelowTheLimitOf32Bits = (NodeId{1} << 32) - 1000;
 
-// A thread that launches on three streams, which wait for each other now and then.
+// A thread that launches on three streams, which now and then wait for each other.
 class Job {
  public:
   explicit Job(uint64_t most_nodes = Graph::kMostNodes, NodeId first = 0)
@@ -119,7 +119,7 @@ TEST(any_operations_leave_the_graph_whole) {
   std::mt19937 random(1);
   for (int i = 0; i < 300; ++i) {
     std::vector<uint8_t> bytes(8 * (random() % 400));
-    // Small numbers are streams and threads that there are.
+    // Small numbers name streams and threads that exist.
     for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random() % (random() % 2 ? 12 : 256));
     fuzz::Dag dag(i % 2 ? kBelowTheLimitOf32Bits + 900 : 0);
     dag.run(bytes.data(), bytes.size());

@@ -1,4 +1,5 @@
-// Whatever records claim, an analysis ends, stays within its window, and its shares are shares.
+// Whatever records claim, an analysis ends, stays within its window, and reports shares that are
+// shares.
 #include "dag/analysis/analysis.h"
 
 #include <random>
@@ -11,7 +12,7 @@ using namespace tandem::dag::analysis;
 
 namespace {
 
-// Often 0, small, or as large as can be.
+// Returns a number that is often 0, small, or as large as possible.
 uint64_t number(std::mt19937_64& random) {
   switch (random() % 4) {
     case 0: return 0;

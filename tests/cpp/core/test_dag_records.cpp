@@ -87,7 +87,7 @@ TEST(every_thread_has_its_own_default_stream) {
   const NodeId first = process.launch(kPerThread, 1, 5);
   const NodeId other = process.launch(kPerThread, 1, 6);
   CHECK(!process.graph.before(first, other));
-  CHECK(process.graph.before(other, process.launch(kLegacy)));  // but they wait for the legacy one
+  CHECK(process.graph.before(other, process.launch(kLegacy)));  // they wait for the legacy one
 }
 
 TEST(waits_of_the_host_are_for_what_they_name) {
@@ -118,7 +118,7 @@ TEST(a_wait_of_which_nothing_is_known_is_no_node) {
 TEST(a_wait_is_for_what_was_there_when_it_began) {
   std::vector<shm::Record> records{record(RecordKind::kLaunch, kOne, 1, 1, 6),
                                    sync(shm::SyncOf::kStream, kOne)};
-  records[0].ticks = 50;  // of another thread, while the first one waits
+  records[0].ticks = 50;  // by another thread, while the first one waits
   records[1].ticks = 100;
   records[1].duration_ns = 80;
   in_order(&records);

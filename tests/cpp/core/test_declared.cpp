@@ -9,7 +9,8 @@ namespace {
 
 using namespace tandem::dag;
 
-// As in test_parameters.cpp: P a pointer, C one to const, + to what is plain; - anything else.
+// As in test_parameters.cpp: P a pointer, C a pointer to const, + pointing to plain data, - any
+// other.
 std::string types_in(const std::string& text) {
   std::vector<ParameterType> found;
   if (!parameters_declared(text, &found)) return "? " + std::to_string(found.size());

@@ -43,7 +43,7 @@ TEST(garbage_in_a_state_page_becomes_clean_figures) {
   }
 }
 
-// Small values at the places that matter reach the branches that random words hardly do.
+// Small values in the places that matter reach branches that random words hardly ever reach.
 TEST(plausible_lies_in_a_state_page_become_clean_figures) {
   std::mt19937 random(4);
   fuzz::State state;
@@ -72,7 +72,7 @@ TEST(garbage_in_a_sample_ring_becomes_samples_within_bounds) {
   }
 }
 
-// Heads of the right kinds and sample, with lengths that may be, among words of any kind.
+// Heads with valid kinds, sample and lengths, among words of any kind.
 TEST(plausible_lies_in_a_sample_ring_become_samples_within_bounds) {
   std::mt19937 random(6);
   fuzz::SampleRing ring;
@@ -97,7 +97,7 @@ TEST(plausible_lies_in_a_sample_ring_become_samples_within_bounds) {
   }
 }
 
-// Characters that names are made of, after a beginning that is one.
+// Random characters that occur in names, after a valid beginning.
 TEST(garbage_behind_a_name_is_understood_or_not) {
   std::mt19937 random(7);
   const std::string letters = "_ZNSTIJLEKPVRFXDv0123456789abcfipst.";

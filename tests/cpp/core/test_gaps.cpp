@@ -31,7 +31,7 @@ shm::Record wait_for(shm::SyncOf what, uint64_t at_ns, uint64_t waited_ns, uint6
   return record;
 }
 
-// A kernel of 100 us after each of the gaps, and one before them.
+// Takes a kernel of 100 us before the first gap and after each one.
 GapFinder found_in(const std::vector<uint64_t>& gaps_ns) {
   GapFinder finder;
   uint64_t now_ns = kMs;
@@ -43,7 +43,7 @@ GapFinder found_in(const std::vector<uint64_t>& gaps_ns) {
   return finder;
 }
 
-// What is left of the gaps that lasted so far, sorted out.
+// Computes by sorting what remains of the gaps that have lasted longer than `so_far_ns`.
 uint64_t exact_ns(std::vector<uint64_t> gaps_ns, double part, uint64_t so_far_ns) {
   std::sort(gaps_ns.begin(), gaps_ns.end());
   const auto first = std::upper_bound(gaps_ns.begin(), gaps_ns.end(), so_far_ns);
@@ -51,7 +51,7 @@ uint64_t exact_ns(std::vector<uint64_t> gaps_ns, double part, uint64_t so_far_ns
   return *(first + static_cast<ptrdiff_t>(part * (longer - 1))) - so_far_ns;
 }
 
-// Bins are at most an eighth of what is in them wide; the one at `so_far_ns` is divided.
+// A bin is at most an eighth as wide as the values in it; the bin at `so_far_ns` is divided.
 void check_near(uint64_t told_ns, uint64_t exact, uint64_t so_far_ns) {
   const uint64_t bin_ns = (exact + so_far_ns) / 8;
   if (told_ns + bin_ns < exact || told_ns > exact + bin_ns) {
@@ -108,7 +108,7 @@ TEST(nothing_is_claimed_of_few_gaps) {
   CHECK(p50_ns(found_in(std::vector<uint64_t>(32, kMs))) > 0);
   std::vector<uint64_t> gaps_ns(32, kMs);
   std::fill_n(gaps_ns.begin(), 7, 9 * kMs);
-  CHECK_EQ(p50_ns(found_in(gaps_ns), 2 * kMs), 0u);  // seven lasted so long
+  CHECK_EQ(p50_ns(found_in(gaps_ns), 2 * kMs), 0u);  // seven lasted that long
   gaps_ns[7] = 9 * kMs;
   CHECK(p50_ns(found_in(gaps_ns), 2 * kMs) > 0);
 }
@@ -137,7 +137,7 @@ TEST(a_gap_begins_when_the_last_stream_ends) {
     const uint64_t now_ns = i * 10 * kMs;
     finder.take(submission(now_ns, 3 * kMs, 16));
     finder.take(submission(now_ns + kMs, 3 * kMs, 32));
-    finder.take(submission(now_ns + kMs, 2 * kMs, 16));  // begins after 3 ms
+    finder.take(submission(now_ns + kMs, 2 * kMs, 16));  // begins 3 ms later
   }
   CHECK_EQ(finder.gaps().added(), 39u);
   check_near(p50_ns(finder), 5 * kMs, 0);
@@ -168,7 +168,7 @@ TEST(after_work_of_unknown_duration_there_is_no_gap_until_the_host_has_waited) {
   GapFinder finder;
   for (uint64_t i = 1; i <= 40; ++i) finder.take(submission(i * 10 * kMs, 0));
   CHECK_EQ(finder.gaps().added(), 0u);
-  finder.take(wait_for(shm::SyncOf::kEvent, 450 * kMs, kMs));  // whose is not known
+  finder.take(wait_for(shm::SyncOf::kEvent, 450 * kMs, kMs));  // it is not known whose
   finder.take(submission(460 * kMs, kMs));
   CHECK_EQ(finder.gaps().added(), 0u);
   finder.take(wait_for(shm::SyncOf::kStream, 470 * kMs, kMs));

@@ -26,8 +26,8 @@ TEST(without_enough_gaps_the_base_is_kept) {
 TEST(pauses_between_queued_requests_are_covered_and_no_more_than_they) {
   GapHistogram gaps;
   for (int round = 0; round < 40; ++round) {
-    gaps.add(430'000);               // one in four requests found another behind it
-    add(&gaps, 25'000'000, 3);       // the others were followed by quiet
+    gaps.add(430'000);               // one in four requests had another queued behind it
+    add(&gaps, 25'000'000, 3);       // quiet followed the others
   }
   const uint64_t linger = gaps.linger_ns(kBase, kLimit);
   CHECK(linger >= 430'000);
@@ -36,7 +36,7 @@ TEST(pauses_between_queued_requests_are_covered_and_no_more_than_they) {
 
 TEST(requests_that_come_at_random_are_not_waited_for) {
   GapHistogram gaps;
-  for (uint64_t i = 1; i <= 100; ++i) gaps.add(i * 500'000);  // evenly up to 50 ms
+  for (uint64_t i = 1; i <= 100; ++i) gaps.add(i * 500'000);  // evenly spread up to 50 ms
   CHECK_EQ(gaps.linger_ns(kBase, kLimit), kBase);
 }
 
@@ -45,8 +45,8 @@ TEST(a_closed_loop_is_covered_up_to_the_limit) {
   add(&gaps, 1'500'000, 100);
   const uint64_t linger = gaps.linger_ns(kBase, kLimit);
   CHECK(linger >= 1'500'000 && linger <= kLimit);
-  CHECK_EQ(gaps.linger_ns(kBase, 1'000'000), kBase);  // what cannot be covered is not waited for
-  CHECK_EQ(gaps.linger_ns(kBase, 0), kBase);          // not to be tuned
+  CHECK_EQ(gaps.linger_ns(kBase, 1'000'000), kBase);  // no waiting for what cannot be covered
+  CHECK_EQ(gaps.linger_ns(kBase, 0), kBase);          // tuning is off
 }
 
 TEST(what_was_long_ago_is_forgotten) {

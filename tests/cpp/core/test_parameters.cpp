@@ -1,4 +1,4 @@
-// Names as g++ and nvcc mangle them, and the buffers that come of them.
+// Names as g++ and nvcc mangle them, and the buffers derived from them.
 #include <string>
 #include <vector>
 
@@ -9,7 +9,8 @@ namespace {
 
 using namespace tandem::dag;
 
-// P a pointer, C one to const, each with + if what it points to is plain; - anything else; ... a pack.
+// P a pointer, C a pointer to const, + after either if it points to plain data; - any other; ... a
+// pack.
 std::string types_in(const std::string& name) {
   std::vector<ParameterType> found;
   bool is_open = false;
@@ -35,12 +36,12 @@ Touched touched(const std::string& name, const std::vector<uint64_t>& bytes,
 
 TEST(pointers_to_const_are_told_from_const_pointers) {
   CHECK_NAME("_Z4vaddPKfS0_Pfi", "C+C+P+-");      // (float const*, float const*, float*, int)
-  CHECK_NAME("_Z1fPfPKfPVKi", "P+C+C+");          // a const pointer is mangled as a plain one
+  CHECK_NAME("_Z1fPfPKfPVKi", "P+C+C+");          // a const pointer is mangled like a plain one
   CHECK_NAME("_Z1fPKPf", "C");                    // (float* const*)
   CHECK_NAME("_Z1fPPKf", "P");                    // (float const**)
   CHECK_NAME("_Z1fRKfRfOi", "C+P+P+");
   CHECK_NAME("_Z1fv", "");
-  CHECK_NAME("_Z1fPvPKv", "PC");                  // what is there may be anything
+  CHECK_NAME("_Z1fPvPKv", "PC");                  // it may point to anything
 }
 
 TEST(substitutions_stand_for_what_they_replace) {
@@ -152,6 +153,6 @@ TEST(what_is_missing_or_does_not_fit_is_unknown) {
   CHECK(touched("_Z1fPfPf", {8, 8}, {a}).coverage == Coverage::kUnknown);
   CHECK(touched("_Z1fPf", {8}, {a, a}).coverage == Coverage::kUnknown);
   CHECK(touched("_Z1fm", {8}, {0x7fff'0000'0000}).coverage == Coverage::kUnknown);  // an address?
-  // One parameter more than the name has: it is not this function's.
+  // One parameter more than the name has, so the name is not this function's.
   CHECK(!touched("_Z1fPKf", {8, 8}, {a, a}).buffers[0].is_const);
 }

@@ -13,11 +13,11 @@ namespace shm = tandem::shm;
 
 namespace {
 
-constexpr uint64_t kMinuteNs = 60'000'000'000;  // a deadline only, never waited for
+constexpr uint64_t kMinuteNs = 60'000'000'000;  // only a deadline, never reached
 
 uint64_t soon() { return monotonic_ns() + kMinuteNs; }
 
-// Waits until the core sees a snapshot that satisfies `wanted`.
+// Waits until the core sees a snapshot for which `wanted` is true.
 template <typename Wanted>
 void wait_for(Poller& poller, Wanted wanted) {
   const uint64_t deadline_ns = soon();
@@ -80,7 +80,7 @@ TEST(a_doorbell_ends_an_idle_period_that_never_would) {
   poller.add(channel->pages(), 1, 0);
   poller.start();
 
-  // The period doubles towards a minute, so later rounds come from the doorbell alone.
+  // The period doubles up to a minute, so only the doorbell causes the later rounds.
   std::atomic<uint32_t>& doorbell = job.state().control.doorbell;
   for (uint32_t ring = 1; ring <= 60; ++ring) {
     job.state().marks.steps.store(ring);
@@ -102,7 +102,7 @@ TEST(without_that_system_call_it_looks_more_often) {
     poller.add(channel->pages(), 1, 0);
     poller.start();
 
-    for (uint32_t look = 1; look <= 40; ++look) {  // enough of them for the period to be the longest
+    for (uint32_t look = 1; look <= 40; ++look) {  // enough for the longest period
       job.state().marks.steps.store(look);
       wait_for(poller, [&](const Snapshot& s) { return s.steps == look; });
     }
@@ -116,7 +116,7 @@ TEST(the_heartbeat_goes_on_while_the_core_waits) {
   poller.add(channel->pages(), 1, 0);
   const std::atomic<uint64_t>& tick_ns = channel->pages()->command().heartbeat.tick_ns;
   const uint64_t first_ns = tick_ns.load();
-  CHECK(first_ns != 0);  // stamped when added
+  CHECK(first_ns != 0);  // stamped when it was added
 
   std::thread core([&] { CHECK(poller.wait_until(soon()) == Wake::kChanged); });
   const uint64_t deadline_ns = soon();
@@ -146,7 +146,7 @@ TEST(adding_and_removing_while_the_threads_run_is_safe) {
   }
   CHECK_EQ(poller.snapshots().size(), 150u);
   for (uint64_t id = 1; id <= 150; ++id) {
-    channels[id - 1].reset();  // closed before it is removed
+    channels[id - 1].reset();  // closed before its removal
     CHECK(poller.remove(id));
   }
   CHECK_EQ(poller.snapshots().size(), 0u);

@@ -21,7 +21,7 @@ std::set<uint64_t> periods(const Repetitions& repetitions) {
   return out;
 }
 
-// Does the end of the sequence repeat with the period: its last `period` symbols twice in a row?
+// Tells whether the sequence ends with its last `period` symbols twice in a row.
 bool repeats(const std::vector<uint32_t>& symbols, uint64_t period) {
   if (symbols.size() < 2 * period) return false;
   for (uint64_t back = 0; back < period; ++back) {
@@ -55,7 +55,7 @@ TEST(what_is_found_repeats_whatever_comes) {
   }
 }
 
-// Whoever only remembers for a while, and then catches up, knows of shorter loops what others know.
+// A finder that only remembers for a while and then catches up knows as much of shorter loops.
 TEST(what_was_only_remembered_is_caught_up_with) {
   size_t found = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
@@ -90,7 +90,8 @@ TEST(what_was_only_remembered_is_caught_up_with) {
   CHECK(found > 10'000);
 }
 
-// Of more than half the capacity only the end is looked at: enough to find what goes on.
+// If more than half the capacity was only remembered, it looks only at the end. That is enough to
+// find the loop that is going on.
 TEST(much_that_was_only_remembered_is_looked_at_from_its_end) {
   Repetitions repetitions(kCapacity);
   std::vector<uint32_t> symbols;
@@ -107,10 +108,10 @@ TEST(much_that_was_only_remembered_is_looked_at_from_its_end) {
 }
 
 TEST(a_loop_is_found_by_the_end_of_its_second_round) {
-  constexpr uint32_t kLate = 8;  // symbols that short ones have to wait for
+  constexpr uint32_t kLate = 8;  // symbols that short loops have to wait for
   for (uint32_t length = 7; length < kCapacity / 2; ++length) {
     Repetitions repetitions(kCapacity);
-    for (uint32_t i = 0; i < 5; ++i) repetitions.push(1000 + i);  // what came before
+    for (uint32_t i = 0; i < 5; ++i) repetitions.push(1000 + i);  // earlier symbols
     for (uint32_t i = 0; i < std::max(2 * length, length + 6 + kLate); ++i) repetitions.push(i % length);
     CHECK_EQ(periods(repetitions).count(length), 1u);
   }

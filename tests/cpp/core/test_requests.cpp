@@ -73,7 +73,7 @@ TEST(a_burst_lasts_until_its_work_has_ended) {
                                 launch(20 * kMs, 700 * kUs)});
   CHECK(durations_of(finder) == Durations{500 * kUs});
 
-  finder.rest(21 * kMs);  // 300 us after its end: it may go on
+  finder.rest(21 * kMs);  // 300 us after its end: it may continue
   CHECK(durations_of(finder).empty());
   finder.rest(22 * kMs);
 
@@ -111,7 +111,7 @@ TEST(of_a_request_it_is_told_for_how_long_its_process_was_held) {
   finder.take(mark(kEnd, 42 * kMs, 1));
   finder.take(mark(kBegin, 50 * kMs, 2));
   finder.take(held(53 * kMs, 2 * kMs));
-  finder.take(held(54 * kMs, 3 * kMs));  // another thread, 2 ms of it at the same time
+  finder.take(held(54 * kMs, 3 * kMs));  // another thread, for 2 ms at the same time
   finder.take(mark(kEnd, 60 * kMs, 2));
   CHECK((held_of(finder) == Durations{2 * kMs, 3 * kMs}));
 }
@@ -172,7 +172,7 @@ TEST(what_is_left_of_a_burst_after_lost_records_is_no_burst) {
   RequestFinder finder = after({launch(10 * kMs, 95 * kMs)});
   finder.lose();
   finder.take(launch(105 * kMs, 2 * kMs));
-  finder.take(launch(106 * kMs, 4 * kMs));  // until 111 ms
+  finder.take(launch(106 * kMs, 4 * kMs));  // behind the other one: until 111 ms
   finder.rest(111 * kMs + kIdleNs);
   CHECK(durations_of(finder).empty());
 
@@ -206,7 +206,7 @@ TEST(what_is_left_of_a_step_after_lost_records_is_no_step) {
 TEST(what_nobody_takes_is_bounded) {
   RequestFinder finder(kIdleNs);
   for (uint64_t i = 1; i <= 3 * RequestFinder::kMostKept; ++i) {
-    finder.take(mark(kBegin, i * kMs, i));  // most of them are never ended
+    finder.take(mark(kBegin, i * kMs, i));  // most of them never end
     if (i % 2 == 0) finder.take(mark(kEnd, i * kMs + i, i));
   }
   const Durations durations = durations_of(finder);

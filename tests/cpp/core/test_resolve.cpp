@@ -67,7 +67,7 @@ TEST(what_is_declared_wins_over_what_the_name_says) {
   window.memory = memory_of({alloc(1, kA), alloc(2, kB)});
   window.records = {launch(10, 1)};
   Sample sample = sample_of(1);
-  sample.functions[0].name = "copy";  // says nothing
+  sample.functions[0].name = "copy";  // the name says nothing
   const tandem::dag::ParameterType read{true, true, true}, written{true, false, true};
 
   const auto unknown = resolve(window, sample, {{"other", {read, written}}});

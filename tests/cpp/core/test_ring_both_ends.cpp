@@ -1,4 +1,4 @@
-// The shim's writer and the daemon's reader on one page: two authors of one contract.
+// The shim's writer and the daemon's reader on one page, two implementations of one contract.
 #include <vector>
 
 #include "check.h"

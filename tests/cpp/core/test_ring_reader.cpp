@@ -19,7 +19,7 @@ struct Ring {
   shm::Record records[shm::kRingRecords] = {};
   uint64_t written = 0;
 
-  // Every word of a record tells its number, so that a torn one shows.
+  // Every word of a record holds the record's number, so a torn record shows.
   void write() {
     shm::Record record{};
     record.ticks = record.stream = record.object = record.bytes = written;
@@ -73,11 +73,11 @@ TEST(a_lapped_reader_counts_what_it_lost) {
   const auto result = reader.read(ring->header, ring->records, out.data(), out.size());
 
   CHECK_EQ(result.copied, kMost);
-  CHECK_EQ(result.dropped, 11u);  // the place of the next record is never trusted
+  CHECK_EQ(result.dropped, 11u);  // the next record's place is never trusted
   CHECK_EQ(out[0].ticks, 11u);
 }
 
-// The model: a list of numbers, of which the reader may see the last 1023 at any time.
+// The model is a list of numbers, of which the reader can always see the last 1023.
 TEST(any_mix_of_writes_and_reads_agrees_with_a_model) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
@@ -110,12 +110,12 @@ TEST(what_the_writer_may_have_touched_during_the_copy_is_torn) {
   using tandem::daemon::torn_records;
   CHECK_EQ(torn_records(0, 10, 10, 10), 0u);
   CHECK_EQ(torn_records(0, 10, 10, kMost), 0u);
-  CHECK_EQ(torn_records(0, 10, 10, kMost + 1), 1u);  // the writer is at the place of record 0
+  CHECK_EQ(torn_records(0, 10, 10, kMost + 1), 1u);  // the writer is at record 0
   CHECK_EQ(torn_records(0, 10, 10, kMost + 7), 7u);
   CHECK_EQ(torn_records(0, 10, 10, 50'000), 10u);
   CHECK_EQ(torn_records(5000, 10, 5010, 5010 + kMost - 10), 0u);
   CHECK_EQ(torn_records(5000, 10, 5010, 5010 + kMost - 9), 1u);
-  CHECK_EQ(torn_records(5000, 10, 5010, 5009), 10u);  // went back
+  CHECK_EQ(torn_records(5000, 10, 5010, 5009), 10u);  // the head went back
   CHECK_EQ(torn_records(5000, 10, 5010, UINT64_MAX), 10u);
 }
 

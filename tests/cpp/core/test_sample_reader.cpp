@@ -1,4 +1,4 @@
-// Samples as they come out of a ring that is overwritten, cut and written to by liars.
+// Samples read from a ring that is overwritten, cut short and filled with lies.
 #include <string>
 #include <vector>
 
@@ -112,7 +112,7 @@ TEST(launches_that_were_overwritten_are_counted_as_lost) {
   const Sample& sample = ring.sample();
   CHECK_EQ(sample.launches.back().number, 3 * shm::kSampleRingRecords);
   CHECK_EQ(sample.launches.size() + sample.lost, 3 * shm::kSampleRingRecords);
-  CHECK_EQ(sample.launches.size(), shm::kSampleRingRecords);  // the first, and what a ring keeps
+  CHECK_EQ(sample.launches.size(), shm::kSampleRingRecords);  // the first, and those in the ring
 }
 
 TEST(a_launch_whose_function_was_lost_has_an_unknown_one) {
@@ -144,7 +144,7 @@ TEST(an_event_that_was_never_finished_spoils_no_other) {
   ring.put(head, nullptr, nullptr);
   auto* records = reinterpret_cast<shm::Record*>(reinterpret_cast<char*>(&ring.shim.state()) +
                                                  shm::kSampleRingOffset);
-  records[0].grid_blocks = 50;  // a writer that died after its head
+  records[0].grid_blocks = 50;  // the writer died after its head
   ring.launch(2, 1, {8});
 
   ring.read();

@@ -1,4 +1,4 @@
-// What records of one number of SMs tell of another: checked against sums made by hand, and with
+// What records on one number of SMs say about another, checked against sums made by hand, and with
 // records that claim anything.
 #include "dag/analysis/scaling.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kSms = 100;
 
-// A job with one thread; times in ns.
+// A job with one thread; times are in ns.
 class Job {
  public:
   explicit Job(size_t streams = 2) : streams_(streams) {
@@ -97,7 +97,7 @@ TEST(a_large_grid_takes_as_long_as_its_busiest_sm) {
 
 TEST(a_grid_that_fewer_sms_hold_does_not_mind) {
   Job job;
-  job.launch(60, 10000);  // two blocks an SM: 30 hold it
+  job.launch(60, 10000);  // two blocks fit on an SM: 30 SMs hold it
   job.wait(10000);
 
   CHECK(are(job.scaling({100, 30, 15, 200}).length_ns, {10000, 10000, 20000, 10000}));
@@ -128,13 +128,13 @@ TEST(kernels_of_two_streams_share_the_sms) {
   job.wait(10000);
 
   CHECK(are(job.scaling({100, 50, 25}).length_ns, {10000, 20000, 40000}));
-  CHECK_EQ(job.scaling({100}).demand_ns, 10000.0);  // each half of the SMs for 10 us
+  CHECK_EQ(job.scaling({100}).demand_ns, 10000.0);  // each has half of the SMs for 10 us
 }
 
 TEST(what_a_kernel_waited_for_sms_is_not_its_own) {
   Job job;
   job.launch(1000, 10000, 0);
-  job.launch(1000, 20000, 1);  // half of that it waited
+  job.launch(1000, 20000, 1);  // it waited for half of that
   job.wait(20000);
 
   CHECK(are(job.scaling({100, 50}).length_ns, {20000, 40000}));
@@ -171,7 +171,7 @@ TEST(time_in_which_it_was_held_does_not_count) {
   CHECK(are(found.length_ns, {52000, 102000}));
 }
 
-// As by its full window: in turns with others that is how a job waits for its own work.
+// As its full window holds it: this is how a job that takes turns waits for its own work.
 TEST(time_in_which_it_was_held_while_its_own_work_ran_counts) {
   Job job;
   job.launch(1000, 50000);
@@ -185,7 +185,7 @@ TEST(time_in_which_it_was_held_while_its_own_work_ran_counts) {
   CHECK(are(found.length_ns, {100000, 200000}));
 }
 
-// The turn of another begins when its own work has ended.
+// Another job's turn begins when this job's own work has ended.
 TEST(of_time_in_which_it_was_held_only_what_is_behind_its_own_work_does_not_count) {
   Job job;
   job.launch(1000, 50000);
@@ -198,7 +198,7 @@ TEST(of_time_in_which_it_was_held_only_what_is_behind_its_own_work_does_not_coun
   CHECK(are(found.length_ns, {100000, 200000}));
 }
 
-// Requests come by chance: how long it had nothing to do says nothing about it.
+// Requests arrive at random, so how long the job was idle says nothing about it.
 TEST(pauses_do_not_count_where_the_caller_says_how_long_they_are) {
   Job job;
   job.think(70000);
@@ -221,7 +221,7 @@ TEST(pauses_do_not_count_where_the_caller_says_how_long_they_are) {
 TEST(what_its_own_work_takes_is_no_pause) {
   Job job;
   job.launch(1000, 50000);
-  job.think(80000);  // behind the kernel for 30 us
+  job.think(80000);  // for 30 us after the kernel
   job.launch(1000, 50000);
   job.wait(50000);
 
@@ -229,7 +229,7 @@ TEST(what_its_own_work_takes_is_no_pause) {
   CHECK_EQ(job.scaling({100}, 0, {}, 30000).recorded_ns, 100000u);
 }
 
-// It is told when it has ended.
+// The copy is recorded when it has ended.
 TEST(a_copy_that_the_host_waits_for_is_no_pause) {
   Job job;
   job.launch(1000, 50000);

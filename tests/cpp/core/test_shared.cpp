@@ -32,7 +32,7 @@ bool maps(int fd, int protection) {
   return true;
 }
 
-// Is the thread off the CPU? After its first line it can only be waiting for the futex.
+// Tells whether the thread is off the CPU: after its first line only the futex can block it.
 bool sleeps(pid_t thread) {
   std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
   std::string text;
@@ -100,7 +100,7 @@ TEST(presence_stays_writable_for_its_job_and_for_nobody_else) {
   CHECK(maps(channel->presence_fd(), PROT_READ));
   job.presence().busy_until_ns.store(99);
   CHECK_EQ(channel->pages()->presence().busy_until_ns.load(), 99u);
-  CHECK(!channel->seal_presence());  // twice is once
+  CHECK(!channel->seal_presence());  // sealing twice changes nothing
 }
 
 TEST(a_job_that_seals_presence_first_is_found_out) {

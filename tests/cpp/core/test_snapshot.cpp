@@ -167,7 +167,7 @@ TEST(what_is_swapped_is_part_of_what_there_is) {
   CHECK_EQ(f.snapshot.filed_bytes, 10u);
   CHECK(f.snapshot.swap_outcome == shm::SwapOutcome::kReached);
 
-  swap.swapped_bytes.store(0);  // all of it is mapped, and the last copies are on their way
+  swap.swapped_bytes.store(0);  // all is mapped, the last copies are in flight
   f.look();
   CHECK_EQ(f.snapshot.filed_bytes, 10u);
 }

@@ -1,5 +1,5 @@
-// A traced thread's writer and the tracer's reader: nothing lost while somebody reads, and counted
-// when nobody does.
+// A traced thread's writer and the tracer's reader. Nothing is lost while the reader reads, and
+// losses are counted when it does not.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -143,7 +143,7 @@ TEST(a_ring_goes_to_the_next_thread_once_it_was_read) {
 
   writers[7].put(call(70), nullptr, nullptr);
   writers[7].give_back();
-  CHECK(!late.claim(trace.map, own_pid(), 9999));  // still to be read
+  CHECK(!late.claim(trace.map, own_pid(), 9999));  // not read yet
   CHECK_EQ(trace.drain().back().object, 70u);
   CHECK(late.claim(trace.map, own_pid(), 9999));
   late.put(call(71), nullptr, nullptr);
@@ -168,7 +168,7 @@ TEST(a_killed_process_leaves_its_calls_and_the_one_it_was_in) {
   }
   waitid(P_PID, static_cast<id_t>(child), nullptr, WEXITED | WNOWAIT);
 
-  const auto records = trace.drain(true);  // a zombie is as dead as can be
+  const auto records = trace.drain(true);  // a zombie counts as dead
 
   CHECK_EQ(records.size(), 4u);
   CHECK_EQ(records[1].object, 1u);

@@ -23,7 +23,7 @@ struct Job {
     write_record(shim.ring_header(ring), shim.ring(ring), r);
   }
 
-  // kind: of tandem_mark.h.
+  // kind: as in tandem_mark.h.
   void mark(uint8_t kind, uint64_t ticks, uint32_t ring, uint64_t number, uint64_t value = 0) {
     shm::Record r{};
     r.ticks = ticks;
@@ -35,7 +35,7 @@ struct Job {
   }
 };
 
-// By value: CHECK_EQ keeps references.
+// Returned by value, because CHECK_EQ keeps references.
 Snapshot first_of(const Watcher& watcher) { return watcher.snapshots().front(); }
 
 size_t resident_bytes(const Job& job) {
@@ -62,11 +62,11 @@ TEST(the_usual_iteration_begins_anew_where_its_launches_are_on_other_sms) {
     steps.take(mark);
     return steps.duration();
   };
-  iteration(100);  // from here on they are measured
+  iteration(100);  // durations are measured from here on
   CHECK_EQ(iteration(100), 100u);
   CHECK_EQ(iteration(500), 200u);
   CHECK_EQ(iteration(700, shm::kRecordStale), 700u);
-  CHECK_EQ(iteration(800), 800u);  // the first one whole
+  CHECK_EQ(iteration(800), 800u);  // the first whole one
   CHECK_EQ(iteration(400), 700u);
 }
 
@@ -112,10 +112,10 @@ TEST(an_interval_is_charged_to_who_was_busy_when_it_began) {
   first.shim.set_slot(0, 1, 0);
   watcher.round(1000);
   second.shim.set_slot(0, 1, 0);
-  watcher.round(1600);  // first alone until now
+  watcher.round(1600);  // only the first until now
   first.shim.set_slot(0, 1, 1);
   watcher.round(2600);  // both until now
-  watcher.round(3000);  // second alone
+  watcher.round(3000);  // only the second
 
   const auto snapshots = watcher.snapshots();
 
@@ -181,13 +181,13 @@ TEST(a_sample_is_had_together_with_its_window_and_another_waits_for_both) {
   watcher.round(1000);
   CHECK_EQ(*watcher.begin_sample(1, {1, true, 2000}), 1u);
   watcher.round(2000);
-  watcher.round(3000);  // the sample has ended by its time
+  watcher.round(3000);  // its time is over, so the sample has ended
   CHECK(!watcher.take_sample(1, 1));
   CHECK_EQ(*watcher.begin_sample(1, {1, true, 2000}), 0u);
   const uint64_t late_ns = 1000 + WindowTaker::kLongestNs;
-  watcher.round(late_ns);  // and so has the window
+  watcher.round(late_ns);  // and so has its window
   watcher.want_window(1);
-  watcher.round(late_ns + WindowTaker::kLongestNs);  // one for somebody else
+  watcher.round(late_ns + WindowTaker::kLongestNs);  // a window for somebody else
 
   CHECK(!watcher.take_sample(1, 2));
   const auto sample = watcher.take_sample(1, 1);
@@ -203,7 +203,7 @@ TEST(predicted_times_of_launches_add_up_and_a_liars_end_at_a_bound) {
   Job job(1);
   Watcher watcher;
   watcher.add(job.channel->pages(), 1, 0);
-  job.record(1);  // of which nothing is known
+  job.record(1);  // nothing is known of it
   job.record(2, 0, 5'000);
   job.record(3, 1, 7'000);
   watcher.round(1000);
@@ -246,7 +246,7 @@ TEST(what_processes_claim_is_looked_at_now) {
            found[0].resident_bytes == resident && found[0].taken_bytes == taken;
   };
   page.memory.device_bytes.store(10);
-  CHECK(claims(10, 10));  // an older shim says no more
+  CHECK(claims(10, 10));  // an older shim reports only this
   page.memory.taken_bytes.store(30);
   page.swap.swapped_bytes.store(4);
   CHECK(claims(6, 26));
@@ -401,7 +401,7 @@ TEST(only_what_differs_is_told_again) {
   CHECK_EQ(changed[0].device_bytes, 4096u);
   CHECK(watcher.changed().empty());
 
-  // A wait in line for memory is told in steps, until it is over.
+  // A wait in line for memory is reported in steps until it ends.
   auto& in_line_ns = second.shim.state().waits.total_ns[static_cast<size_t>(shm::WaitReason::kMemory)];
   in_line_ns.store(kLineStepNs - 1);
   watcher.round(5);
@@ -413,7 +413,7 @@ TEST(only_what_differs_is_told_again) {
   watcher.remove(2);
   watcher.add(second.channel->pages(), 1, 0);
   watcher.round(7);
-  CHECK_EQ(watcher.changed().size(), 1u);  // nobody remembers the one before
+  CHECK_EQ(watcher.changed().size(), 1u);  // the previous state is forgotten
 }
 
 TEST(interest_in_records_ends_by_itself) {
@@ -465,7 +465,7 @@ TEST(gaps_of_the_latency_class_are_known_over_all_threads) {
   job.shim.state().control.ns_per_tick_q32.store(uint64_t{1} << 32);
   job.shim.state().control.linger_ns.store(500'000);
   const auto rounds = [&](uint64_t from, uint64_t until) {
-    for (uint64_t i = from; i < until; ++i) {  // threads take turns, each every 4 ms
+    for (uint64_t i = from; i < until; ++i) {  // two threads alternate, each every 4 ms
       job.record(i * 2'000'000, static_cast<uint32_t>(i % 2), 400'000);
       if (i % 8 == 7) watcher.round(i * 2'000'000 + 1);
     }
@@ -515,7 +515,7 @@ TEST(requests_are_told_over_all_threads_once_somebody_asked) {
 
   job.record(10'000'000, 1, 300'000);
   job.record(10'100'000, 0, 400'000);
-  job.record(10'600'000, 1, 100'000);  // of the same stream: one after the other
+  job.record(10'600'000, 1, 100'000);  // in the same stream: one after the other
   watcher.round(20'000'000);
 
   const auto requests = watcher.take_requests(1, 1'000'000, 0);
@@ -537,7 +537,7 @@ TEST(requests_that_are_marked_are_told_although_nobody_asked) {
   CHECK(!first_of(watcher).marks_requests);
   (void)watcher.changed();
 
-  job.mark(kEnd, 13'000'000, 0, 1);  // by another thread, whose ring comes first
+  job.mark(kEnd, 13'000'000, 0, 1);  // by another thread, whose ring is read first
   job.mark(kBegin, 10'000'000, 1, 1, 50'000'000);
   job.mark(kBegin, 14'000'000, 1, 2);
   watcher.round(20'000'000);
@@ -570,5 +570,5 @@ TEST(a_request_that_takes_longer_than_its_limit_is_notable) {
   CHECK(!burst_makes_news(10'000'000, 0));
   CHECK(!burst_makes_news(20'000'000, 500'000));
   CHECK(burst_makes_news(30'000'000, 300'000));
-  CHECK(!watcher.round(36'000'000));  // news once
+  CHECK(!watcher.round(36'000'000));  // it is news only once
 }

@@ -19,7 +19,7 @@ shm::Record launch(uint64_t at_ns) {
   return record;
 }
 
-// Launches at these times, then a look.
+// Launches at these times, then looks.
 void round(WindowTaker& taker, std::initializer_list<uint64_t> launches, uint64_t iterations,
            uint64_t last_end_ns, uint64_t now_ns, uint64_t usual_ns = 0) {
   for (const uint64_t at_ns : launches) {
@@ -71,7 +71,7 @@ TEST(an_iteration_with_times_on_other_sms_is_passed_over) {
   stale(120);  // before the window
   round(taker, {150}, 8, 145, 170);
   stale(180);
-  round(taker, {220}, 9, 215, 230);  // the first end; the launch behind it is of the next
+  round(taker, {220}, 9, 215, 230);  // the first end; the launch after it belongs to the next one
   CHECK(taker.newest() == nullptr);
   round(taker, {240, 270}, 10, 260, 280);
 
@@ -87,7 +87,7 @@ TEST(an_iteration_with_times_on_other_sms_is_passed_over) {
   round(taker, {340}, 11, 330, 350);
   stale(360);
   const uint64_t late_ns = 300 + WindowTaker::kLongestNs;
-  round(taker, {}, 12, late_ns, late_ns);  // no other came in time
+  round(taker, {}, 12, late_ns, late_ns);  // no other iteration came in time
   CHECK_EQ(taker.newest()->iterations, 1u);
 }
 
@@ -112,7 +112,7 @@ TEST(launches_that_are_never_measured_hold_a_window_up_for_some_iterations_only)
     return iterations;
   };
 
-  CHECK(ended_after(50, 0) >= 50);  // one more is known each time
+  CHECK(ended_after(50, 0) >= 50);  // each time, one more is known
   CHECK(ended_after(50, 1) >= 49 + WindowTaker::kFruitless);
   CHECK(ended_after(50, 1) <= 53 + WindowTaker::kFruitless);
 }
@@ -140,12 +140,12 @@ TEST(a_window_says_how_long_the_process_was_busy_in_it_and_how_long_beside_other
   taker.want(100);
   taker.charge(100, 130, true);
   round(taker, {110}, 7, 90, 130);
-  taker.charge(130, 150, true);  // goes on, into the window
+  taker.charge(130, 150, true);  // continues into the window
   round(taker, {140}, 8, 145, 170);
   taker.charge(170, 180, false);
   taker.charge(180, 200, true);
   round(taker, {190}, 8, 145, 200);
-  taker.charge(210, 230, true);  // and beyond it
+  taker.charge(210, 230, true);  // continues beyond the window
   round(taker, {220}, 9, 215, 230);
 
   const uint64_t shared_ns = (150 - 145) + (200 - 180) + (215 - 210);
@@ -185,7 +185,7 @@ TEST(what_came_before_the_window_leaves_room_for_what_is_in_it) {
   CHECK_EQ(taker.newest()->shared_ns, 0u);
 }
 
-// Rounds bring what threads did one after the other, and waits that began long before.
+// Rounds bring the work of one thread after that of another, and waits that began long before.
 TEST(records_are_in_the_order_that_sorting_them_at_once_gives) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
@@ -221,7 +221,7 @@ TEST(records_are_in_the_order_that_sorting_them_at_once_gives) {
   }
 }
 
-// On a virtual clock the end of an iteration and that of the wait before it are the same time.
+// On a virtual clock an iteration and the wait before it end at the same time.
 TEST(a_wait_is_of_the_iteration_that_ends_with_it) {
   shm::Record wait{};
   wait.kind = static_cast<uint8_t>(shm::RecordKind::kSync);
@@ -240,7 +240,7 @@ TEST(a_wait_is_of_the_iteration_that_ends_with_it) {
 
   CHECK_EQ(window->begin_ns, 50u);
   CHECK_EQ(window->records.size(), 3u);
-  CHECK_EQ(window->records.front().ticks, 50u);  // the launch; the wait that ended then is none of it
+  CHECK_EQ(window->records.front().ticks, 50u);  // the launch, but not the wait that ended then
   CHECK_EQ(window->records.back().ticks, 100u);
   CHECK_EQ(window->records.back().duration_ns, 40u);
 }
@@ -249,7 +249,7 @@ TEST(an_iteration_is_none_that_ended_when_the_window_began) {
   WindowTaker taker;
   taker.want(0);
   taker.look(1, 0, 0, 1);
-  round(taker, {10}, 2, 20, 20);  // a third end was read at 20, but not counted yet
+  round(taker, {10}, 2, 20, 20);  // a third end at 20 was read but not yet counted
   round(taker, {30}, 3, 20, 30);
   CHECK(taker.newest() == nullptr);
   round(taker, {50}, 4, 40, 50);
@@ -292,7 +292,7 @@ TEST(an_end_from_before_it_was_asked_for_that_is_counted_late_begins_no_window) 
   WindowTaker taker;
   taker.want_sampled(10);
   round(taker, {5}, 6, 0, 30);
-  round(taker, {35}, 7, 15, 40);  // read with the first look or before
+  round(taker, {35}, 7, 15, 40);  // read at the first look or before
   round(taker, {45, 55}, 8, 50, 60);
   CHECK(taker.newest() == nullptr);
   round(taker, {65}, 9, 70, 80);

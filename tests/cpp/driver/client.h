@@ -1,5 +1,5 @@
-// Programs of the software GPU inside a test: each body runs in a process of its own, with a device
-// process of this very build, so that the sanitizers see both sides of the socket.
+// Programs of the software GPU inside a test. Each body runs in a process of its own, with a device
+// process of the same build, so that the sanitizers see both sides of the socket.
 #pragma once
 
 #undef __CUDA_API_VERSION_INTERNAL  // names mean their newest versions, as in programs
@@ -28,7 +28,7 @@ struct Device {
   const char* devices = "1";
 };
 
-// A directory with a device, gone with the test.
+// A directory with a device, removed at the end of the test.
 class Place {
  public:
   explicit Place(const Device& device) {
@@ -42,7 +42,7 @@ class Place {
     setenv("TANDEM_SOFTGPU_DEVICES", device.devices, 1);
     setenv("TANDEM_SOFTGPU_LINGER_MS", "0", 1);
   }
-  // The device removes its own files as it ends, at the same time.
+  // The device removes its own files at the same time, as it ends.
   ~Place() {
     std::error_code failed;
     do {
@@ -62,7 +62,7 @@ pid_t begin(Body body) {
   const pid_t child = fork();
   if (child != 0) return child;
   body();
-  std::exit(0);  // with what sanitizers look at in the end
+  std::exit(0);  // runs the sanitizers' final checks
 }
 inline void end(pid_t child) {
   int status = 0;
@@ -77,7 +77,7 @@ void run(const Device& device, Body body) {
   end(begin(body));
 }
 
-// x = x * factor + addend, by one thread.
+// x = x * factor + addend in one thread.
 inline constexpr char kPtx[] = R"(.version 8.0
 .target sm_80
 .address_size 64
@@ -93,7 +93,7 @@ inline constexpr char kPtx[] = R"(.version 8.0
   ret;
 })";
 
-// The first device's primary context, current, with the kernel.
+// The first device's primary context, current, with the kernel loaded.
 struct Gpu {
   CUcontext context = nullptr;
   CUmodule module = nullptr;

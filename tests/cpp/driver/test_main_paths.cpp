@@ -1,5 +1,5 @@
-// What nearly every program does with the driver, on both clocks: for the sanitizers more than for
-// the results, which the conformance tests look at.
+// What nearly every program does with the driver, on both clocks. This is for the sanitizers; the
+// conformance tests check the results.
 #include <thread>
 
 #include "client.h"
@@ -94,7 +94,7 @@ void many_threads() {
       OK(cuEventDestroy(event));
     });
   }
-  softgpu_wait_begin();  // virtual time goes on meanwhile
+  softgpu_wait_begin();  // virtual time passes meanwhile
   for (std::thread& thread : threads) thread.join();
   softgpu_wait_end();
   for (const CUdeviceptr word : words) CHECK_EQ(Gpu::read(word), kLaunches);

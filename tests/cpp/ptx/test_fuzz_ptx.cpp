@@ -1,4 +1,4 @@
-// Damaged PTX, from a fixed seed: refused with words or sound, never a crash.
+// Damaged PTX, from a fixed seed, is refused with a message or sound, and never causes a crash.
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -46,7 +46,7 @@ TEST(changed_bytes_are_refused_or_sound) {
   }
 }
 
-// Lines of one file in another, and operands in places where others belong.
+// Lines of one file in another, and operands in the place of others.
 TEST(exchanged_lines_and_words_are_refused_or_sound) {
   std::mt19937 random(2);
   std::vector<std::string> words;

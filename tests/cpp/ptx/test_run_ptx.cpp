@@ -1,4 +1,4 @@
-// Kernels run by the interpreter alone, without a driver: for the sanitizers.
+// Kernels run by the interpreter alone, without a driver, for the sanitizers.
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -25,7 +25,7 @@ std::unique_ptr<Program> program(const std::string& name) {
   return load(text);
 }
 
-// Each argument has 8 bytes or fewer, at its own offset.
+// Each argument has at most 8 bytes, at its own offset.
 Outcome run(const Program& of, const std::string& name, uint32_t blocks, uint32_t threads,
             const std::vector<uint64_t>& arguments, uint32_t shared_bytes = 0) {
   const Function& kernel = *of.functions.at(name);
@@ -65,7 +65,7 @@ TEST(costs_are_counted_by_lane_and_by_sector) {
   CHECK_EQ(c[99], 3.0f);
   CHECK_EQ(c[100], 0.0f);
   CHECK_EQ(done.counters.flops, 100u);
-  // 400 bytes of three arrays, in pieces of 32 that may begin inside the first.
+  // 400 bytes of each of three arrays, in sectors of 32 bytes; the first may begin inside a sector.
   CHECK(done.counters.sectors >= 3 * 13 && done.counters.sectors <= 3 * 17);
 }
 
@@ -118,7 +118,7 @@ TEST(many_blocks_meet_and_a_grid_too_large_to_be_there_is_an_error) {
   Launch launch{cooperative.get(), &kernel, {1000, 1, 1}, {32, 1, 1}, params, 0, 8, 1, 0, 64, true};
   CHECK_EQ(Grid(launch).run(), CUDA_SUCCESS);
   CHECK(cells == std::vector<uint32_t>(cells.size(), 4));
-  launch.dynamic_shared_bytes = 2 << 20;  // 2 GiB for 1000 of them
+  launch.dynamic_shared_bytes = 2 << 20;  // 2 GiB for 1000 blocks
   Grid large(launch);
   CHECK_EQ(large.run(), CUDA_ERROR_OUT_OF_MEMORY);
 }

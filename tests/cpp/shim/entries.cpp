@@ -1,5 +1,5 @@
-// The exported names, which the shim looks up, without what they do: C++ tests call what is behind
-// them, and a thousand entries take longer to compile for a sanitizer than all of the shim.
+// The exported names that the shim looks up, without their bodies. C++ tests call the code behind
+// them, and for a sanitizer a thousand entries take longer to compile than the whole shim.
 #include "driver.h"
 #include "guard.h"
 

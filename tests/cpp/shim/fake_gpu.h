@@ -1,7 +1,8 @@
-// A driver whose device memory is real memory of this process, with a capacity and planted failures.
+// A driver whose device memory is real memory of this process, with a capacity and planted
+// failures.
 //
-// Copies happen as late as they may: when somebody waits for them. What a copy or its end touches must be
-// mapped by then, and what is mapped must have been made.
+// Copies happen as late as they may: when somebody waits for them. By then everything that a copy
+// or its end touches must be mapped, and everything mapped must have been created.
 #pragma once
 
 #include <fcntl.h>
@@ -35,11 +36,11 @@ struct Copy {
   const void* from;
   uint64_t bytes;
   uint64_t end_ns;
-  bool is_last = false;  // of those before one event
+  bool is_last = false;  // the last one before an event
 };
-// What the calling thread and the one copy engine have done with their time, where things take any.
+// How the calling thread and the single copy engine spend their time, if operations take any.
 struct Times {
-  uint64_t copy_ns = 0, map_ns = 0;  // of each; to map is to make a piece, or to take one off
+  uint64_t copy_ns = 0, map_ns = 0;  // for each; to map is to create or remove a piece
   uint64_t thread_ns = 0, engine_ns = 0;
   uint64_t idle_ns = 0;  // of the engine, between copies
 };
@@ -50,20 +51,20 @@ struct Gpu {
   std::map<CUmemGenericAllocationHandle, Physical> physical;
   std::map<CUdeviceptr, uint64_t> reserved;
   std::map<CUdeviceptr, Mapping> mapped;
-  std::map<uint64_t, uint64_t> pinned;  // bytes of host memory from an address on
+  std::map<uint64_t, uint64_t> pinned;  // address of host memory -> bytes
   size_t most_pinned = SIZE_MAX;
   std::vector<Copy> copies;
   Times times;
   CUmemGenericAllocationHandle next = 1;
-  // The `fail_at`th call from now on fails, and all behind it if `for_good`.
+  // From now on the `fail_at`th call fails, and with `for_good` all later ones too.
   int64_t fail_at = 0;
   bool for_good = false;
   int64_t calls = 0;
 };
 inline Gpu g_gpu;
-inline std::atomic<bool> g_held{false};  // whoever waits for the GPU waits for this, too
+inline std::atomic<bool> g_held{false};  // holds up everybody who waits for the GPU
 
-// Under the lock.
+// Call with the lock held.
 inline bool fails() {
   ++g_gpu.calls;
   if (!g_gpu.fail_at) return false;
@@ -83,7 +84,7 @@ inline bool is_mapped(CUdeviceptr at, uint64_t bytes) {
   const auto& [base, mapping] = *std::prev(after);
   return at + bytes <= base + mapping.bytes;
 }
-// Events are waited for in turn. Copies before one that fails never come.
+// Events are waited for in order. Copies before an event that fails never happen.
 inline void finish_copies(bool good) {
   for (bool last = false; !last && !g_gpu.copies.empty();) {
     const Copy copy = g_gpu.copies.front();
@@ -110,7 +111,7 @@ inline bool is_on_its_way(CUdeviceptr at, uint64_t bytes) {
                      [&](const Copy& copy) { return touches(copy.to) || touches(copy.from); });
 }
 
-// Of a copy. What lies across two registrations is refused by drivers.
+// Checks one end of a copy: drivers refuse a range that spans two registrations.
 inline bool is_pinned_at_once_or_not(const void* at, uint64_t bytes) {
   const auto begin = reinterpret_cast<uint64_t>(at);
   const auto after = g_gpu.pinned.lower_bound(begin + bytes);
@@ -286,7 +287,7 @@ inline void make_work() {
   };
 }
 
-// What a job that has lost its device left behind.
+// Frees what a job that lost its device has left behind.
 inline void free_all() {
   for (const auto& [at, bytes] : g_gpu.reserved) munmap(as_pointer(at), bytes);
   for (const auto& [handle, physical] : g_gpu.physical) close(physical.fd);
@@ -299,7 +300,8 @@ inline void free_all() {
   g_gpu.times = {};
 }
 
-// Only once, since movers of earlier tests may be about to end. Nothing is planted, and all is free.
+// Makes the driver only once, since movers of earlier tests may still be ending. Afterwards no
+// failure is planted, and all memory is free.
 inline void make_once() {
   static const bool made = [] {
     pages::make_driver();

@@ -1,4 +1,5 @@
-// The three pages of an attachment in plain memory, a driver made of lambdas, and a channel on them.
+// The three pages of an attachment in plain memory, a driver made of lambdas, and a channel on
+// them.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,13 +15,13 @@
 
 namespace pages {
 
-using namespace tandem;         // tests only: names of the code under test
+using namespace tandem;         // only in tests: names of the code under test
 using namespace tandem::shim;
 
-// What the pretended GPU and driver have seen.
+// What the fake GPU and driver have seen.
 struct Seen {
   std::atomic<int> markers{0}, event_records{0}, registrations{0};
-  std::atomic<int> events{0}, destroyed_events{0};  // made so far, and destroyed of them
+  std::atomic<int> events{0}, destroyed_events{0};  // created so far, and destroyed of those
   std::atomic<bool> gpu_held{false};
   std::atomic<int> refuse_register{0};
 };
@@ -37,7 +38,7 @@ inline CUresult write_value(CUstream, CUdeviceptr address, cuuint64_t value, uns
 }
 
 inline void make_driver() {
-  g_session = SessionState::kOff;  // a handler would attach: its helper reads what the next test writes
+  g_session = SessionState::kOff;  // so no handler attaches: its helper would read the next test's writes
   g_seen.markers = g_seen.event_records = g_seen.registrations = 0;
   g_seen.events = g_seen.destroyed_events = 0;
   g_seen.gpu_held = false;
@@ -76,7 +77,7 @@ inline void make_driver() {
   g_way = Way::kFast;
 }
 
-// A fresh attachment; leaked, as a real one is.
+// Makes a new attachment, which is leaked, as a real one is.
 inline Channel* make_channel() {
   if (g_clock.base_ns() == 0) g_clock.start_real();
   const auto map = [](size_t bytes) {

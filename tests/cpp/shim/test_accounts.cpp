@@ -1,4 +1,4 @@
-// The table of holdings, the limit, and the bytes of arrays.
+// The table of holdings, the limit, and the sizes of arrays.
 #include <thread>
 
 #include "array_bytes.h"
@@ -81,7 +81,7 @@ TEST(the_limit_refuses_what_would_exceed_it_and_survives_the_daemon) {
   CHECK(memory::take(0, 600, memory::limit_bytes()));
   CHECK(!memory::take(0, 401, memory::limit_bytes()));
   CHECK(!memory::take(0, UINT64_MAX, memory::limit_bytes()));
-  CHECK(memory::take(1, 401, memory::limit_bytes()));  // another device has a limit of its own
+  CHECK(memory::take(1, 401, memory::limit_bytes()));  // another device has its own limit
   size_t free_bytes = 5000, total_bytes = 9000;
   memory::limit_view(0, &free_bytes, &total_bytes);
   CHECK_EQ(free_bytes, 400u);
@@ -193,7 +193,7 @@ TEST(physical_memory_counts_until_nothing_holds_it) {
   CHECK_EQ(memory::used_bytes(), 4096u);
   physical::end_release(9, physical::begin_release(9), true);
   CHECK_EQ(memory::used_bytes(), 0u);
-  CHECK_EQ(physical::begin_release(9), 0u);  // twice: the driver's business
+  CHECK_EQ(physical::begin_release(9), 0u);  // a second time: left to the driver
   holdings::start_afresh();
 }
 
@@ -230,5 +230,5 @@ TEST(arrays_have_the_bytes_of_their_texels) {
   shape = {64, 64, 0, CU_AD_FORMAT_BC1_UNORM, 4, 0};
   CHECK_EQ(array_bytes(shape), 64u * 64 / 2);
   shape = {SIZE_MAX, SIZE_MAX, 0, CU_AD_FORMAT_FLOAT, 4, 0};
-  CHECK(array_bytes(shape) > uint64_t{1} << 56);  // refused, not wrapped round
+  CHECK(array_bytes(shape) > uint64_t{1} << 56);  // refused instead of wrapping round
 }

@@ -22,7 +22,7 @@ int sealed_file(size_t bytes) {
   return file;
 }
 
-// With one more daemon, whose pages hold nothing.
+// Attaches to one more daemon, whose pages are empty.
 Channel* attach_once_more() {
   const int files[] = {sealed_file(shm::kCommandBytes), sealed_file(shm::kStateBytes),
                        sealed_file(shm::kPresenceBytes)};
@@ -80,7 +80,7 @@ TEST(pages_over_registered_ones_are_marked_by_events_while_that_context_lives) {
   submit_one(over);
   CHECK_EQ(g_seen.registrations.load(), 1);
   CHECK_EQ(g_seen.event_records.load(), 1);
-  forget_registration(*attach_once_more(), 0x1000, -1);  // any may be the one that is attached then
+  forget_registration(*attach_once_more(), 0x1000, -1);  // any of them may be attached then
   for (uint32_t i = 1; i < berths::kBerths; ++i) over = attach_once_more();
   submit_one(over);
   CHECK_EQ(g_seen.registrations.load(), 2);
@@ -90,7 +90,7 @@ TEST(a_registration_of_what_was_mapped_there_before_is_none) {
   begin();
   submit_one(attach_once_more());
   Channel* over = attach_as_often_as_there_are_berths();
-  forget_registration(*over, 0x1000, -1);  // a green context: what it registered lives on
+  forget_registration(*over, 0x1000, -1);  // a green context, whose registrations live on
   g_driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned) {
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   };
@@ -112,7 +112,7 @@ TEST(whom_the_driver_keeps_for_as_many_attachments_counts_nothing_in_the_last) {
   CHECK_EQ(stuck->slots[0].issued.load(), 0u);
 }
 
-#ifndef __SANITIZE_THREAD__  // takes mmap for a write, which it is not: the kernel changes whole maps
+#ifndef __SANITIZE_THREAD__  // TSan takes mmap for a write, but the kernel replaces whole maps
 TEST(who_reads_a_peer_or_a_lost_attachment_meanwhile_reads_some_page) {
   begin();
   Channel* first = attach_once_more();

@@ -14,7 +14,7 @@ using shm::WaitReason;
 
 namespace {
 
-// Until a thread waits for `reason`. It may not have paused yet, and then never does.
+// Waits until a thread waits for `reason`. It may not have paused yet, and then never does.
 void until_waiting(Channel* channel, WaitReason reason) {
   while (channel->state->waits.waiting_threads == 0) std::this_thread::yield();
   CHECK(channel->state->waits.reason == static_cast<uint32_t>(reason));
@@ -22,7 +22,7 @@ void until_waiting(Channel* channel, WaitReason reason) {
 
 std::atomic<int> g_signals{0};  // handled so far
 
-// With a daemon that is there, however long a busy machine takes for this.
+// Sends a signal and keeps the daemon alive, however long a busy machine takes.
 void send_signal(Channel* channel, std::thread& thread) {
   command_of(channel).heartbeat.tick_ns = g_clock.now_ns();
   std::signal(SIGUSR1, [](int) { ++g_signals; });
@@ -34,7 +34,7 @@ void send_many_signals(Channel* channel, std::thread& thread) {
   for (const int enough = g_signals + 1'000; g_signals < enough;) send_signal(channel, thread);
 }
 
-// Until what signals are to bring about has come to be; who is never let through ends by its time limit.
+// Sends signals until they have had their effect; only the test's time limit ends a failure.
 template <class Fact>
 void send_signals_until(Channel* channel, std::thread& thread, Fact fact) {
   while (!fact()) send_signal(channel, thread);
@@ -83,7 +83,7 @@ TEST(a_signal_lets_its_thread_through_a_closed_gate_and_not_for_long) {
   until_waiting(channel, WaitReason::kGate);
   send_signals_until(channel, waiter, [&] { return through != 0; });
   send_many_signals(channel, waiter);
-  const uint64_t passed = through;  // before the time is read: this many by then, or fewer
+  const uint64_t passed = through;  // read before the time, so no more had passed by then
   const uint64_t seconds_begun = (g_clock.now_ns() - start) / 1'000'000'000 + 1;
   CHECK(passed <= 16 * seconds_begun);
   open_gate(channel);
@@ -125,7 +125,7 @@ TEST(a_signal_lets_one_graph_through_a_closed_gate_and_none_through_the_window) 
                      [&] { return reason == static_cast<uint32_t>(WaitReason::kWindow); });
   CHECK(!through);
   channel->slots[0].done.store(1, std::memory_order_release);
-  send_signals_until(channel, waiter, [&] { return through.load(); });  // the pass may be over
+  send_signals_until(channel, waiter, [&] { return through.load(); });  // the pass may be used up
   waiter.join();
   CHECK_EQ(pass.left, 0u);
 }
@@ -162,7 +162,7 @@ TEST(memory_is_held_by_the_gate_of_who_is_in_a_lane_and_by_nothing_else) {
   command.window_segments = 1;
   channel->slots[0].issued = 9;
   channel->gate.slot_end = 1;
-  CHECK_EQ(channel->gate.admit_memory().ns, 0u);  // however full the window is
+  CHECK_EQ(channel->gate.admit_memory().ns, 0u);  // even if the window is full
   command.gate = 2 | shm::kGateHold;
   CHECK_EQ(channel->gate.admit_memory().ns, 0u);
   command_of(channel).memory.lane = shm::kLaneHolds;
@@ -254,7 +254,7 @@ TEST(a_busy_peer_in_the_mask_stands_in_the_way_and_others_do_not) {
   peer.busy_until_ns = g_clock.now_ns() + 3'600'000'000'000;
   channel->gate.peers().page[5] = &peer;
   CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
-  command_of(channel).gate.presence_mask = 1u << 5 | 1u << 9;  // 9 is nobody
+  command_of(channel).gate.presence_mask = 1u << 5 | 1u << 9;  // nobody has index 9
   CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kPresence);
   command_of(channel).gate.flags = 0;
   CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
@@ -302,7 +302,7 @@ TEST(a_stream_at_work_gets_its_next_segment_only_when_the_last_is_nearly_done) {
   CHECK(channel->gate.obstacle(0) == WaitReason::kNone);
   command_of(channel).gate.window_segments = 0;
   channel->slots[0].done = 0;
-  CHECK(channel->gate.obstacle(0) == WaitReason::kNone);  // no window: as much as it likes
+  CHECK(channel->gate.obstacle(0) == WaitReason::kNone);  // without a window it is unlimited
 }
 
 TEST(a_prediction_that_is_far_too_long_does_not_hold_a_thread_for_ever) {
@@ -332,12 +332,12 @@ TEST(a_gpu_that_stands_still_does_not_hold_a_thread_for_ever) {
   channel->slots[0].issued = 2;
   CHECK(channel->gate.admit(kNoSlot).reason == WaitReason::kWindow);
   channel->slots[0].issued = 3;
-  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);  // one more, not all it likes
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);  // one more, not unlimited
   CHECK(channel->gate.admit(kNoSlot).reason == WaitReason::kWindow);
-  channel->slots[0].issued = 4;  // then twice as many
+  channel->slots[0].issued = 4;  // and twice as many after that
   CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);
   channel->slots[0].done = 1;
-  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);  // it moves: the window is itself again
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kWindow);  // it moves: the window is 2 again
   channel->slots[0].done = 3;
   CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);
 }
@@ -346,8 +346,8 @@ TEST(garbage_in_the_command_page_is_survived) {
   Channel* channel = make_channel();
   std::memset(static_cast<void*>(&command_of(channel)), 0xff, sizeof(shm::CommandPage));
   channel->gate.admit(kNoSlot);
-  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);  // every bit set includes kFlagReleased
+  CHECK(channel->gate.obstacle(kNoSlot) == WaitReason::kNone);  // kFlagReleased is one of the bits
   command_of(channel).gate.flags = 0;
-  channel->gate.admit(kNoSlot);  // held, by a daemon whose tick is garbage
+  channel->gate.admit(kNoSlot);  // held by a daemon whose tick is garbage
   CHECK(channel->gate.stale());
 }

@@ -31,7 +31,7 @@ void launch(Channel* channel, uint64_t executable, uint64_t stream) {
   finish(ticket, submission, true);
 }
 
-// A channel with that window whose GPU stands still, and one graph handed to it.
+// Makes a channel with that window whose GPU stands still, and submits one graph.
 Channel* with_one_in_flight(uint32_t window) {
   make_driver();
   Channel* channel = make_channel();
@@ -47,7 +47,7 @@ TEST(one_graph_is_in_flight_where_there_is_a_window) {
   Channel* channel = with_one_in_flight(8);
   std::atomic<bool> through{false};
   std::thread other([&] {
-    launch(channel, 0x9200, 6);  // another graph, another stream
+    launch(channel, 0x9200, 6);  // another graph in another stream
     through = true;
   });
   while (channel->state->waits.waiting_threads == 0) std::this_thread::yield();
@@ -68,7 +68,7 @@ TEST(without_a_window_graphs_do_not_wait_for_each_other) {
 
 TEST(a_graph_that_never_ends_lets_the_next_one_in_after_a_while) {
   Channel* channel = with_one_in_flight(8);
-  launch(channel, 0x9200, 6);  // it may be what the first waits for
+  launch(channel, 0x9200, 6);  // the first may be waiting for it
   CHECK(channel->state->waits.total_ns[static_cast<uint32_t>(WaitReason::kWindow)] > 200'000'000);
 }
 
@@ -77,7 +77,7 @@ TEST(a_stream_that_was_settled_without_its_marker_has_no_graph_in_flight) {
   Channel* channel = make_channel();
   command_of(channel).gate.window_segments = 8;
   channel->gate.slot_end = 1;
-  channel->slots[0].open = 1;  // its marker did not go in: the next one stands for it
+  channel->slots[0].open = 1;  // its marker was not put in: the next one stands for both
   CHECK_EQ(channel->gate.admit_graph(0, kTurn).ns, 0u);
   channel->gate.end_graph_turn(kTurn, 0, true);
   std::thread other([&] { channel->gate.admit_graph(0, kOtherTurn); });
@@ -93,7 +93,7 @@ TEST(a_graph_that_is_on_its_way_to_the_driver_counts_as_in_flight) {
   CHECK_EQ(channel->gate.admit_graph(kNoSlot, kTurn).ns, 0u);
   std::thread other([&] { channel->gate.admit_graph(kNoSlot, kOtherTurn); });
   while (channel->state->waits.waiting_threads == 0) std::this_thread::yield();
-  channel->gate.end_graph_turn(kTurn, kNoSlot, false);  // the driver refused it
+  channel->gate.end_graph_turn(kTurn, kNoSlot, false);  // the driver has refused it
   other.join();
 }
 
@@ -119,7 +119,7 @@ TEST(a_changed_graph_is_measured_anew_with_what_it_took_as_the_first_guess) {
   g_durations.doubt(key);
   CHECK_EQ(duration->ns.load(), 9'000u);
   CHECK_EQ(duration->samples.load(), 0u);
-  DurationTable::measured(*duration, 800'000, duration->age);  // not mixed with the old ones
+  DurationTable::measured(*duration, 800'000, duration->age);  // not averaged with the old ones
   CHECK_EQ(duration->ns.load(), 800'000u);
 }
 

@@ -25,7 +25,7 @@ uint64_t outstanding(const Channel* channel) {
   return slot.open + slot.issued - slot.done;
 }
 
-// Of the first thread that wrote to this channel.
+// Returns the last record of the first thread that wrote to this channel.
 shm::Record last_record(const Channel* channel) {
   char* page = reinterpret_cast<char*>(channel->state);
   const uint64_t head = reinterpret_cast<shm::RingHeader*>(page + shm::kRingHeadersOffset)->head;
@@ -171,8 +171,8 @@ TEST(a_capture_that_another_thread_ends_leaves_this_one_to_the_gate) {
   };
   note_capture_begun(0x52);
   command_of(channel).gate.gate = shm::kGateHold;
-  command_of(channel).heartbeat.stale_ns = 1;  // nobody will open it: a waiter says so and goes on
-  set();  // a thread that captures never waits
+  command_of(channel).heartbeat.stale_ns = 1;  // nobody opens it: a waiter reports that, goes on
+  set();  // a capturing thread never waits
   CHECK_EQ(channel->state->control.ungated.load(), 0u);
   std::thread(note_capture_ended, 0x52).join();
   set();
@@ -180,7 +180,7 @@ TEST(a_capture_that_another_thread_ends_leaves_this_one_to_the_gate) {
   g_channel = nullptr;
 }
 
-// Else its record would come after that of the allocation that got its address.
+// Otherwise its record would come after that of the next allocation with the same address.
 TEST(a_free_is_stamped_before_the_driver_can_give_its_address_out_anew) {
   Channel* channel = managed();
   static uint64_t freed_at;

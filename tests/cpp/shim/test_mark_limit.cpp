@@ -46,7 +46,7 @@ TEST(who_stops_says_so_and_goes_on_at_a_higher_limit) {
 
 TEST(a_limit_that_comes_late_lets_the_iteration_end) {
   Channel* channel = make_channel();
-  // It has marked six: the daemon had not seen that.
+  // The job has marked six already, which the daemon had not seen.
   command_of(channel).gate.mark_limit = mark_limit_of(LimitKind::kStep, 5);
   CHECK(!is_held(channel));
   stop_at_limit(*channel, LimitKind::kStep, 7);

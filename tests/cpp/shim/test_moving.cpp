@@ -1,4 +1,5 @@
-// Memory that moves, on a driver that fails wherever it may: no byte is lost, and nobody waits for ever.
+// Memory that moves, on a driver that fails wherever it can: no byte is lost, and nobody waits for
+// ever.
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -29,7 +30,8 @@ namespace swap = tandem::shim::swap;
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// Of the calls that may fail, which do. For a race some are enough, and under TSan memory is slow.
+// Step between the calls that are made to fail. Under TSan memory is slow, and for races some are
+// enough.
 #ifdef __SANITIZE_THREAD__
 constexpr int64_t kNextCall = 7;
 #else
@@ -65,8 +67,8 @@ class Job {
   ~Job() {
     fake_gpu::plant(0);
     swap::end_moving();
-    move(0);  // or the mover waits for somebody to want what is away
-    while (is_mover_alive()) usleep(50);  // it looks once more at what the next one begins anew
+    move(0);  // else the mover would wait until what is away is wanted
+    while (is_mover_alive()) usleep(50);  // it looks once more at what the next Job resets
     for (const int fd : pools_) close(fd);
     g_channel = nullptr;
   }
@@ -96,7 +98,7 @@ class Job {
 
   shm::SwapOutcome move(uint64_t target) { return await(order(target)); }
 
-  // What is in a pool now, as a file; without it what is read would be zeros.
+  // Returns a file with the pool's current contents; without that, zeros would be read.
   [[nodiscard]] int copy_of(size_t pool) const {
     struct stat about {};
     CHECK(fstat(pools_[pool], &about) == 0);
@@ -107,7 +109,7 @@ class Job {
       CHECK(sendfile(file, pools_[pool], &at, static_cast<size_t>(about.st_size - at)) > 0);
     return file;
   }
-  // As the daemon does: the file has what was there after the order before.
+  // As the daemon does: the file holds what was in the pool after the order before.
   uint32_t give_file(size_t pool, int fd, uint32_t late = 0) {
     const uint32_t since = orders_ - late;
     swap::order_to_file(++orders_, since, pool + 1, dup(fd));
@@ -118,7 +120,7 @@ class Job {
     swap::order_to_give_back(++orders_, since, pool + 1);
     return orders_;
   }
-  // Nobody has the pool's memory any more but this test.
+  // Tells whether only this test still has the pool's memory.
   [[nodiscard]] bool is_given_up(size_t pool) const {
     struct stat about {};
     CHECK(fstat(pools_[pool], &about) == 0);
@@ -138,7 +140,7 @@ class Job {
   uint32_t orders_ = 0;
 };
 
-// Allocations and what is in them.
+// Allocations and a model of their contents.
 class Memory {
  public:
   explicit Memory(unsigned seed = 1) : random_(seed) {}
@@ -160,7 +162,7 @@ class Memory {
 
   [[nodiscard]] CUdeviceptr address(size_t index) const { return parts_[index].at; }
 
-  // Whether it is free.
+  // Returns whether it was freed.
   bool drop(size_t index) {
     const swap::Use use(swap::Needs::kTables);
     const CUresult result = swap::release_if_ours(parts_[index].at);
@@ -198,7 +200,7 @@ class Memory {
     std::vector<char> content;
   };
 
-  // From somewhere in random bytes that are longer than it.
+  // Copies from a random place in a longer string of random bytes.
   void fill(std::vector<char>* content) {
     static const std::vector<char> source = [] {
       std::mt19937_64 random;
@@ -217,7 +219,7 @@ class Memory {
   std::vector<Part> parts_;
 };
 
-// More pieces than are on their way at a time.
+// Allocates more pieces than are in flight at a time.
 void fill(Memory* memory) {
   for (int i = 0; i < 5; ++i) CHECK(memory->add(kMiB + 1000));
   for (const uint64_t bytes : {1u, 70'000u, 900'000u}) CHECK(memory->add(bytes));
@@ -243,7 +245,7 @@ TEST(all_goes_and_comes_back) {
   CHECK(g_gpu.reserved.empty());
 }
 
-// Three pools, none of which holds a piece: every byte of them is used.
+// Three pools, none of which can hold a piece alone: every byte of them is used.
 TEST(a_piece_whose_home_is_in_several_parts_comes_back_as_it_was) {
   int64_t failures = 0;
   for (bool hit = true; hit; ++failures) {
@@ -281,11 +283,11 @@ TEST(what_lies_in_a_file_comes_back_as_it_was) {
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
   CHECK(memory.is_right());
   CHECK_EQ(job.filed_bytes(), 0u);
-  // What the file held has no place on the host any more, until it is given another.
+  // What the file held has no room on the host until there is a new pool.
   CHECK(job.move(0) == shm::SwapOutcome::kNoHostRoom);
   job.give_pool(kFilled - 4 * kMiB);
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
-  CHECK(job.await(job.give_file(2, file)) == shm::SwapOutcome::kReached);  // numbers go on
+  CHECK(job.await(job.give_file(2, file)) == shm::SwapOutcome::kReached);  // numbers continue
   close(file);
 }
 
@@ -298,23 +300,23 @@ TEST(a_pool_with_nothing_in_it_is_given_back) {
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kNotDrained);
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
-  CHECK(job.await(job.ask_back(1, 1)) == shm::SwapOutcome::kNotDrained);  // an order came since
+  CHECK(job.await(job.ask_back(1, 1)) == shm::SwapOutcome::kNotDrained);  // an order came later
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
-  CHECK(job.await(job.ask_back(2)) == shm::SwapOutcome::kFailed);         // there is none
+  CHECK(job.await(job.ask_back(2)) == shm::SwapOutcome::kFailed);         // there is no such pool
   CHECK(!job.is_given_up(1));
   CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kReached);
   CHECK(job.is_given_up(1));
   CHECK(!job.is_given_up(0));
   CHECK(!swap::is_shut());
-  CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kFailed);  // it is not there any more
-  // What it held has no place on the host any more, until it is given another.
+  CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kFailed);  // it is already gone
+  // What it held has no room on the host until there is a new pool.
   CHECK(job.move(0) == shm::SwapOutcome::kNoHostRoom);
   CHECK(!swap::is_shut());
   job.give_pool(kFilled - 4 * kMiB);
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
   CHECK(memory.is_right());
-  for (const size_t pool : {0u, 2u}) {  // numbers go on
+  for (const size_t pool : {0u, 2u}) {  // numbers continue
     CHECK(job.await(job.ask_back(pool)) == shm::SwapOutcome::kReached);
     CHECK(job.is_given_up(pool));
   }
@@ -334,7 +336,7 @@ TEST(a_pool_that_is_in_use_is_not_given_back) {
   }
   CHECK(!swap::is_shut());
   CHECK(memory.is_right());
-  // Nor one that the driver does not let go of.
+  // Nor is a pool that the driver does not release.
   size_t pool = 0;
   int refused = 0;
   bool hit = true;
@@ -374,7 +376,7 @@ TEST(a_file_is_not_taken_for_what_may_have_changed_since) {
   memory.rewrite(0);
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   CHECK(job.await(job.give_file(0, file, 2)) == shm::SwapOutcome::kNotDrained);
-  swap::bring_back();  // the daemon hung for a while
+  swap::bring_back();  // as if the daemon had hung for a while
   CHECK(job.await(job.give_file(0, file)) == shm::SwapOutcome::kNotDrained);
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
   CHECK(memory.is_right());
@@ -397,7 +399,7 @@ TEST(a_file_that_is_too_short_or_for_no_pool_is_not_taken) {
   close(file);
 }
 
-// Without the daemon: the process has the file.
+// No daemon is needed, because the process has the file.
 TEST(what_lies_in_a_file_comes_back_by_itself) {
   Job job;
   Memory memory;
@@ -451,7 +453,7 @@ TEST(one_failure_while_a_file_is_read_loses_nothing) {
   CHECK(failures > 30);
 }
 
-// The rest comes back, nobody waits, and what is lost is on no device for work to find.
+// The rest comes back, nobody waits, and work finds the lost memory on no device.
 TEST(what_a_file_does_not_give_back_is_lost_alone) {
   Job job;
   Memory memory;
@@ -466,7 +468,7 @@ TEST(what_a_file_does_not_give_back_is_lost_alone) {
   CHECK_EQ(used(), 8 * kMiB);
   CHECK_EQ(swap::swappable_bytes(), 8 * kMiB);
   CHECK_EQ(job.filed_bytes(), 0u);
-  // It moves on with what it has.
+  // The process moves on with what it has.
   job.give_pool(8 * kMiB);
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
@@ -488,12 +490,12 @@ TEST(nothing_is_put_where_something_was_lost) {
   CHECK(ftruncate(file, 0) == 0);
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
   CHECK_EQ(used(), 0u);
-  CHECK(memory.add(70'000));  // beside it there would be room
+  CHECK(memory.add(70'000));  // there would be room beside it
   CHECK_EQ(used(), 2 * kMiB);
   CHECK(memory.drop(0));
   CHECK(memory.is_right());
   CHECK(memory.drop(0));
-  CHECK_EQ(used(), 2 * kMiB);  // a slab is kept: the one that can be used
+  CHECK_EQ(used(), 2 * kMiB);  // one slab is kept, the one that can be used
   CHECK(memory.add(300));
   CHECK(memory.is_right());
   memory.drop_all();
@@ -502,7 +504,7 @@ TEST(nothing_is_put_where_something_was_lost) {
   close(file);
 }
 
-// Each call to the driver in turn, until there is none left to fail.
+// Each driver call fails in turn, until no call is left to fail.
 TEST(one_failure_anywhere_loses_nothing) {
   int64_t failures = 0;
   for (bool hit = true; hit; failures += kNextCall) {
@@ -524,7 +526,7 @@ TEST(one_failure_anywhere_loses_nothing) {
   CHECK(failures > 50);
 }
 
-// As when the device is lost: the door opens, so that whoever waits hears of it.
+// As if the device were lost: the door opens, so every waiter gets an error.
 TEST(a_device_that_fails_for_good_keeps_nobody_waiting) {
   for (int64_t fail_at = 1; fail_at <= 100; fail_at += 11) {
     Job job;
@@ -557,7 +559,7 @@ TEST(who_comes_back_takes_no_more_than_there_is) {
   memory.drop_all();
 }
 
-// The last the process does is to look at what it has.
+// The last thing the process does is to look at its memory.
 TEST(what_is_away_when_the_process_ends_comes_back_for_who_wants_it) {
   for (const bool ordered_before : {false, true}) {
     Job job;
@@ -576,7 +578,7 @@ TEST(what_is_away_when_the_process_ends_comes_back_for_who_wants_it) {
     CHECK(memory.is_right());
     CHECK(job.await(back) == shm::SwapOutcome::kReached);
     CHECK(!swap::is_shut());
-    CHECK(job.move(0) == shm::SwapOutcome::kNotDrained);  // nothing goes any more
+    CHECK(job.move(0) == shm::SwapOutcome::kNotDrained);  // nothing moves out any more
     CHECK_EQ(used(), kFilled);
     memory.drop_all();
   }
@@ -589,14 +591,14 @@ TEST(what_is_away_when_the_process_ends_is_freed_where_it_is) {
   job.give_pool(kFilled);
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   swap::end_moving();
-  job.order(shm::kNoLimit);  // which nobody waits for
+  job.order(shm::kNoLimit);  // nobody waits for it
   const auto next_made = g_gpu.next;
   memory.drop_all();
   CHECK_EQ(g_gpu.next, next_made);
   CHECK(g_gpu.reserved.empty());
 }
 
-// Others hold the room: who wants its memory waits, who frees some does not.
+// Others occupy the room: a thread that needs its memory waits, a thread that frees some does not.
 TEST(memory_is_freed_while_the_process_that_ends_waits_for_room) {
   Job job;
   Memory memory, wanted(2);
@@ -665,7 +667,7 @@ TEST(nobody_waits_for_memory_of_a_driver_that_has_ended) {
 
 namespace {
 
-// Homes for `memory`, of 150 MiB; there and back.
+// Gives `memory` a pool of 150 MiB and moves it there and back.
 void move_through_a_large_pool(Job* job, Memory* memory) {
   for (int i = 0; i < 5; ++i) CHECK(memory->add(30 * kMiB));
   job->give_pool(150 * kMiB);
@@ -682,13 +684,14 @@ std::vector<uint64_t> pinned_mib() {
 
 }  // namespace
 
-// While it pins, a driver keeps other processes out.
+// While it pins memory, a driver keeps other processes out.
 TEST(a_pool_is_pinned_piece_by_piece_and_no_copy_lies_across_two) {
   Job job;
   Memory memory;
   move_through_a_large_pool(&job, &memory);
   CHECK(pinned_mib() == (std::vector<uint64_t>{64, 64, 22}));
-  // It is let go of the second time: then the driver has nothing against the rest.
+  // The first attempt to give it back fails, the second succeeds: then the driver no longer
+  // objects.
   fake_gpu::plant(3, true);
   CHECK(job.await(job.ask_back(0)) != shm::SwapOutcome::kReached);
   CHECK(!job.is_given_up(0));
@@ -711,7 +714,7 @@ TEST(a_pool_of_which_only_a_part_can_be_pinned_does_as_well) {
   memory.drop_all();
 }
 
-// Slower, but no reason to keep anything on the device.
+// They are slower, but nothing has to stay on the device.
 TEST(homes_that_cannot_be_pinned_do_as_well) {
   Job job;
   Memory memory;
@@ -727,7 +730,7 @@ TEST(homes_that_cannot_be_pinned_do_as_well) {
   memory.drop_all();
 }
 
-// docs/adr/0008: a copy needs no thread, so the one that there is maps meanwhile.
+// docs/adr/0008: a copy needs no thread, so the only thread maps meanwhile.
 TEST(the_copy_engine_never_waits_for_mappings_that_are_no_slower_than_copies) {
   constexpr uint64_t kPieces = 16, kCopyNs = 100;
   for (const uint64_t map_ns : {1u, 50u, 100u, 150u}) {
@@ -745,7 +748,7 @@ TEST(the_copy_engine_never_waits_for_mappings_that_are_no_slower_than_copies) {
       const fake_gpu::Times took = exchange({});
       if (map_ns <= kCopyNs) {
         CHECK_EQ(took.idle_ns, 0u);
-      } else {  // mapping alone takes the time, one piece after the other
+      } else {  // mapping dominates, one piece after the other
         CHECK_EQ(took.thread_ns, kPieces * map_ns + kCopyNs);
       }
     }
@@ -783,7 +786,7 @@ TEST(random_allocations_moves_and_failures_against_a_model) {
         case 0: memory.add(kMiB + random() % (3 * kMiB)); break;
         case 1: memory.add(1 + random() % (kMiB - 1)); break;
         case 2:
-          // A mapping that stays is an error of the driver that nobody can mend.
+          // A mapping that cannot be removed is a driver error that nobody can repair.
           fake_gpu::plant(0);
           if (memory.size()) CHECK(memory.drop(random() % memory.size()));
           break;
@@ -800,7 +803,7 @@ TEST(random_allocations_moves_and_failures_against_a_model) {
           if (job.await(job.ask_back(random() % pools)) == shm::SwapOutcome::kReached) pool -= 4 * kMiB;
           break;
         default:
-          // An order that a newer one ends, or not.
+          // An order that may be ended by a newer one.
           job.order(random() % 2 ? 0 : random() % (8 * kMiB));
           if (random() % 2) job.move(random() % (8 * kMiB));
           CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);

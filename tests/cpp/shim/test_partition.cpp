@@ -24,17 +24,18 @@ namespace {
 
 constexpr unsigned kGroups = 16, kGroupSms = 8;
 
-// A driver that knows what is ordered before what: of each stream, up to which launch of its handle.
+// A driver that models order: for each stream, after which launch of its handle its next work
+// comes.
 struct Model {
   std::mutex mutex;
-  std::map<CUstream, CUstream> handle;     // of every stream there is
-  std::map<CUstream, CUgreenCtx> context;  // of those of green contexts
-  std::map<CUgreenCtx, uint32_t> groups;   // first | count << 16, of those that live
+  std::map<CUstream, CUstream> handle;     // of every existing stream
+  std::map<CUstream, CUgreenCtx> context;  // for streams of green contexts
+  std::map<CUgreenCtx, uint32_t> groups;   // first | count << 16, of live contexts
   std::map<CUstream, uint64_t> behind;     // its next work comes after so many launches
   std::map<CUevent, uint64_t> events;      // likewise
   std::map<CUstream, uint64_t> launches;   // so far, by handle
   std::set<CUstream> capturing;
-  bool is_slow = false;  // no work has ended
+  bool is_slow = false;  // then no work has ended
   uint64_t disordered = 0, homeless = 0, next = 0x10000, last_groups = 0;
   CUdevResourceDesc described = nullptr;
 };
@@ -107,7 +108,7 @@ void make_model_driver() {
   };
   static thread_local CUstream whose;
   g_driver.cuStreamGetPriority = [](CUstream stream, int* priority) {
-    whose = stream;  // what is made next is for it
+    whose = stream;  // the next stream is created for it
     return *priority = 0, CUDA_SUCCESS;
   };
   g_driver.cuGreenCtxStreamCreate = [](CUstream* out, CUgreenCtx green, unsigned, int) {
@@ -146,10 +147,10 @@ void make_model_driver() {
   };
 }
 
-// A process that was told a set when it attached.
+// A process that was given a set when it attached.
 struct Process {
   explicit Process(shm::SmSet set) {
-    static std::vector<std::unique_ptr<Model>> models;  // kept, as the pages are
+    static std::vector<std::unique_ptr<Model>> models;  // never freed, like the pages
     g_model = models.emplace_back(std::make_unique<Model>()).get();
     partition::start_afresh();
     make_model_driver();
@@ -252,7 +253,7 @@ TEST(no_set_is_dropped_that_a_stream_on_its_way_may_have_work_in) {
   process.tell(groups(0, 7));
   submit(stream);
   CHECK_EQ(g_model->groups.size(), size_t{partition::kSets});
-  CHECK_EQ(g_model->last_groups, 1u);  // it stays where it is
+  CHECK_EQ(g_model->last_groups, 1u);  // the stream stays where it is
 
   g_model->is_slow = false;
   submit(stream);
@@ -347,7 +348,7 @@ TEST(a_cooperative_grid_that_does_not_fit_into_its_set_is_launched_on_the_whole_
   CHECK_EQ(launch_all(), CUDA_SUCCESS);
   CHECK_EQ(launch_all(), CUDA_SUCCESS);
 
-  CHECK_EQ(g_model->launches[stream], 4u);  // the second was at home at once
+  CHECK_EQ(g_model->launches[stream], 4u);  // the second launch went home at once
   CHECK_EQ(g_model->disordered, 0u);
 }
 
@@ -377,7 +378,7 @@ TEST(a_stream_is_home_from_before_it_captures_and_goes_again_once_it_does_no_mor
     const partition::AtHome at_home(stream);
     process.tell(groups(8, 2));
     partition::look_after(*process.channel);
-    submit(stream);  // the beginning itself
+    submit(stream);  // the call that begins the capture
     CHECK_EQ(g_model->last_groups, 0u);
     g_model->capturing.insert(stream);
   }
@@ -421,7 +422,7 @@ TEST(graphs_are_told_of_from_the_first_one_on) {
   CHECK_EQ(process.channel->state->sets.graphs.load(), 1u);
 }
 
-// The driver may give the handle out anew as soon as the stream is gone.
+// The driver may reuse the handle as soon as the stream is gone.
 TEST(a_handle_that_is_given_out_anew_has_nothing_of_the_old_stream) {
   Process process(groups(0, 4));
   const CUstream stream = process.stream();
@@ -435,7 +436,7 @@ TEST(a_handle_that_is_given_out_anew_has_nothing_of_the_old_stream) {
   CHECK(g_model->context.empty());
 }
 
-// A handle of the driver's is not to be used once it is destroyed.
+// A driver's handle must not be used once it is destroyed.
 TEST(the_helper_asks_nothing_about_streams_that_come_and_go) {
   static std::atomic<int> asked;
   static decltype(g_driver.cuStreamIsCapturing) ask;
@@ -501,8 +502,8 @@ TEST(who_only_adds_if_nobody_else_does_never_waits) {
   CHECK(!tried.is_free());
 }
 
-// More sets than a process keeps, the helper, and two threads, each mostly at one stream for a while: the
-// locks are biased now to one of them, now to the other.
+// More sets than a process keeps, the helper, and two threads, each mostly on one stream for a
+// while. So the locks are biased first to one thread, then to the other.
 TEST(whatever_is_told_meanwhile_no_order_is_lost_and_no_set_is_used_that_is_gone) {
   constexpr int kSteps = 3000, kStreams = 3, kAWhile = 600;
   Process process(groups(0, 4));
@@ -513,7 +514,7 @@ TEST(whatever_is_told_meanwhile_no_order_is_lost_and_no_set_is_used_that_is_gone
   const auto has_switched = [&] { return process.channel->state->sets.switches.load() > 0; };
   const auto work = [&](unsigned seed) {
     std::minstd_rand chance(seed);
-    // On a busy machine all steps may be over before the daemon's thread has run.
+    // On a busy machine all steps may end before the daemon's thread has run.
     for (int i = 0; i < kSteps || (!has_switched() && i < 1000 * kSteps); ++i) {
       if (i >= kSteps) std::this_thread::yield();
       const bool is_other = chance() % 64 == 0;

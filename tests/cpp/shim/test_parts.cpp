@@ -1,4 +1,4 @@
-// Durations, settings, memory, rings, presence: the small parts, one by one.
+// Durations, settings, memory, rings and presence: the small parts, one by one.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -51,7 +51,7 @@ TEST(a_function_is_known_by_the_smallest_of_five_measurements_and_follows_later_
   CHECK_EQ(duration->ns.load(), 5'000u);
   DurationTable::measured(*duration, 9'000, 0);
   CHECK_EQ(duration->ns.load(), 6'000u);
-  DurationTable::measured(*duration, 10'000'000, 0);  // somebody else's turn: bounded
+  DurationTable::measured(*duration, 10'000'000, 0);  // another job's turn: its effect is bounded
   CHECK(duration->ns.load() < 12'000u);
   CHECK(g_durations.find(DurationTable::key_of(0x10, 65'000)) != duration);
   CHECK(g_durations.find(DurationTable::key_of(0x10, 100)) == duration);
@@ -69,7 +69,7 @@ TEST(on_other_sms_what_was_measured_is_a_guess_that_the_next_measurement_replace
   g_durations.make_stale();
   CHECK(duration->is_stale());
   CHECK_EQ(duration->seen.load(), 0u);
-  measure(9'000, before);  // of a launch before
+  measure(9'000, before);  // from an earlier launch
   CHECK(duration->is_stale());
   CHECK_EQ(duration->ns.load(), 9'000u);
   measure(80'000, duration->age);
@@ -101,7 +101,7 @@ TEST(sixteen_threads_get_rings_and_the_next_share_one) {
   RingWriter next;
   next.claim(channel->state, 99);
   next.put(record);
-  CHECK_EQ(headers[4].head.load(), 2u);  // continues, so that the reader never goes back
+  CHECK_EQ(headers[4].head.load(), 2u);  // it continues, so the reader never goes back
 }
 
 TEST(the_shared_ring_loses_nothing_while_it_is_not_crowded) {
@@ -126,7 +126,7 @@ TEST(a_latency_job_is_busy_while_it_works_and_lingers_after) {
   Channel* channel = make_channel();
   auto& until = channel->presence->busy_until_ns;
   show_busy(*channel, 1'000);
-  CHECK_EQ(until.load(), 0u);  // not of the latency class: nobody looks
+  CHECK_EQ(until.load(), 0u);  // not of the latency class, so nobody looks
   command_of(channel).gate.job_class = static_cast<uint32_t>(shm::JobClass::kLatency);
   command_of(channel).gate.linger_ns = 300'000;
   show_busy(*channel, 1'000);
@@ -165,9 +165,9 @@ TEST(a_request_that_is_kept_waiting_keeps_nobody_away) {
     CHECK_EQ(until.load(), begin_ns + 300'000);
     waits.waiting_threads.store(0);
     show_idle_if_so(*channel, begin_ns);
-    CHECK(until.load() > begin_ns + 500'000'000);  // it goes on
+    CHECK(until.load() > begin_ns + 500'000'000);  // the request continues
   }
-  channel->state->memory.wait_ticket.store(1);  // it stands in the line for more
+  channel->state->memory.wait_ticket.store(1);  // it waits in line for more memory
   show_idle_if_so(*channel, begin_ns);
   CHECK_EQ(until.load(), begin_ns + 300'000);
   channel->state->memory.wait_ticket.store(0);
@@ -192,7 +192,7 @@ TEST(a_latency_job_lingers_as_its_own_gaps_call_for) {
     show_idle_if_so(*channel, now);
     now += 700'000;
   }
-  CHECK_EQ(until.load(), now - 700'000 + 300'000);  // until the helper settles it
+  CHECK_EQ(until.load(), now - 700'000 + 300'000);  // until the helper has tuned it
   tune_linger(*channel);
   show_busy(*channel, now);
   show_idle_if_so(*channel, now);
@@ -214,12 +214,12 @@ TEST(a_request_keeps_a_latency_job_busy_without_work) {
   CHECK(channel->presence->busy_until_ns > now + 400'000'000);
   count_request(channel, -1);
   CHECK(channel->presence->busy_until_ns <= g_clock.now_ns());
-  count_request(channel, -1);  // one end too many counts for nothing
+  count_request(channel, -1);  // one end too many has no effect
   show_idle_if_so(*channel, g_clock.now_ns());
   CHECK(channel->presence->busy_until_ns <= g_clock.now_ns());
 }
 
-// Of the tries to read both clocks, all are broken into but one, after the first or the second read.
+// All attempts to read both clocks but one are interrupted, after the first or the second read.
 TEST(clocks_are_read_at_one_moment_however_often_a_thread_is_set_aside) {
   constexpr uint64_t kAway = 1'000'000;
   for (const int whole : {0, 2, 4}) {

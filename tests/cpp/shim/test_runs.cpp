@@ -1,4 +1,4 @@
-// Room that is handed out in runs, against a list of who has each unit.
+// Room that is handed out in runs, checked against a list of each unit's owner.
 #include "runs.h"
 
 #include <map>
@@ -24,10 +24,10 @@ std::vector<Run> runs_of(const Runs& room, uint32_t home) {
   return found;
 }
 
-// Units by address, and whose they are.
+// Units by address, with their owners.
 class Model {
  public:
-  // Units that nobody has; what is out of it ends as that of nobody who could ask for it.
+  // Closes units. Free ones vanish at once, and the others when their owner gives them back.
   void close(uint64_t at, uint64_t bytes) {
     for (; bytes; at += kUnit, bytes -= kUnit) {
       closed_.insert(at);
@@ -49,7 +49,7 @@ class Model {
   void take(const std::vector<Run>& runs, uint32_t whose) {
     for (const Run& run : runs) {
       for (uint64_t at = run.at; at < run.at + run.bytes; at += kUnit) {
-        CHECK_EQ(owner_.at(at), kFree);  // nobody has it, and it is there
+        CHECK_EQ(owner_.at(at), kFree);  // it exists, and nobody has it
         owner_[at] = whose;
       }
     }
@@ -71,7 +71,7 @@ class Model {
     for (const auto& [at, owner] : owner_) bytes += owner == whose ? kUnit : 0;
     return bytes;
   }
-  // Units that touch are one run.
+  // Adjacent units form one run.
   [[nodiscard]] std::vector<Run> free_runs() const {
     std::vector<Run> found;
     for (const auto& [at, owner] : owner_) {
@@ -133,13 +133,14 @@ TEST(a_closed_room_gives_nothing_out_and_ends_when_all_of_it_is_back) {
   CHECK(!room.is_closed(kUnit));
 }
 
-// What is taken is nobody else's, nothing is refused that there is room for, and what touches is one.
+// Taken room has one owner, nothing is refused for which there is room, and adjacent room is one
+// run.
 TEST(random_homes_are_what_a_list_of_units_says) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
     Runs room;
     Model model;
-    std::map<uint32_t, uint32_t> homes;  // whose -> first link
+    std::map<uint32_t, uint32_t> homes;  // owner -> first link
     std::vector<Run> rooms;
     int removed = 0;
     uint64_t end = 100 * kUnit;

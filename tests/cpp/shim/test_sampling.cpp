@@ -1,4 +1,4 @@
-// What a launch leaves in the sample ring, and when it leaves nothing.
+// What a launch writes to the sample ring, and when it writes nothing.
 #include <algorithm>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace {
 
 using namespace pages;
 
-// A function's handle says how its parameters look: how many, and the bytes of each.
+// The handle of a function encodes its parameters: how many there are, and the bytes of each.
 CUfunction function(long count, long bytes) {
   return reinterpret_cast<CUfunction>(count << 16 | bytes << 32 | 1);
 }
@@ -84,7 +84,7 @@ TEST(a_launch_that_finds_the_ring_taken_goes_on_without) {
 TEST(a_child_of_a_fork_gets_a_ring_that_its_parent_had_taken) {
   Channel* channel = sampled_channel();
   alignas(SampleWriter) char place[sizeof(SampleWriter)];
-  new (place) SampleWriter(channel->state);  // by a thread that the child does not have
+  new (place) SampleWriter(channel->state);  // as by a thread that the child does not have
 
   reset_sample_lock();
 
@@ -100,7 +100,7 @@ TEST(more_words_than_an_event_holds_are_cut_and_it_is_said) {
 
   for (const shm::Record& record : ring_of(channel)) {
     if (record.kind != static_cast<uint8_t>(shm::RecordKind::kParameters)) continue;
-    CHECK_EQ(record.grid_blocks, 60u);  // the first parameter, whole
+    CHECK_EQ(record.grid_blocks, 60u);  // the first parameter, complete
     CHECK_EQ(record.flags, shm::kSampleCut);
   }
 }
@@ -128,7 +128,7 @@ TEST(what_the_driver_does_not_say_is_not_sampled) {
 
   CHECK_EQ(sample_launch(*channel, {function(9, 8), values, nullptr}), 0u);
   g_driver.cuFuncGetParamInfo = parameter;
-  CHECK_EQ(sample_launch(*channel, {function(1, 8), nullptr, nullptr}), 0u);  // no values anywhere
+  CHECK_EQ(sample_launch(*channel, {function(1, 8), nullptr, nullptr}), 0u);  // without any values
 
   CHECK_EQ(count_of(ring_of(channel), shm::RecordKind::kParameters), 0u);
 }

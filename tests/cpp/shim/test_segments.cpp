@@ -32,7 +32,7 @@ void run(Channel* channel, const Submission& submission) {
   if (ticket.channel) finish(ticket, submission, true);
 }
 
-// Three launches of a function that was then measured to take `ns`.
+// Launches a function three times, and records that it takes `ns`.
 void learn(Channel* channel, uint64_t function, uint64_t ns) {
   for (int i = 0; i < 3; ++i) run(channel, launch(function));
   Duration* duration = g_durations.find(DurationTable::key_of(function, 4));
@@ -61,7 +61,7 @@ TEST(known_work_is_closed_when_it_adds_up_to_a_segment) {
   CHECK_EQ(channel->slots[0].open.load(), 2u);
   CHECK_EQ(channel->slots[0].open_est_ns.load(), 80'000u);
   CHECK(!all_idle(*channel));
-  run(channel, launch(0x200));  // 120 us: more than the 100 us of a segment
+  run(channel, launch(0x200));  // 120 us: more than a segment's 100 us
   CHECK_EQ(g_seen.markers.load(), before + 1);
   CHECK_EQ(channel->slots[0].open.load(), 0u);
 }
@@ -87,7 +87,7 @@ Submission memset_in(uint64_t stream) {
   return submission;
 }
 
-// While the thread is in the driver for it, `meanwhile` happens.
+// Calls `meanwhile` while the thread is in the driver with the submission.
 template <class Meanwhile>
 void add(const Submission& submission, Meanwhile meanwhile) {
   submit(submission, [&] { return meanwhile(), CUDA_SUCCESS; });
@@ -136,7 +136,7 @@ TEST(what_is_in_another_context_is_marked_meanwhile) {
   make_driver();
   g_channel = make_channel();
   add_to(5);
-  g_channel.load()->streams[0].green = true;  // of which any thread may mark what is in it
+  g_channel.load()->streams[0].green = true;  // any thread may mark what is in a green context
   g_channel.load()->streams[0].context = 0x9000;
   add_to(6, [] {
     on_another_thread([] {
@@ -157,7 +157,7 @@ TEST(a_thread_is_kept_whose_call_takes_long) {
   };
   add_to(5, [&] {
     CHECK(is_anyone_inside(g_channel.load()->streams[0]));
-    CHECK(!is_anyone_kept(*g_channel, 0x1000));  // it is this one
+    CHECK(!is_anyone_kept(*g_channel, 0x1000));  // the kept thread is this one
     CHECK(another_finds_one(0x1000));
     CHECK(!another_finds_one(0x9000));
   });
@@ -174,7 +174,8 @@ TEST(a_thread_is_kept_whose_call_takes_long) {
   g_channel = nullptr;
 }
 
-// Of calls that are no submissions, too; and where a submission is inside already that stays so.
+// This holds for calls that are no submissions, too. If a submission is already inside, it stays
+// so.
 TEST(who_adds_to_a_stream_by_its_handle_is_inside) {
   make_driver();
   g_channel = make_channel();
@@ -280,7 +281,7 @@ TEST(streams_that_follow_each_other_in_a_slot_share_its_events) {
   its_context = 0x1000;
   make_driver();
   g_seen.refuse_register = 1;
-  g_driver.cuEventElapsedTime = nullptr;  // so no events but the markers
+  g_driver.cuEventElapsedTime = nullptr;  // so the only events are markers
   g_driver.cuCtxGetCurrent = [](CUcontext* context) {
     return *context = reinterpret_cast<CUcontext>(its_context), CUDA_SUCCESS;
   };
@@ -313,7 +314,7 @@ TEST(four_outstanding_events_leave_the_rest_open_for_later) {
   g_seen.gpu_held = true;
   Channel* channel = make_channel();
   for (int i = 0; i < 6; ++i) {
-    run(channel, launch(0x500 + static_cast<uint64_t>(i)));  // unknown: a segment each
+    run(channel, launch(0x500 + static_cast<uint64_t>(i)));  // unknown: one segment each
   }
   CHECK_EQ(channel->slots[0].issued.load(), 4u);
   CHECK_EQ(channel->slots[0].open.load(), 2u);
@@ -364,7 +365,7 @@ TEST(a_destroyed_context_takes_its_slots_and_what_was_open_in_them) {
   CHECK(!all_idle(*channel));
   destroying_context(reinterpret_cast<CUcontext>(0x1000l), [] { return CUDA_SUCCESS; });
   CHECK(all_idle(*channel));
-  CHECK_EQ(channel->registered.load(), 0u);  // the registration went with it
+  CHECK_EQ(channel->registered.load(), 0u);  // the registration went with the context
   run(channel, launch(0x900, kLegacyStream));
   CHECK_EQ(g_seen.registrations.load(), 2);
   g_channel = nullptr;
@@ -408,7 +409,7 @@ TEST(the_first_work_after_a_pause_rings_for_a_daemon_that_looks_rarely) {
 
 namespace {
 
-// One launch of a known function in the legacy stream that is left open, its slot being 0.
+// Leaves one launch of a known function open in the legacy stream, which has slot 0.
 Channel* make_channel_with_open_legacy_work() {
   Channel* channel = make_channel();
   run(channel, launch(0xd00, kLegacyStream));
@@ -428,9 +429,9 @@ TEST(no_marker_goes_into_the_legacy_stream_while_a_blocking_stream_that_went_on_
   run(channel, launch(0xd00, 5));
   const int before = g_seen.markers;
   before_block(*channel);
-  CHECK_EQ(g_seen.markers.load(), before + 1);  // that of stream 5
+  CHECK_EQ(g_seen.markers.load(), before + 1);  // for stream 5
   CHECK_EQ(channel->slots[0].open.load(), 1u);
-  run(channel, launch(0xd00, kLegacyStream));  // which waits for stream 5 itself
+  run(channel, launch(0xd00, kLegacyStream));  // waits for stream 5 itself
   before_block(*channel);
   CHECK_EQ(channel->slots[0].open.load(), 0u);
 }
@@ -475,8 +476,8 @@ TEST(work_of_another_context_is_left_to_the_helper) {
   };
   const int before = g_seen.markers;
   before_block(*channel);
-  CHECK_EQ(g_seen.markers.load(), before);  // it would be one of the legacy stream of this context
-  now_current = 0x1000;  // the helper makes it current
+  CHECK_EQ(g_seen.markers.load(), before);  // it would go into this context's legacy stream
+  now_current = 0x1000;  // as the helper makes it current
   close_segment(*channel, 0);
   CHECK_EQ(g_seen.markers.load(), before + 1);
 }
@@ -499,7 +500,7 @@ TEST(what_ended_with_its_context_is_told_and_counted) {
   const uint64_t told = channel->state->marks.launches.load();
   uint64_t open[shm::kSlotCount];
   snapshot_open(*channel, open);
-  run(channel, launch(0xd00, kLegacyStream));  // after the wait for the context had begun
+  run(channel, launch(0xd00, kLegacyStream));  // after the wait for the context began
   settle_context(*channel, 0x1000, open);
   CHECK_EQ(channel->slots[0].open.load(), 1u);
   CHECK_EQ(channel->state->marks.launches.load(), told + 2);
@@ -509,8 +510,8 @@ namespace {
 
 Channel* g_capturing;
 
-// Another thread submits and the helper comes at the worst of moments: the driver captures, and nobody
-// has written it down.
+// Another thread submits and the helper comes at the worst moment: the driver already captures, and
+// nobody has recorded that.
 struct BeginCapture {
   static constexpr bool kPerThread = false;
   static CUresult real(CUstream, CUstreamCaptureMode) {
@@ -527,7 +528,7 @@ TEST(no_marker_goes_into_the_legacy_stream_while_a_capture_begins) {
   g_channel = g_capturing = make_channel_with_open_legacy_work();
   const int before = g_seen.markers;
   handlers::begin_capture<BeginCapture>(as_stream(5), CU_STREAM_CAPTURE_MODE_GLOBAL);
-  CHECK_EQ(g_seen.markers.load(), before + 1);  // for what was there before
+  CHECK_EQ(g_seen.markers.load(), before + 1);  // for the earlier work
   close_segment(*g_capturing, 0);
   CHECK_EQ(g_seen.markers.load(), before + 1);
   note_capture_ended(5);
@@ -555,7 +556,7 @@ TEST(the_slot_of_a_stream_that_somebody_is_inside_the_driver_with_is_no_other_st
   run(channel, launch(0xd00, 5));
   before_block(*channel);
   StreamSlot& slot = channel->streams[0];
-  CHECK(try_own(slot));  // the helper; it does not come back in a second
+  CHECK(try_own(slot));  // the helper, which does not return for a second
   retire_stream(as_stream(5));
   CHECK(!is_live(slot));
   run(channel, launch(0xd00, 6));
@@ -584,7 +585,8 @@ namespace {
 
 long g_current_context;
 
-// Streams 10 and 11 are of contexts 0x1000, which registers the pages, and 0x2000, where a marker waits.
+// Stream 10 belongs to context 0x1000, which registers the pages, and stream 11 to context 0x2000,
+// in which a marker waits.
 Channel* make_channel_of_two_contexts() {
   make_driver();
   g_driver.cuCtxGetCurrent = [](CUcontext* context) {

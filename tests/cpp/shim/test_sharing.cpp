@@ -1,5 +1,5 @@
-// Memory that can be moved, opened by another process: by one of the same user, and without a trace where
-// something fails.
+// Another process opens memory that can be moved: only one of the same user can, and a failure
+// leaves no trace.
 #include <sys/wait.h>
 
 #include <cstring>
@@ -58,7 +58,7 @@ class Owner {
   Channel* channel_;
 };
 
-// What `body` returns in another process, whose questions are answered as by a process of `user`.
+// Runs `body` in another process, answering its requests as those of `user`; returns its result.
 template <class Body>
 int in_another_process(Body body, uid_t user = getuid()) {
   const pid_t child = fork();
@@ -83,7 +83,7 @@ bool nothing_is_left() {
   return g_gpu.reserved.empty() && g_gpu.physical.empty() && g_gpu.mapped.empty();
 }
 
-// As much of an answer as the end of a process tells.
+// The part of a result that fits into a process's exit status.
 constexpr int told(CUresult result) { return static_cast<int>(result) & 0xff; }
 
 int open_and_close(const CUipcMemHandle& handle) {

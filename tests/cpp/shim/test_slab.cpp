@@ -1,4 +1,4 @@
-// What of a slab is taken, against a list of what was handed out.
+// The occupied parts of a slab, against a list of what was handed out.
 #include "slab.h"
 
 #include <sys/mman.h>
@@ -77,7 +77,7 @@ TEST(a_full_slab_says_so_until_something_comes_back) {
   CHECK_EQ(taken(slab, Slab::kBytes / 2), half);
 }
 
-// What is there is what the list says, nothing overlaps, and no room is refused that there is.
+// Parts are where the list says, nothing overlaps, and no room that exists is refused.
 TEST(random_parts_are_where_a_list_has_them) {
   const Pages pages;
   Slab& slab = *pages;

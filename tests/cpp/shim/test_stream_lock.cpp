@@ -23,15 +23,15 @@ using namespace tandem::shim::partition;
 
 namespace {
 
-constexpr int kUntilBiased = 1000;  // more than it takes
+constexpr int kUntilBiased = 1000;  // more than enough
 
-// A process in which no lock is biased yet, and none may be; nobody else uses any.
+// Starts with no lock biased and biases not allowed; nothing else uses the locks.
 void begin() {
   forget_owners();
   g_on = true;
 }
 
-// One in which locks may be biased, unless the kernel refuses what that takes, as in some containers.
+// Allows biases, unless the kernel refuses what they need, as in some containers.
 bool begin_biased() {
   begin();
   allow_biases();
@@ -52,7 +52,8 @@ void in_thread(void (*body)(StreamLock&), StreamLock& lock) {
   std::thread([&] { body(lock); }).join();
 }
 
-// What a lock protects: two numbers that are equal whenever nobody is at them. Volatile: stored one by one.
+// What a lock protects: two numbers that are equal unless a thread is changing them. They are
+// volatile so that they are stored one by one.
 struct Pair {
   volatile uint64_t first = 0, second = 0;
   bool add() {
@@ -63,7 +64,7 @@ struct Pair {
   }
 };
 
-// This thread is not to ask for barriers any more.
+// From now on this thread may not ask for barriers.
 bool refuse_barriers() { return refuse_call(SYS_membarrier, EPERM); }
 
 }  // namespace
@@ -98,8 +99,8 @@ TEST(before_the_helper_has_asked_the_kernel_no_lock_is_biased) {
   CHECK(!lock.is_biased());
 }
 
-// The owner stores to memory that is far away before it says that it is in, which so becomes visible late:
-// without the barrier in StreamLock::revoke this fails on two processors.
+// Before the owner says that it is inside, it stores to distant memory, so what it says becomes
+// visible late. Without the barrier in StreamLock::revoke this fails on two processors.
 TEST(whoever_has_the_lock_is_alone_while_its_bias_is_given_and_taken_away) {
   constexpr uint64_t kRevocations = 2000;
   constexpr size_t kFar = size_t{1} << 24, kStride = 4096 + 64;
@@ -108,7 +109,7 @@ TEST(whoever_has_the_lock_is_alone_while_its_bias_is_given_and_taken_away) {
   Pair pair;
   std::vector<char> far(kFar);
   std::atomic<bool> stop{false};
-  bool was_alone = true;  // by who has the lock
+  bool was_alone = true;  // as seen by the lock's holder
   uint64_t taken = 0, taken_here = 0;
   std::thread owner([&] {
     for (; !stop; ++taken) {
@@ -216,7 +217,7 @@ TEST(barriers_that_are_refused_later_end_all_biases_and_keep_the_locks) {
   CHECK(!lock.is_biased());
   take(lock, kUntilBiased);
   CHECK(!lock.is_biased());
-  CHECK(other.is_biased());  // nobody has asked for it
+  CHECK(other.is_biased());  // nobody has tried to take it
   std::thread([&] { take(other, 1); }).join();
   CHECK(!other.is_biased());
 }
@@ -243,7 +244,7 @@ TEST(a_forked_child_has_no_owners_and_may_have_its_own) {
   int status = -1;
   CHECK_EQ(waitpid(child, &status, 0), child);
   CHECK_EQ(status, 0);
-  CHECK(lock.is_biased());  // the parent's
+  CHECK(lock.is_biased());  // in the parent
   stop = true;
   owner.join();
 }

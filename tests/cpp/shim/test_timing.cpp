@@ -12,9 +12,9 @@ using namespace pages;
 
 namespace {
 
-long g_context = 0x1000;  // that streams are of
+long g_context = 0x1000;  // the streams' context
 
-// Pairs are those that no test has used.
+// Makes sure that no earlier test has used the pairs of events.
 void begin() {
   make_driver();
   forget_all_timings();
@@ -71,7 +71,7 @@ TEST(what_no_pair_was_free_for_is_measured_when_one_is) {
   CHECK_EQ(unmeasured(), 0u);
 }
 
-// A driver asks for a context there; the helper has none of its own.
+// A driver requires a context for this, and the helper has none of its own.
 TEST(the_helper_reads_times_and_markers_in_the_context_of_their_events) {
   begin();
   static CUcontext now, asked;
@@ -82,7 +82,7 @@ TEST(the_helper_reads_times_and_markers_in_the_context_of_their_events) {
     return *ms = 0.02f, asked = now, CUDA_SUCCESS;
   };
   Channel* channel = make_channel();
-  launch(channel, kFunctions + 1);  // which no other test has measured
+  launch(channel, kFunctions + 1);  // no other test has measured it
 
   collect_timings();
   CHECK_EQ(asked, reinterpret_cast<CUcontext>(g_context));
@@ -156,7 +156,7 @@ TEST(what_lets_a_primary_context_go_that_others_hold_leaves_everything_as_it_is)
   g_seen.gpu_held = true;
   launch(channel, 0x700);
   const int made = g_seen.events;
-  for (const bool may_destroy : {false, true}) {  // as far as the shim knows; the driver knows better
+  for (const bool may_destroy : {false, true}) {  // for all the shim knows; the driver knows better
     destroying_primary(0, may_destroy, [&] {
       CHECK_EQ(try_own(channel->streams[0]), !may_destroy);
       if (!may_destroy) disown(channel->streams[0]);

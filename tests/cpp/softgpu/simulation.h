@@ -1,6 +1,6 @@
-// Drives the engine on the virtual clock: clients that execute bodies at once and say IDLE whenever
-// they have nothing to do. On the `tiny` profile 8 SMs do 1 flop a ns each and memory moves 1 byte
-// a ns, so figures in tests are nanoseconds.
+// Drives the engine on the virtual clock, with clients that execute bodies at once and say IDLE
+// whenever they have nothing to do. On the profile `tiny` each of 8 SMs does 1 flop/ns and memory
+// moves 1 byte per ns, so figures in tests are nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tandem::softgpu {
 
-struct Line {  // of the timeline
+struct Line {  // one line of the timeline
   unsigned long start = 0, end = 0, context = 0, stream = 0, bytes = 0, op = 0;
   unsigned gpu = 0, sms = 0, client = 0, part = 0;
   int pid = 0;
@@ -23,7 +23,7 @@ struct Line {  // of the timeline
 
 Line parse_line(const std::string& text);
 
-// One kernel, copy or other operation as a test writes it.
+// A kernel, copy or other operation, as a test specifies it.
 struct Work {
   OpKind kind = OpKind::kKernel;
   uint64_t stream = 1;
@@ -46,16 +46,16 @@ struct Peer {
   uint64_t received = 0, ops = 0, deadline_ns = kNever;
   uint64_t look_step_ns = 0;
   bool only_looked = false;
-  bool for_time = true;   // what it says of its deadline
+  bool for_time = true;   // its claim about its deadline
   bool executes = true;   // answers START with BODY
   bool goes_idle = true;  // says IDLE whenever it has nothing to do
   bool closed = false;
   uint32_t body_status = kSuccess;
-  std::map<uint64_t, std::pair<double, double>> costs;  // flops, bytes: told with BODY
+  std::map<uint64_t, std::pair<double, double>> costs;  // flops and bytes, sent with BODY
   std::vector<Start> starts;
   std::vector<Done> done;
   std::vector<uint64_t> times;
-  std::vector<uint64_t> looks;  // those of `times` at which it had to look
+  std::vector<uint64_t> looks;  // the `times` at which it had to look
   std::vector<MigReply> cuts;
   std::vector<MemReply> memory;
   std::vector<MemInfoReply> infos;
@@ -66,7 +66,7 @@ struct Peer {
   std::vector<CheckpointReply> checkpoints;
   std::vector<Freeze> freezes;
   std::vector<std::string> texts;
-  std::vector<char> order;  // of what arrived: S, D, T, F
+  std::vector<char> order;  // of messages received: S, D, T, F
 
   const Done* done_of(uint64_t op) const;
 };
@@ -85,7 +85,7 @@ class Simulation {
   std::string log;
   uint64_t real_ns = 0;
 
-  // A connected client with context 1 and stream 1.
+  // Joins a client, with context 1 and stream 1.
   uint32_t join(int32_t pid = 100, uint32_t flags = 0);
   uint32_t greet(int32_t pid, uint32_t flags, uint32_t uid = 0);
 
@@ -102,10 +102,10 @@ class Simulation {
   Idle idle_of(const Peer& peer) const;
   void close(uint32_t connection);
 
-  // Everybody has submitted: lets time run until nothing more happens by itself.
+  // Runs after all have submitted: lets time pass until nothing more happens by itself.
   void run();
   const Done& done(uint32_t connection, uint64_t op);
-  // Lines of one kind, in the order they were written.
+  // Returns the lines of one kind, in the order they were written.
   std::vector<Line> lines_of(const std::string& kind) const;
 
   void receive();

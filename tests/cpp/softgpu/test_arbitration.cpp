@@ -1,4 +1,4 @@
-// Who has the GPU: contexts in turn, slices, switches, MPS, priorities.
+// Which context has the GPU: turns, slices, switches, MPS, priorities.
 #include "check.h"
 #include "simulation.h"
 
@@ -42,7 +42,7 @@ TEST(a_context_keeps_the_gpu_for_its_slice_while_it_has_kernels) {
   const uint64_t a3 = s.submit(a, kernel(kMs, "a")), b1 = s.submit(b, kernel(kMs, "b"));
   s.run();
   CHECK_EQ(s.done(a, a1).end_ns, kMs);
-  CHECK_EQ(s.done(a, a2).end_ns, 2 * kMs);  // the slice is over, too
+  CHECK_EQ(s.done(a, a2).end_ns, 2 * kMs);  // the slice is over as well
   CHECK_EQ(s.done(b, b1).start_ns, 2 * kMs + kSwitchNs);
   CHECK_EQ(s.done(a, a3).start_ns, 3 * kMs + 2 * kSwitchNs);
   CHECK_EQ(s.lines_of("switch").size(), 2u);
@@ -113,7 +113,7 @@ TEST(three_contexts_go_round_in_order_of_their_numbers) {
   s.run();
   std::string order;
   for (const Line& line : s.lines_of("kernel")) order += line.name;
-  CHECK(order == "aabbccabc");  // two of a millisecond in a slice
+  CHECK(order == "aabbccabc");  // two kernels of 1 ms in each slice
 }
 
 TEST(copies_overlap_kernels_of_other_contexts_and_each_other) {
@@ -182,7 +182,7 @@ TEST(a_running_kernel_takes_over_the_sms_that_become_free) {
   s.submit(a, kernel(kMs, "six", 1, 6));
   const uint64_t wide = s.submit(b, kernel(kMs, "eight"));  // 2 SMs: four rounds of 1 ms
   s.run();
-  // A quarter of its work in the first millisecond, the rest at full width.
+  // It does a quarter of its work in the first millisecond, and the rest at full width.
   CHECK_EQ(s.done(b, wide).end_ns, kMs + kMs * 3 / 4);
   const std::vector<Line> parts = s.lines_of("kernel");
   CHECK_EQ(parts.back().sms, 8u);
@@ -203,7 +203,7 @@ TEST(memory_bound_kernels_share_the_bandwidth) {
   Simulation s(tiny_settings(Mode::kMps));
   const uint32_t a = s.join(1), b = s.join(2);
   Work work = kernel(0, "stream", 1, 4);
-  work.bytes_per_block = 250'000;  // 1 MB: 1 ms alone
+  work.bytes_per_block = 250'000;  // 1 MB: 1 ms if alone
   const uint64_t first = s.submit(a, work), second = s.submit(b, work);
   s.run();
   CHECK_EQ(s.done(a, first).end_ns, 2 * kMs);

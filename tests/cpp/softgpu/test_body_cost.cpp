@@ -1,4 +1,4 @@
-// Kernels whose cost is known only once they were executed: BODY tells it.
+// Kernels whose cost is known only after their execution: BODY reports it.
 #include <algorithm>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// Checkpoints as the device process sees them: states, waiting, timeouts and ends at any moment.
+// Checkpoints as the device process sees them: states, waits, timeouts, and ends at any moment.
 #include "check.h"
 #include "simulation.h"
 
@@ -43,7 +43,7 @@ TEST(a_lock_that_is_not_reached_in_time_is_undone) {
   Simulation s;
   const uint32_t who = asker(s), a = s.join(7);
   s.submit(a, kernel(10 * kMs));
-  // The client is idle as soon as it has heard of it, so that the time passes at once.
+  // The client becomes idle as soon as it hears of the lock, so that time passes at once.
   CHECK_EQ(ask(s, who, 7, CheckpointVerb::kLock, 2 * kMs), uint32_t{kNotReady});
   CHECK_EQ(s.peers[who].checkpoints.back().state, 0u);
   CHECK_EQ(s.peers[a].freezes.back().on, 0u);

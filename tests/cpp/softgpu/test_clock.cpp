@@ -1,4 +1,4 @@
-// How time goes on: serial delivery, ties, observers, START_CLIENTS, and the real clock.
+// How time passes: serial delivery, ties, observers, START_CLIENTS, and the real clock.
 #include "check.h"
 #include "simulation.h"
 
@@ -39,7 +39,7 @@ TEST(an_idle_that_counts_packets_never_sent_is_an_error) {
   CHECK(s.peers[a].closed);
 }
 
-// Says IDLE by hand: what it waits for, and how many other ends it may miss meanwhile.
+// Sends IDLE by hand: the operation it waits for, and how many other ends it may miss meanwhile.
 void wait_for(Simulation* s, uint32_t a, uint64_t op, uint64_t patience) {
   s->send(a, Type::kIdle, Idle{{}, s->peers[a].received, kNever, patience, {op}});
 }
@@ -54,7 +54,7 @@ TEST(ends_that_nobody_waits_for_come_with_the_one_that_is_awaited) {
   wait_for(&s, a, awaited, kNever);
   CHECK_EQ(s.peers[a].done.size(), 2u);
   CHECK_EQ(s.engine.now_ns(), 2 * kMs);
-  wait_for(&s, a, 0, kNever);  // nothing more will happen: the last one comes all the same
+  wait_for(&s, a, 0, kNever);  // nothing more will happen: the last one comes anyway
   CHECK_EQ(s.peers[a].done.size(), 3u);
 }
 
@@ -109,7 +109,7 @@ TEST(sleepers_wake_at_their_deadlines_in_order) {
   CHECK_EQ(s.peers[b].times.at(0), kMs);
 }
 
-// Looks every 0.1 ms at the most and does nothing else, and is woken for 10 ms in any case.
+// Joins a client that looks every 0.1 ms at most, does nothing else, and is woken at 10 ms anyway.
 uint32_t join_looker(Simulation* s) {
   const uint32_t a = s->join(1);
   s->peers[a].look_step_ns = kMs / 10;
@@ -143,7 +143,7 @@ TEST(who_looks_does_so_no_more_often_than_it_said) {
   const uint32_t a = join_looker(&s), b = s.join(2);
   s.peers[b].goes_idle = false;
   s.idle(a);
-  for (uint64_t at = 0; at <= kMs; at += kMs / 100) {  // at work every 0.01 ms
+  for (uint64_t at = 0; at <= kMs; at += kMs / 100) {  // it works every 0.01 ms
     s.peers[b].deadline_ns = at;
     s.idle(b);
   }
@@ -160,7 +160,7 @@ TEST(who_looks_hears_that_another_has_gone) {
   s.peers[c].deadline_ns = kMs;
   s.idle(a);
   s.idle(b);
-  s.idle(c);  // time stands at 1 ms now, for c
+  s.idle(c);  // time now stands at 1 ms, for c
   CHECK(s.peers[a].looks.empty());
   s.close(b);
   s.idle(c);
@@ -260,7 +260,7 @@ TEST(observers_alone_keep_pace_with_real_time) {
   CHECK_EQ(s.peers[o].times.at(0), 100 * kMs);
 }
 
-// Jobs that wait for input, and a daemon that looks from time to time: its timers must not race.
+// Jobs wait for input while a daemon looks from time to time: its timers must not race ahead.
 TEST(timers_of_those_who_look_keep_pace_with_real_time_beside_clients_that_wait_for_nothing) {
   Simulation s;
   const uint32_t a = s.join(1), o = s.join(9, kObserver);

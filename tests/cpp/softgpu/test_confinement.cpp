@@ -1,4 +1,4 @@
-// Streams whose kernels may only use certain SMs: those of green contexts.
+// Streams whose kernels may only use certain SMs: the streams of green contexts.
 #include "check.h"
 #include "simulation.h"
 
@@ -12,7 +12,7 @@ void confine(Simulation& s, uint32_t peer, uint64_t stream, uint64_t mask) {
   s.send(peer, Type::kStreamConfine, StreamConfine{{}, stream, {mask, 0, 0, 0}});
 }
 
-// A client with streams 1 and 2, both confined.
+// Joins a client with streams 1 and 2, both confined.
 uint32_t two_confined(Simulation& s, uint64_t mask1, uint64_t mask2) {
   const uint32_t a = s.join();
   s.stream(a, 2);
@@ -79,7 +79,7 @@ TEST(an_urgent_kernel_takes_idle_sms_before_those_of_others) {
   s.submit(a, kernel(kMs, "urgent", 2, 4));
   s.run();
   CHECK_EQ(s.done(a, first).end_ns, 4 * kMs);
-  CHECK_EQ(s.lines_of("kernel").size(), 2u);  // neither was moved
+  CHECK_EQ(s.lines_of("kernel").size(), 2u);  // neither of them was moved
 }
 
 TEST(sets_hold_in_mps_mode_across_clients) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kSeed = 20240229;
 
-// A mixed load of several clients from one seed.
+// Runs a mixed load of several clients, from one seed.
 std::string random_run(uint64_t seed, Mode mode) {
   std::mt19937_64 random(seed);
   Simulation s(tiny_settings(mode));
@@ -24,7 +24,7 @@ std::string random_run(uint64_t seed, Mode mode) {
     const auto c = 1 + static_cast<uint32_t>(random() % count);
     Work work = kernel(static_cast<double>(random() % 3'000'000), "k", 1 + random() % 3,
                        1 + random() % 40);
-    work.kind = static_cast<OpKind>(random() % 8);  // all but memop waits
+    work.kind = static_cast<OpKind>(random() % 8);  // all but memory operations that wait
     work.bytes = random() % 1'000'000;
     work.bytes_per_block = static_cast<double>(random() % 100'000);
     work.threads = 1 + static_cast<uint32_t>(random() % 1024);
@@ -43,7 +43,7 @@ std::string random_run(uint64_t seed, Mode mode) {
   return s.timeline;
 }
 
-// What must hold of every timeline, whatever the load.
+// Checks what must hold for every timeline, whatever the load.
 void check_timeline(const std::vector<Line>& lines, Mode mode) {
   for (const Line& x : lines) {
     if (x.kind != "kernel" || x.start == x.end) continue;

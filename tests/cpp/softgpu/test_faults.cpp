@@ -1,4 +1,4 @@
-// Faults: what they are, when they happen, and what of them the device tells.
+// Faults: what they are, when they happen, and what the device reports of them.
 #include <algorithm>
 
 #include "check.h"

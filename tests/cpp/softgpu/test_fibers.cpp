@@ -1,4 +1,4 @@
-// Fibers keep what a called function has to keep, whoever ran meanwhile.
+// Fibers preserve what a called function must preserve, whichever fibers ran meanwhile.
 #include "tandem_fiber.h"
 
 #include <fenv.h>
@@ -27,7 +27,7 @@ int g_running;
 
 void yield() { tandem::switch_fiber(&g_fibers[g_running].context, &g_main); }
 
-// More live values than there are registers, across every switch.
+// Keeps more values live across every switch than there are registers.
 void body() {
   Fiber& self = g_fibers[g_running];
   alignas(16) volatile char aligned[16];

@@ -1,4 +1,4 @@
-// Module images from anywhere: what they say, and that no byte of a broken one is believed.
+// Module images of any origin: what they say, and that no byte of a broken one is trusted.
 #include <elf.h>
 
 #include <cstdint>
@@ -31,7 +31,7 @@ constexpr char kPtx[] = R"(
 
 Bytes view(const std::string& text) { return {text.data(), text.size()}; }
 
-// A heap block of exactly the bytes: a sanitizer sees each read behind its end.
+// A heap block of exactly these bytes, so that a sanitizer sees every read beyond its end.
 struct Exact {
   explicit Exact(const std::string& text) : bytes(text.begin(), text.end()) {
     bytes.shrink_to_fit();
@@ -73,7 +73,7 @@ std::string fatbin(const std::string& entries) {
   return image + entries;
 }
 
-// An ELF of the CUDA machine with these sections.
+// Makes an ELF of the CUDA machine with these sections.
 std::string cubin(const std::vector<std::pair<std::string, std::string>>& sections) {
   std::string names(1, '\0'), body;
   std::vector<Elf64_Shdr> headers(1);
@@ -125,7 +125,7 @@ std::string archive_of(const std::string& content) {
   return "!<arch>\n" + std::string(header, 60) + content + (content.size() % 2 ? "\n" : "");
 }
 
-// Every kind of image, whole and well.
+// Returns an intact image of every kind.
 std::vector<std::string> seeds() {
   const std::string lz4{"\x28""ab\x02\x00\x10""!", 7};
   const std::string fat =
@@ -135,7 +135,7 @@ std::vector<std::string> seeds() {
   return {kPtx, object, fat, make_linked_image({kPtx, "x"}, 90), archive_of(fat)};
 }
 
-// Everything that loading does before it runs anything.
+// Does everything that loading does before it runs anything.
 void look_at(Bytes bytes) {
   const Image image = inspect_image(bytes);
   CHECK(image.kind != ImageKind::kBroken || !image.problem.empty());
@@ -283,7 +283,7 @@ TEST(no_flipped_byte_of_an_image_is_believed) {
   for (int round = 0; round < 20'000; ++round) {
     std::string image = whole[random() % whole.size()];
     for (uint32_t flips = 1 + random() % 4; flips > 0; --flips) {
-      // Values at the edges break more than others do.
+      // Edge values break more than other values do.
       const uint8_t values[] = {0, 1, 127, 128, 255, static_cast<uint8_t>(random())};
       image[random() % image.size()] = static_cast<char>(values[random() % sizeof values]);
     }

@@ -1,4 +1,4 @@
-// The ledger: who holds how much of the device's memory.
+// The ledger: which client holds how much of the device's memory.
 #include "check.h"
 #include "simulation.h"
 

@@ -1,4 +1,4 @@
-// GPU instances: which fit on a device, and that they share neither time nor memory.
+// GPU instances: which of them fit on a device, and that they share neither time nor memory.
 #include "check.h"
 #include "simulation.h"
 
@@ -23,7 +23,7 @@ Settings cut(const char* layout) {
   return settings;
 }
 
-// A connected client with context 1 and stream 1 on that GPU.
+// Joins a client on that GPU, with context 1 and stream 1.
 uint32_t join_on(Simulation* s, int32_t pid, uint32_t gpu) {
   const uint32_t connection = s->greet(pid, 0);
   s->send(connection, Type::kContextCreate, ContextCreate{{}, 1, gpu, 100});
@@ -37,7 +37,7 @@ uint32_t reserve(Simulation* s, uint32_t connection, uint32_t gpu, uint64_t byte
   return s->peers[connection].memory.back().status;
 }
 
-// Fills the 16 SMs of the smallest instance for `ns`.
+// Makes a kernel that fills the 16 SMs of the smallest instance for `ns`.
 Work on_small(double ns, const char* name) {
   const Profile& h200 = *find_profile("h200");
   return kernel(ns * h200.flops_per_s / h200.sm_count / 1e9, name, 1, 16);

@@ -1,4 +1,4 @@
-// MPS servers as the device process sees them: who shares, who is limited, what an end does.
+// MPS servers as the device process sees them: sharing, limits, and the effect of an end.
 #include "check.h"
 #include "simulation.h"
 
@@ -14,7 +14,7 @@ uint32_t serve(Simulation& s) {
   return server;
 }
 
-// A worker that has joined that server (0: the device's own mode), without a context yet.
+// Makes a worker that has joined that server (0: the device's own mode) but has no context yet.
 uint32_t enter(Simulation& s, int32_t pid, uint32_t server, uint64_t limit = kNever,
                uint32_t priority = 0) {
   const uint32_t client = s.greet(pid, 0);

@@ -1,4 +1,4 @@
-// Dependencies, bodies, host work, failures: what becomes of an operation between SUBMIT and DONE.
+// Dependencies, bodies, host work, failures: what happens to an operation between SUBMIT and DONE.
 #include "check.h"
 #include "simulation.h"
 

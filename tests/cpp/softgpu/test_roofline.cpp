@@ -1,4 +1,4 @@
-// Durations from declared figures: occupancy, rounds of blocks, bandwidth shares.
+// Durations derived from declared figures: occupancy, rounds of blocks, bandwidth shares.
 #include <cmath>
 
 #include "check.h"
@@ -50,8 +50,8 @@ TEST(compute_time_counts_whole_rounds_of_blocks) {
 
 TEST(bandwidth_goes_to_those_who_can_use_it_by_their_sms) {
   std::vector<BandwidthClaim> claims = {
-      {1000, 10'000, 4, 0},  // wants 0.1 byte/ns: gets it
-      {1000, 0, 1, 0},       // the other two share 0.9 one to two
+      {1000, 10'000, 4, 0},  // wants 0.1 byte/ns and gets it
+      {1000, 0, 1, 0},       // these two share 0.9 in the ratio 1:2
       {1000, 0, 2, 0},
       {0, 50, 1, 0},         // moves nothing
   };

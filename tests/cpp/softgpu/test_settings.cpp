@@ -1,4 +1,4 @@
-// Flags and environment of the device process.
+// Flags and environment variables of the device process.
 #include <cstdlib>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// Interprocess events and memory that several clients hold.
+// Interprocess events, and memory that several clients hold.
 #include "check.h"
 #include "simulation.h"
 
@@ -139,7 +139,7 @@ TEST(an_event_is_opened_only_with_its_cookie) {
   const uint64_t event = share(&s, a);
   CHECK_EQ(open(&s, b, event, kCookie + 1), +kInvalidHandle);
   CHECK_EQ(open(&s, b, event + 1), +kInvalidHandle);
-  s.submit(b, wait_for(event));  // does not hold it: a broken client
+  s.submit(b, wait_for(event));  // it does not hold the event: a broken client
   CHECK(s.peers[b].closed);
   s.send(a, Type::kEventRelease, EventRelease{{}, event});
   const uint32_t c = s.join(3);
