@@ -107,7 +107,7 @@ CODES = st.lists(
 
 
 def random_codes(draw: random.Random) -> tuple[list[Code], bool]:
-    """Draw operations and whether the program ends tidily; without hypothesis, which is slower."""
+    """Draw operations, and whether the program ends tidily, faster than hypothesis would."""
     count = draw.randint(5, LONGEST)
     codes = [(draw.choice(DRAWN), draw.randbytes(DETAILS)) for _ in range(count)]
     return codes, draw.random() < 0.7

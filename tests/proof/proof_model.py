@@ -1,11 +1,11 @@
 """What the generator knows about the state that a program has reached.
 
-Rules 1. The state is a forecast. A call may fail where the model expects success, and nothing
-depends on
+Rules
+1. The state is a forecast. A call may fail where the model expects success, and nothing depends on
    that. Whatever fails, no two streams may touch the same bytes at once, because the shim moves
    work in time. So every device buffer and every host buffer belongs to one lane.
-2. A lane is a stream with its buffers. A buffer moves to another lane through an event. 3. A call
-that waits or orders may fail too, especially near a capture, and then orders nothing. So
+2. A lane is a stream with its buffers. A buffer moves to another lane through an event.
+3. A call that waits or orders may fail too, especially near a capture, and then orders nothing. So
    it is an `order`, and whatever would race without it relies on it.
 """
 

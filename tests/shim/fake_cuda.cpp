@@ -4,7 +4,7 @@
 // the shim interposes with zeros and check its count, so each body must accept zeros and count.
 //
 //   FAKE_NEW_REVISION  a base name that has another revision from version 99.0 on
-//   FAKE_VERSION       the CUDA version of this driver; only dlsym finds its later names
+//   FAKE_VERSION       the CUDA version of this driver; only dlsym finds names that came later
 //   fake_count(name)   the number of calls of that name so far
 //   fake_device(n)     from now on the current context belongs to device n
 //   fake_hold(1 / 0)   the GPU stops before markers and events / continues and finishes them
@@ -220,7 +220,7 @@ CUresult look_up(const char* name, void** function, int version, cuuint64_t flag
     const char* const known_as = setting("FAKE_SUFFIXES", 0) ? row.exported : row.base;
     if (std::strcmp(known_as, name) != 0 || row.since > version || row.since > newest) continue;
     if (row.per_thread && !(flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)) continue;
-    // Any dlsym but a preloaded one will do, so dlvsym could take a version that is not ours, too.
+    // Any version of dlsym would do; what matters is to bypass a preloaded dlsym.
     using Dlsym = void* (*)(void*, const char*);
     static const auto real = reinterpret_cast<Dlsym>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34"));
     if (void* found = real(self, row.exported)) *function = found;

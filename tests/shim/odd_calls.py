@@ -18,7 +18,7 @@ SETS = 8
 BUFFER_BYTES = 4096
 DONTWAIT_S = 20  # in real time; nothing here waits for anything
 SMALL = {"unsigned short": ctypes.c_uint16, "unsigned char": ctypes.c_uint8, "int": ctypes.c_int}
-# Types passed by value. Each is as large as the largest, which the callee does not notice.
+# Types that are passed by value, with their sizes in bytes.
 VALUES = {"CUipcMemHandle": 64, "CUipcEventHandle": 64, "CUmemLocation": 8}
 HANDLES = [
     "CUstream",

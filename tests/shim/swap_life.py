@@ -204,7 +204,7 @@ class Life:
         self.seen["filed" if wanted == "reached" else "too late for a file"] += 1
 
     def give_pool_back(self) -> None:
-        """Ask for a pool of host memory, which is empty, back."""
+        """Ask for an empty pool of host memory back."""
         if self.rng.random() < 0.3:
             since = self.daemon.job.newest_order
             self.daemon.move(self.rng.choice((0, EVERYTHING)))

@@ -219,7 +219,7 @@ def test_a_debugged_job_is_recorded_and_left_alone(preload: Preload, daemon: Fak
         assert len(taken.records()) == 1
 
 
-@pytest.mark.slow  # it looks once a second
+@pytest.mark.slow  # the shim looks for one once a second
 def test_a_debugger_may_come_and_go(preload: Preload, daemon: FakeDaemon) -> None:
     with Job(preload.environment()) as job:
         job.start("launch()")

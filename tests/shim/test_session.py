@@ -241,7 +241,7 @@ def test_who_is_refused_says_why_once_and_asks_less_and_less_often(
             connection.close()
 
         assert job.result() == 0
-        assert asked_s[-1] - asked_s[0] >= 0.25 + 0.5 + 1  # the earliest time of each attempt
+        assert asked_s[-1] - asked_s[0] >= 0.25 + 0.5 + 1  # the shortest pauses between them
         said = "tandem: running unshared, the daemon refuses this process: nobody knows you\n"
         assert job.end() == said
 

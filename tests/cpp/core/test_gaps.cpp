@@ -137,7 +137,7 @@ TEST(a_gap_begins_when_the_last_stream_ends) {
     const uint64_t now_ns = i * 10 * kMs;
     finder.take(submission(now_ns, 3 * kMs, 16));
     finder.take(submission(now_ns + kMs, 3 * kMs, 32));
-    finder.take(submission(now_ns + kMs, 2 * kMs, 16));  // begins 3 ms later
+    finder.take(submission(now_ns + kMs, 2 * kMs, 16));  // begins at 3 ms
   }
   CHECK_EQ(finder.gaps().added(), 39u);
   check_near(p50_ns(finder), 5 * kMs, 0);

@@ -38,7 +38,7 @@ inline CUresult write_value(CUstream, CUdeviceptr address, cuuint64_t value, uns
 }
 
 inline void make_driver() {
-  g_session = SessionState::kOff;  // so no handler attaches: its helper would read the next test's writes
+  g_session = SessionState::kOff;  // or a handler's helper reads the next test's writes
   g_seen.markers = g_seen.event_records = g_seen.registrations = 0;
   g_seen.events = g_seen.destroyed_events = 0;
   g_seen.gpu_held = false;

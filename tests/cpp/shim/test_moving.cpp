@@ -468,7 +468,7 @@ TEST(what_a_file_does_not_give_back_is_lost_alone) {
   CHECK_EQ(used(), 8 * kMiB);
   CHECK_EQ(swap::swappable_bytes(), 8 * kMiB);
   CHECK_EQ(job.filed_bytes(), 0u);
-  // The process moves on with what it has.
+  // What is left can still be moved.
   job.give_pool(8 * kMiB);
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);

@@ -212,7 +212,7 @@ class Place:
         return self.starting(name, *options, uid=uid).ready()
 
     def starting(self, name, *options, program=LOOPING, uid=None):
-        """Like `job`, but return before the context exists. Another program would print 'ready'."""
+        """Like `job`, but return before the context exists; another `program` prints 'ready'."""
         run = [sys.executable, "-m", "tandem.cli", "run", "--require", "-J", name]
         tandem = as_user.words(uid, *run)
         if uid is not None:

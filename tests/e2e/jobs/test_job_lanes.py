@@ -131,7 +131,7 @@ def test_lanes_run_side_by_side_where_kernels_of_two_jobs_can(fresh_place, lanes
         jobs.append(job := place.starting(name, *asked))
         job.start(IMPORT)
         job.start(f"exec('t = Training(gpu, {50 * MIB}, {100 * MIB})', globals())")
-        if share_a_lane and name == "a":  # the other is admitted when an iteration of it ends
+        if share_a_lane and name == "a":  # the other comes in when an iteration of this ends
             job.start(f"t.run_until({str(both_are_there)!r})")
         come.append([job.result() for _ in range(3)])
     both_are_there.touch()

@@ -24,7 +24,7 @@ def large_pages(made_once):
 
 @pytest.fixture
 def place(fresh_place, large_pages):
-    fresh_place.start_daemon()  # it behaves the same on any machine
+    fresh_place.start_daemon()  # without the library, so with real pages
     fresh_place.env["LD_PRELOAD"] = str(large_pages)
     return fresh_place
 

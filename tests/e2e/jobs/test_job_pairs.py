@@ -9,7 +9,7 @@ from running_job import DEADLINE_S, start_together, until
 pytestmark = pytest.mark.slow
 
 UNKNOWN = "what bounds its work is not known"
-FOUND = (  # told of the job that runs the kernel smooth
+FOUND = (  # what is told of the job called smooth
     "what bounds its work: memory",
     "'crunch': bound by memory bandwidth and by computing",
     "'other': both are bound by memory bandwidth",

@@ -15,8 +15,8 @@ CLASSES = {"many": "normal", "few": "batch", "fewer": "normal"}
 COUNTS = {"many": 120, "few": 60, "fewer": 30}
 
 #: It is not defined when the daemon's rounds begin. A job that is nearly done may have one turn
-#: more or less, and then waits for a turn of both others: a quantum, the rest of an iteration, two
-#: rounds.
+#: more or less, and then waits for a turn of each of the others, which lasts a quantum, the rest of
+#: an iteration and two rounds.
 TURNS_MS = 2 * 14
 
 REQUESTS, FILLS = 100, 500

@@ -102,7 +102,7 @@ def test_what_fits_beside_the_one_that_computes_moves_meanwhile(place):
         for row in rows
         if row["kind"] == "copy_htod" and first_ns < row["t_start_ns"] < last_ns
     ]
-    beside = (room - size * MIB) / (size * MIB)  # part of a turn's memory
+    beside = (room - size * MIB) / (size * MIB)  # part of a turn's fetches that fits
     assert 0.3 < beside < 0.9
     behind_ns = sum(overlap_ns(copy, kernel) for copy in fetched for kernel in kernels)
     assert behind_ns >= 0.5 * beside * sum(map(length_ns, fetched))

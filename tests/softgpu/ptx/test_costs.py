@@ -95,8 +95,8 @@ device.run("m.k", 1, 64, OnDevice("B", bytes(64 * 128)))
 
 
 def test_blocks_wait_for_each_other_also_beside_a_kernel_that_is_there_before_them(gpu):
-    # That kernel has four of the eight SMs. The others begin on the rest, and more of them than fit
-    # there.
+    # The earlier kernel has four of the eight SMs when these blocks begin on the others, and there
+    # are more of them than fit there.
     gpu.run(f"""
 device.modules["m"] = ok(cu.cuModuleLoadData({SLEEPER.encode()!r}))
 first, second = [ok(cu.cuStreamCreate(1)) for _ in range(2)]
