@@ -76,7 +76,7 @@ def test_no_variable_is_on_the_page_that_nothing_reads_or_sets(texts, rows):
 
 
 def test_the_page_says_what_the_library_reads(texts, rows):
-    """And only that: whoever sets a variable for a program asks this first."""
+    """And only that: whoever sets a variable for a program looks here first."""
     read = ours(texts["shim"]) | others(texts["shim"])
     said = {name for name, rests in rows.items() if any("library" in rest for rest in rests)}
 
