@@ -1,4 +1,4 @@
-"""Conversations with the scheduler: short words for events, and for what comes back."""
+"""Conversations with the scheduler: short names for events in and for actions out."""
 
 from dataclasses import dataclass, field
 
@@ -96,7 +96,7 @@ class Talk:
         )
 
     def made(self, process_id, *, size_bytes, took_ns):
-        """The host's memory that came with an order was made."""
+        """The process made the host memory that came with an order."""
         return self.say(
             PoolMade(
                 now_ns=self.now_ns, process_id=process_id, size_bytes=size_bytes, took_ns=took_ns
@@ -104,11 +104,11 @@ class Talk:
         )
 
     def refuse(self, process_id, pool):
-        """The host had not the memory that was to come with that order."""
+        """The host did not have the memory that was to come with that order."""
         return self.say(PoolRefused(now_ns=self.now_ns, process_id=process_id, pool=pool))
 
     def audit(self, *, after_ms=5000, is_complete=True, claims=(), **held_bytes):
-        """What the driver says that processes hold: `p1=(...)` for process 1, a figure a GPU."""
+        """The driver reports what processes hold: `p1=(...)` for process 1, one figure per GPU."""
         self.now_ns += after_ms * MS
         held = tuple((int(name[1:]), sizes) for name, sizes in held_bytes.items())
         event = MemoryAudited(
@@ -148,7 +148,7 @@ class Talk:
         return self.say(Ticked(now_ns=self.now_ns))
 
     def sample(self, *processes, after_ms=0.0, **figures):
-        """The same new figures for each of the processes."""
+        """Gives each of the processes the same new figures."""
         self.now_ns += int(after_ms * MS)
         for process_id in processes:
             old = self.usages[process_id]
@@ -158,7 +158,7 @@ class Talk:
         return self.say(UsageSampled(now_ns=self.now_ns, samples=samples))
 
     def works(self, *processes, after_ms=0.0, ran_ms=0.0):
-        """The processes have work on the GPU, and got so much GPU time since the last look."""
+        """The processes have work on the GPU; each got `ran_ms` of GPU time since the last look."""
         for process_id in processes:
             done_ns = self.usages[process_id].exclusive_ns + int(ran_ms * MS)
             actions = self.sample(
@@ -173,7 +173,7 @@ class Talk:
         return actions
 
     def waits(self, *processes, after_ms=0.0, reason=WaitReason.GATE):
-        """A thread of each waits, and nothing of it is on the GPU."""
+        """One thread of each process waits, and none of their work is on the GPU."""
         return self.sample(
             *processes, after_ms=after_ms, busy=False, waiting_threads=1, wait_reason=reason
         )
@@ -196,7 +196,7 @@ class Talk:
         return {p for p in self.core.processes if self.is_open(p)}
 
     def of(self, kind, process_id=None) -> list[Action]:
-        """Actions of a kind in the last answer."""
+        """Returns the actions of one kind in the last answer."""
         return [
             action
             for action in self.actions
@@ -214,12 +214,12 @@ class Talk:
 
 
 def run(talk, contenders, duration_ms):
-    """A GPU that gives every millisecond to whoever is open; returns the milliseconds each got."""
+    """A GPU that gives each millisecond to an open process; returns the milliseconds each got."""
     got = dict.fromkeys(contenders, 0)
     on_gpu = None
     for _ in range(duration_ms):
         if on_gpu is not None and not talk.is_open(on_gpu):
-            talk.waits(on_gpu, after_ms=1)  # a millisecond goes into the hand-over
+            talk.waits(on_gpu, after_ms=1)  # the hand-over takes a millisecond
             on_gpu = None
             continue
         runner = next((p for p in contenders if talk.is_open(p)), None)

@@ -1,4 +1,4 @@
-"""Jobs of which it is known what their requests take."""
+"""Jobs whose GPU time per request the scheduler has learned."""
 
 from talk import MS
 
@@ -16,7 +16,7 @@ def said(talk, job_id):
 
 
 def answer(talk, job_id, after_ms=0.0):
-    """A request of it ends."""
+    """One request of the job ends."""
     talk.now_ns += int(after_ms * MS)
     served = RequestsServed(
         now_ns=talk.now_ns, process_id=job_id, kind=RequestKind.MARKED, durations_ns=(MS,)
@@ -25,7 +25,7 @@ def answer(talk, job_id, after_ms=0.0):
 
 
 def teach(talk, job_id, *took_ms):
-    """It answers requests that take so much GPU time, alone; the first tells nothing."""
+    """The job, alone, answers requests that take so much GPU time; the first teaches nothing."""
     talk.works(job_id)
     answer(talk, job_id)
     for ms in took_ms:

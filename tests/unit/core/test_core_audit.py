@@ -74,7 +74,7 @@ def test_of_what_a_process_does_not_count_the_median_of_three_looks_counts(talk)
 
 
 def test_what_a_process_took_just_before_the_driver_was_asked_is_nothing_unseen(talk):
-    for gib in (5, 6, 7, 8, 9):  # its usage follows behind
+    for gib in (5, 6, 7, 8, 9):  # its own usage report lags behind
         talk.audit(p1=(gib * GIB,), claims={1: (gib * GIB, gib * GIB)})
 
     assert held_bytes(talk.core.processes[1]) == 4 * GIB
@@ -126,7 +126,7 @@ def test_a_process_that_has_ended_is_passed_over(talk):
 def test_a_claim_far_above_what_is_held_counts_as_what_is_held(talk):
     process = talk.core.processes[1]
     talk.audit(p1=(1 * GIB,))
-    assert held_bytes(process) == 4 * GIB  # one look may fall between a free and its report
+    assert held_bytes(process) == 4 * GIB  # a single look may fall between a free and its report
 
     talk.audit(p1=(1 * GIB,))
     assert held_bytes(process) == 1 * GIB
@@ -137,7 +137,7 @@ def test_a_claim_far_above_what_is_held_counts_as_what_is_held(talk):
     assert story(talk).count(told) == 1
     assert told in lines(talk)
 
-    talk.sample(1, device_bytes=6 * GIB)  # more that the driver has not been asked about
+    talk.sample(1, device_bytes=6 * GIB)  # an increase that the driver has not been asked about
     assert held_bytes(process) == 3 * GIB
     talk.audit(p1=(6 * GIB,))
     assert held_bytes(process) == 6 * GIB
@@ -146,7 +146,7 @@ def test_a_claim_far_above_what_is_held_counts_as_what_is_held(talk):
 
 def test_only_what_two_looks_have_denied_does_not_count(talk):
     talk.audit(p1=(1 * GIB,))
-    talk.sample(1, device_bytes=12 * GIB)  # after the driver was asked
+    talk.sample(1, device_bytes=12 * GIB)  # allocated after the driver was asked
     talk.audit(p1=(1 * GIB,))
 
     assert held_bytes(talk.core.processes[1]) == 9 * GIB

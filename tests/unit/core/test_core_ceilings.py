@@ -1,4 +1,4 @@
-"""What all jobs of a user may hold together: who is told what is left, and how it reads."""
+"""What all jobs of a user may hold together: who is told how much is left, and in what words."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ HALF = Ceiling(percent=50, key=KEY)  # 40 GiB
 
 
 class Users(Talk):
-    """Keeps what each process was told last of its limit, in GiB."""
+    """Remembers the limit that each process was told last, in bytes."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -86,7 +86,7 @@ def test_the_least_of_all_limits_holds(users):
     users.attach(2, uid=ANN, memory_bytes=20 * GIB)
     assert users.lefts(1, 2) == [20, 20]
 
-    users.holds(1, 25)  # as a job may that was let have more before
+    users.holds(1, 25)  # possible for a job that was allowed more before
 
     assert users.lefts(1, 2) == [20, 15]
 
@@ -203,7 +203,7 @@ def test_one_that_is_lent_less_for_now_waits_for_that(users):
 
 
 def test_instances_of_one_memory_are_one_gpu_to_it(users):
-    users.core.memory.line.capacity_bytes = {128: 40 * GIB, 129: 40 * GIB}  # of MIG
+    users.core.memory.line.capacity_bytes = {128: 40 * GIB, 129: 40 * GIB}  # two MIG instances
     users.attach(1, uid=ANN, gpu=128)
     users.attach(2, uid=ANN, gpu=129)
     users.holds(1, 15)
@@ -235,7 +235,7 @@ def test_once_the_size_of_a_gpu_is_known_promises_are_looked_at_again(users):
 
 
 def test_a_minimum_above_what_the_user_may_have_is_told_so_whatever_its_limit(users):
-    spec = JobSpec(memory_min_bytes=50 * GIB, memory_bytes=40 * GIB)  # a limit that was clipped
+    spec = JobSpec(memory_min_bytes=50 * GIB, memory_bytes=40 * GIB)  # clipped to the ceiling
 
     assert f"its user may have 40 GiB of gpu 0 ({KEY})" in users.core.objection_for_user(
         spec, ANN, gpus=frozenset({0})
@@ -304,7 +304,7 @@ def wait(gib):
         (HALF, {"memory_percent": 60}, {"memory_percent": 50}),
         (HALF, {"memory_percent": 40}, {"memory_percent": 40}),
         (Ceiling(size_bytes=GIB), {"memory_bytes": 2 * GIB}, {"memory_bytes": GIB}),
-        # What that is on a GPU its process will say.
+        # The job's process will report what this percentage is on its GPU.
         (Ceiling(size_bytes=GIB), {"memory_percent": 60}, {"memory_percent": 60}),
         (Ceiling(size_bytes=GIB, percent=50), {"memory_percent": 60}, {"memory_percent": 60}),
     ],

@@ -1,4 +1,4 @@
-"""Whom the driver saves to the host while its job is paused, and what is said of it."""
+"""Which paused jobs the driver saves to host memory, and what people are told about it."""
 
 from talk import Talk
 
@@ -27,7 +27,7 @@ def started(*, checkpoint=True):
     first = talk.attach(1, checkpoint=checkpoint)
     talk.map(1)
     if checkpoint:
-        assert asked(first) == [(1, False)]  # an earlier daemon may have saved it
+        assert asked(first) == [(1, False)]  # a previous daemon may have saved it
         ended(talk, 1, away=False)
     talk.works(1)
     talk.sample(1, device_bytes=100 * MIB)
@@ -46,7 +46,7 @@ def story(talk):
 
 
 def many(count):
-    """Jobs that are at rest, each with a process of the same number."""
+    """Idle jobs, each with one process of the same number."""
     talk = Talk()
     for job_id in range(1, count + 1):
         talk.register(job_id, checkpoint=True)
@@ -62,7 +62,7 @@ def test_a_paused_job_is_saved_once_it_rests_and_brought_back_when_it_goes_on():
 
     assert not asked(talk.pause(1))  # its work is still on the gpu
     assert asked(talk.rests(1)) == [(1, True)]
-    assert not asked(talk.tick(after_ms=10))  # once
+    assert not asked(talk.tick(after_ms=10))  # asked only once
 
     ended(talk, 1, away=True)
     job = talk.core.job(1)
@@ -119,7 +119,7 @@ def test_what_has_no_room_to_come_back_tries_until_it_has():
         assert not asked(talk.tick(after_ms=249))
         assert asked(talk.tick(after_ms=1)) == [(1, False)]
 
-    assert story(talk).count("it is still on the host: no room") == 1  # told once
+    assert story(talk).count("it is still on the host: no room") == 1  # told only once
     assert summary(talk) == (
         "waits to come back to the gpu with 100 MiB of memory: no room; it is tried every 250 ms"
     )
@@ -162,9 +162,9 @@ def test_few_are_saved_at_a_time_and_nobody_who_comes_back_waits_for_them():
     told = f"the driver is to save it to the host, {MOST_SAVES + 1} others before it;"
     assert told in summary(talk, last)
 
-    assert not asked(talk.resume(other))  # never saved
+    assert not asked(talk.resume(other))  # it was never saved
     assert f"{MOST_SAVES} others before it;" in summary(talk, last)
-    assert not asked(talk.resume(first))  # the driver is at it
+    assert not asked(talk.resume(first))  # the driver is still saving it
     assert summary(talk, first) == (
         "the driver is saving it to the host, and brings it back once that is done"
     )
@@ -185,7 +185,7 @@ def test_as_many_come_back_at_a_time_as_there_are_threads_for():
     assert found == [(process_id, False) for process_id in range(1, MOST_RETURNS + 1)]
 
     assert asked(ended(talk, 5, away=False)) == [(count - 1, False)]
-    talk.leave(count)  # from the line
+    talk.leave(count)  # it leaves the line
     assert not asked(ended(talk, 6, away=False))
 
 
@@ -206,7 +206,7 @@ def test_a_daemon_that_ends_brings_everybody_back_and_the_gone_are_forgotten():
     assert not talk.core.checkpoints.leave()
     talk.pause(1)
     talk.rests(1)
-    assert [*talk.core.checkpoints.leave()] == [1]  # it is being saved
+    assert [*talk.core.checkpoints.leave()] == [1]  # its save is under way
     ended(talk, 1, away=True)
     assert [*talk.core.checkpoints.leave()] == [1]
 

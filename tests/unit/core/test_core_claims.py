@@ -1,4 +1,4 @@
-"""What is known of a job's use for SMs, from its curve and from what its requests take."""
+"""What the daemon knows of a job's need for SMs, from its curve and its requests."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tandemd.core.space.scaling import Curve
 from tandemd.core.space.sizing import sizes
 from tandemd.core.tuner.latency import RequestKind
 
-# Half of an iteration on all SMs is work for them, half of it the host's.
+# On all SMs, half of an iteration is GPU work and half is host time.
 CURVE = Curve(sm_counts=(33, 66, 132), iteration_ns=(25 * MS, 15 * MS, 10 * MS))
 
 
@@ -25,7 +25,7 @@ def talk():
 
 
 def served(talk, request_ns):
-    """One request ended."""
+    """One request ends."""
     kind = RequestKind.MARKED
     talk.say(
         RequestsServed(now_ns=talk.now_ns, process_id=1, kind=kind, durations_ns=(request_ns,))
@@ -54,17 +54,17 @@ def test_before_there_are_requests_an_iteration_is_one(talk):
 
 
 def test_pauses_of_the_host_between_requests_are_no_part_of_what_a_limit_takes(talk):
-    answer(talk, 5 * MS)  # of an iteration of 10
+    answer(talk, 5 * MS)  # of an iteration of 10 ms
 
     assert claim(talk).slo_ns == (9 + 5) * MS
-    assert size(talk).required_sms == 132  # on 66 its work takes 10 ms
+    assert size(talk).required_sms == 132  # on 66 SMs its work takes 10 ms
 
 
 def test_what_more_sms_shorten_is_no_pause_but_a_larger_request(talk):
-    answer(talk, 4 * MS)  # where one of 5 was recorded
+    answer(talk, 4 * MS)  # where 5 ms were recorded
 
     assert claim(talk).slo_ns == (9 * 5 / 4 + 5) * MS
-    assert size(talk).required_sms == 66  # a usual one takes 8 ms there
+    assert size(talk).required_sms == 66  # a usual request takes 8 ms there
 
 
 def test_a_request_of_several_iterations_leaves_each_its_part_of_the_limit(talk):
@@ -93,11 +93,11 @@ def test_why_a_curve_says_nothing_of_a_set(curve, why):
 
 
 def test_a_set_that_requests_size_comes_to_rest_where_they_keep_their_limit():
-    """What was measured on other SMs says nothing of pauses: each step would call for another."""
+    """Figures from other SMs say nothing about pauses; else each step would trigger another."""
     split = {0: Split(groups=16, group_sms=8)}
     talk = Talk(Options(sm_counts={0: 132}, mps_gpus=frozenset({0}), splits=split))
     counts = tuple(range(8, 129, 8))
-    work_ns = {sms: 4 * MS * 128 // sms for sms in counts}  # of a request, then 6 ms of pause
+    work_ns = {sms: 4 * MS * 128 // sms for sms in counts}  # of a request; then 6 ms of pause
     curve = Curve(sm_counts=counts, iteration_ns=tuple(6 * MS + work_ns[n] for n in counts))
     for number in (1, 2):
         talk.attach(number, LATENCY if number == 1 else NORMAL, slo_p99_ns=10 * MS * (number == 1))
@@ -109,7 +109,7 @@ def test_a_set_that_requests_size_comes_to_rest_where_they_keep_their_limit():
             talk.sample(number, in_set=SmSet(where.first, where.count, 8))
         sms = talk.core.jobs[1].set.count * 8
         served(talk, work_ns[sms])
-        if round_ % 100 == 40:  # as records come, and each is a little different
+        if round_ % 100 == 40:  # new curves keep arriving, each slightly different
             noisy = replace(curve, recorded_ns=round_)
             for number in (1, 2):
                 talk.say(ScalingTold(now_ns=talk.now_ns, process_id=number, curve=noisy, doubt=""))

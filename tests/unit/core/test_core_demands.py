@@ -1,4 +1,4 @@
-"""How many SMs jobs count for where they share a GPU, and what turns make of what they pay."""
+"""How many SMs a job counts for on a shared GPU, and how what it is charged affects turns."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def lines(talk, job_id):
 
 
 def put_on_set(talk, process_id, groups, *, asked=True):
-    """Its streams are there."""
+    """The process's streams run on the set."""
     job = talk.core.jobs[talk.core.processes[process_id].job_id]
     job.set, job.groups_wanted = Span(0, groups), groups if asked else 0
     process = talk.core.processes[process_id]
@@ -166,7 +166,7 @@ def classify(talk, process_id, bound):
 
 
 def paired(*processes):
-    """The first has the turn and the second is beside it."""
+    """The first process has the turn and the second runs beside it."""
     talk = talking(*processes)
     for process_id in processes:
         classify(talk, process_id, KINDS[process_id])
@@ -202,7 +202,7 @@ def test_who_takes_no_turns_may_run_beside_a_job():
 
 
 def pay(talk, *, split, ms=20):
-    """Both work for so long; `split`: what each is charged of it, of 100."""
+    """Both work for `ms`; `split` gives the percentage of it that each is charged."""
     for process_id, part in split.items():
         usage = talk.usages[process_id]
         talk.sample(
@@ -217,7 +217,7 @@ def pay(talk, *, split, ms=20):
     ("split", "next_one"), [({1: 97, 2: 3}, 2), ({1: 50, 2: 50}, 1), ({1: 3, 2: 97}, 1)]
 )
 def test_who_took_little_of_what_both_had_comes_next(split, next_one):
-    """From then on they are bound alike, and take turns."""
+    """From then on both are bound by the same resource, and take turns."""
     talk = paired(1, 2)
     pay(talk, split=split, ms=10)
     classify(talk, 2, KINDS[1])
@@ -229,7 +229,7 @@ def test_who_took_little_of_what_both_had_comes_next(split, next_one):
 
 
 def holder(talk):
-    """The process of the group that has the turn."""
+    """Returns the process of the group that holds the turn."""
     (turns,) = talk.core.rings.turns.values()
     (process_id,) = talk.core.groups[turns.holder].processes
     return process_id
@@ -237,7 +237,7 @@ def holder(talk):
 
 @pytest.mark.parametrize("split", [{1: 3, 2: 97}, {1: 50, 2: 50}, {1: 97, 2: 3}])
 def test_a_turn_of_two_lasts_as_long_whatever_each_pays(split):
-    """Else who pays little would keep the others waiting for many times a quantum."""
+    """Otherwise a job that is charged little would hold up the others for many quanta."""
     talk = paired(1, 2, 3)
     quantum_ms = talk.core.options.quantum_ns // MS
     first = holder(talk)

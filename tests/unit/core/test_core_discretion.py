@@ -1,4 +1,4 @@
-"""Ids and names of jobs that somebody may not know of are left out of what is said."""
+"""Messages leave out ids and names of jobs that the reader may not know about."""
 
 import pytest
 

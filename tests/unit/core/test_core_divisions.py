@@ -1,4 +1,4 @@
-"""The planner in the scheduler: plans in, parts and turns out, by conversations."""
+"""Conversations that test the planner within the scheduler: plans in, parts and turns out."""
 
 from dataclasses import replace
 
@@ -30,14 +30,14 @@ GREEN = Options(
 
 
 def curve(iteration_ms, knee):
-    """As fast on `knee` groups as on all eight, and slower in proportion on fewer."""
+    """As fast on `knee` groups as on all eight, and proportionally slower on fewer."""
     counts = tuple(range(16, 129, 16))
     times = tuple(int(iteration_ms * MS * max(1.0, knee * 16 / sms)) for sms in counts)
     return Curve(sm_counts=counts, iteration_ns=times, recorded_sms=128, recorded_ns=times[-1])
 
 
 class Planned(Talk):
-    """Answers questions for plans, as the loop does, unless somebody says not to."""
+    """Answers questions for plans as the loop does, unless `answers` is cleared."""
 
     answers = True
 
@@ -55,7 +55,7 @@ class Planned(Talk):
         return actions
 
     def come(self, process_id, job_class=NORMAL, *, ms=10, knee=8, **spec):
-        """A job whose curve is known from before it came."""
+        """Attaches a job whose curve is already known."""
         self.attach(process_id, job_class, **spec)
         self.tell(process_id, ms=ms, knee=knee)
 
@@ -81,7 +81,7 @@ class Planned(Talk):
 
     @property
     def parts(self):
-        """Groups of each job; jobs of one part are together."""
+        """Maps the jobs of each part to its number of groups."""
         division = self.core.divisions.by_island[HERE]
         return {part.members: part.groups for part in division.plan}
 
@@ -94,7 +94,7 @@ class Planned(Talk):
 
 
 def three(options=GREEN):
-    """A large one, and two that need little, but two groups each for what they promise."""
+    """One large job, and two small ones that need two groups each for their objectives."""
     talk = Planned(options)
     talk.come(1, knee=6)
     talk.come(2, ms=4, knee=2, slo_p99_ns=10 * MS)
@@ -137,7 +137,7 @@ def test_those_of_one_part_take_turns_and_those_of_others_do_not():
     without = three(replace(GREEN, planner=False))
     for process_id in (1, 2, 3):
         without.waits(process_id)
-    assert len(without.open_processes()) == 1  # by turns of all three
+    assert len(without.open_processes()) == 1  # all three share one ring of turns
 
 
 def test_kernels_of_those_who_take_turns_never_run_at_once_and_so_can_be_recorded():
@@ -184,7 +184,7 @@ def test_who_comes_takes_turns_in_the_largest_part_until_there_is_a_plan():
 
 
 def side_by_side(options=GREEN, **spec):
-    """Five groups to one job, and three to the other."""
+    """One job has five groups, and the other three."""
     talk = Planned(options)
     talk.attach(1, **spec)
     talk.tell(1, ms=10, knee=5)
@@ -199,7 +199,7 @@ def test_what_a_job_got_in_a_part_of_its_own_is_no_debt_where_parts_become_one()
     for _ in range(100):
         talk.works(1, after_ms=100, ran_ms=100)
     talk.works(2, ran_ms=100)
-    talk.attach(3, uid=1001)  # another user: all take turns
+    talk.attach(3, uid=1001)  # from another user, so all take turns
     assert len(talk.core.rings.members) == 1
 
     got = run(talk, {1, 2}, duration_ms=1000)
@@ -213,14 +213,14 @@ def test_who_did_not_drain_on_few_sms_takes_turns_again_on_more():
     for group, then in ((on_more, 4), (on_as_many, 3)):
         group.undrainable, group.undrainable_on = True, then
 
-    talk.attach(3)  # all are seated anew
+    talk.attach(3)  # all jobs are placed anew
 
     assert (on_more.undrainable, on_as_many.undrainable) == (False, True)
     assert "it takes turns again" in " ".join(line for _, line in talk.core.jobs[1].story)
 
 
 def answered(talk):
-    """The newest question, and only that."""
+    """Answers the newest question only."""
     division = talk.core.divisions.by_island[HERE]
     found = tuple(alternatives(division.seen.scene))
     number = division.asked
@@ -369,7 +369,7 @@ def test_sizes_that_persons_said_leave_the_rest_to_who_comes_next():
 
     talk.come(2, sm_count=48)
     assert talk.parts == {("j-1",): 2, ("j-2",): 3}
-    assert len(talk.core.rings.members) == 2  # they take no turns
+    assert len(talk.core.rings.members) == 2  # the two jobs take no turns
 
     talk.come(3)
     assert talk.parts == {("j-1",): 2, ("j-2",): 3, ("j-3",): 3}
@@ -474,7 +474,7 @@ def test_who_asks_for_a_size_has_no_set_while_streams_of_another_stay_on_the_who
 
 @pytest.mark.parametrize(("slow_ms", "stays"), [(8, True), (30, False)])
 def test_a_plan_is_not_left_for_an_objective_that_is_kept_as_measured(slow_ms, stays):
-    """Its curve is another one, by which it would miss it on the SMs that it has."""
+    """By its curve, which differs, the job would miss its objective on the SMs that it has."""
     talk = Planned(GREEN)
     talk.come(1, ms=100)
     talk.come(2, ms=8, knee=2, slo_p99_ns=25 * MS)
@@ -653,7 +653,7 @@ def test_of_who_has_answered_too_few_requests_nothing_is_measured_by_its_iterati
 
 
 def missing(talk, job_id, *, by_ms):
-    """A window's requests that take too long."""
+    """A window of requests that take too long."""
     talk.serves(job_id, *[by_ms] * 30)
 
 
@@ -685,7 +685,7 @@ def test_the_tuner_takes_groups_from_the_part_that_minds_least_and_the_plan_stay
 
 
 def served_by_need(talk, windows, *, rarely=(), **needs):
-    """Requests of these jobs take 7 ms on so many groups, and 12 on fewer; the plans since then."""
+    """Requests take 7 ms on at least `need` groups and 12 on fewer; returns the resulting plans."""
     plans = []
     for _ in range(windows):
         for number in range(25):
@@ -719,7 +719,7 @@ def test_who_has_few_requests_gives_no_other_group_before_they_tell_of_the_one_i
     plans = served_by_need(talk, 30, j1=8, j2=4, rarely=("j2",))
 
     assert plans[3] == {("j-1",): 4, ("j-2",): 4}
-    assert plans[-1] == {("j-1",): 5, ("j-2",): 3}  # it misses with 3, and keeps them
+    assert plans[-1] == {("j-1",): 5, ("j-2",): 3}  # j-2 misses with 3 groups, and keeps them
 
 
 def test_the_tuner_cuts_nobody_out_of_a_plan_in_which_all_take_turns():
@@ -729,7 +729,7 @@ def test_the_tuner_cuts_nobody_out_of_a_plan_in_which_all_take_turns():
 
     plans = served_by_need(talk, 12, j2=4)
 
-    assert plans[3:] == [{("j-1", "j-2"): 8}] * 9  # since its rate is known
+    assert plans[3:] == [{("j-1", "j-2"): 8}] * 9  # from when its rate is known
     assert set(talk.sets.values()) == {Span(0, 8)}
 
 

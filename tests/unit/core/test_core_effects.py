@@ -1,4 +1,4 @@
-"""What `tandem set` changes, in the story; and what of it has no effect."""
+"""What the story says of changes made by `tandem set`, and which of them have no effect."""
 
 from dataclasses import replace
 
@@ -73,11 +73,11 @@ def test_whose_iterations_are_cut_anyway_is_told_so(preemptible, most_ms, warned
     [
         (NORMAL, {}, True),
         (BATCH, {"policy": "fair"}, True),
-        (LATENCY, {}, False),  # whom nobody holds
+        (LATENCY, {}, False),  # nothing holds it
         (NORMAL, {"tuner": True}, False),
         (NORMAL, {"planner": True}, False),
         (NORMAL, {"policy": "phases"}, True),
-        (NORMAL, {"policy": "pair"}, False),  # whom a companion would slow down has none
+        (NORMAL, {"policy": "pair"}, False),  # a job that a companion would slow down gets none
         (NORMAL, {"splits": {0: Split(groups=8, group_sms=16)}}, False),
         (NORMAL, {"splits": {1: Split(groups=8, group_sms=16)}}, True),
     ],
@@ -128,7 +128,7 @@ def test_promises_of_memory_need_lanes(policy, warned):
 
 def test_a_job_that_lanes_leave_alone_is_told_so():
     talk = Talk(Options(policy="lanes"))
-    talk.attach(1)  # on a gpu whose size is not known
+    talk.attach(1)  # on a GPU whose size is unknown
 
     (line,) = told(talk, "ephemeral_bytes")
 

@@ -1,4 +1,4 @@
-"""How the energy of GPUs is shared out."""
+"""How a GPU's energy is attributed to jobs."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from tandemd.core.events import ProcessAttached, ProcessExited, UsageSampled
 from tandemd.core.model import JobSpec, Usage
 from tandemd.core.scheduler import Scheduler
 
-ANN, BOB = 1, 2  # jobs
-J = 1000  # in mJ
+ANN, BOB = 1, 2  # job ids
+J = 1000  # one joule in mJ
 
 
 @pytest.fixture
 def ledger():
-    """Of a GPU that was read at 0, when its driver had counted 70 J."""
+    """A ledger whose GPU was read at time 0, with the driver's counter at 70 J."""
     ledger = EnergyLedger()
     ledger.read({0: 70 * J}, at_ns=0)
     return ledger
@@ -128,7 +128,7 @@ def test_a_job_of_several_processes_gets_the_parts_of_all_also_of_those_that_lef
                 now_ns=0, process_id=number, job_id=7, uid=1, gpu=number - 1, spec=JobSpec()
             )
         )
-    left = Usage(process_id=1, exclusive_ns=10, shared_ns=15)  # as it says when it leaves
+    left = Usage(process_id=1, exclusive_ns=10, shared_ns=15)  # its last report as it leaves
     core.handle(UsageSampled(now_ns=50, samples=(left,)))
     core.handle(ProcessExited(now_ns=50, process_id=1))
     core.handle(UsageSampled(now_ns=90, samples=(Usage(process_id=2, exclusive_ns=50),)))

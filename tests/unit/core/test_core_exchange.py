@@ -1,4 +1,4 @@
-"""Who gives groups of SMs to whom, between plans."""
+"""Which job gives groups of SMs to which, between plans."""
 
 import pytest
 

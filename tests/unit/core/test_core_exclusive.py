@@ -1,4 +1,4 @@
-"""One request at a time, whole: the one that has to begin first; other work between."""
+"""One request at a time, uninterrupted, the most urgent first; other work runs in between."""
 
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk, run
@@ -9,7 +9,7 @@ from tandemd.core.policies.exclusive import latest_start_ns
 
 
 def talk_of(**jobs):
-    """Jobs `j1`, `j2`.. of a class, with an objective in milliseconds or 0, under `exclusive`."""
+    """Jobs `j1`, `j2`.. under `exclusive`: class and objective in milliseconds (0: none)."""
     talk = Talk(Options(policy="exclusive"))
     for name, (job_class, objective_ms) in jobs.items():
         talk.attach(int(name[1:]), job_class, slo_p99_ns=objective_ms * MS)
@@ -97,7 +97,7 @@ def learn_iterations(talk, job_id, ms):
 
 
 def step(talk, job_id, after_ms):
-    """It has computed for so long, and an iteration has ended."""
+    """The job computed for `after_ms`, and one of its iterations ended."""
     usage = talk.usages[job_id]
     talk.sample(
         job_id,

@@ -9,7 +9,7 @@ from tandemd.core.model import Options, WaitReason
 
 US = 1_000
 SERVER, TRAINER = 1, 2
-SHORT_US, MIDDLE_US, LONG_US = 150, 450, 5_000  # a window and a segment are 300 us
+SHORT_US, MIDDLE_US, LONG_US = 150, 450, 5_000  # window and segment are 300 us each
 
 
 def talk_of(job_class=BATCH, *, uid=1000, **options):
@@ -20,7 +20,7 @@ def talk_of(job_class=BATCH, *, uid=1000, **options):
 
 
 def gaps(talk, gap_us, process_id=SERVER):
-    """What the next look expects of a process; the windows that others get for it."""
+    """The next look reports a process's expected gaps; returns the windows the others get."""
     talk.sample(process_id, after_ms=1, gap_p50_ns=gap_us * US, gap_p90_ns=2 * gap_us * US)
     return [(action.process_id, action.segments) for action in talk.of(SetWindow)]
 

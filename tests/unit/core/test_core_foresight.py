@@ -1,4 +1,4 @@
-"""Which pairs are tried first, and which are not, by what earlier ones measured."""
+"""Which pairs are tried first and which are not tried, judged by earlier measurements."""
 
 import pytest
 from talk import MS, NORMAL, Talk
@@ -21,7 +21,7 @@ def classify(talk, process_id, bound):
 
 @pytest.fixture
 def talk():
-    """One that computes, and two that may run beside it."""
+    """A compute-bound job, and two that may run beside it."""
     talk = Talk(Options(policy="pair", mps_gpus=frozenset({0})))
     for process_id, bound in ((1, Bound.COMPUTE), (2, Bound.MEMORY), (3, Bound.COPY)):
         talk.attach(process_id, NORMAL, slo_p99_ns=100 * MS if process_id == 1 else 0)
@@ -35,7 +35,7 @@ def turns_of(talk):
 
 
 def teach(talk, **factors):
-    """What trials found again and again of each beside the first, and of the first beside it."""
+    """Many trials measured this factor for each job beside the first, and for the first as well."""
     keys = {"second": SECOND, "third": THIRD}
     for name, factor in factors.items():
         key = keys[name]
@@ -47,7 +47,7 @@ def teach(talk, **factors):
 
 
 def companion(talk):
-    """Who shares the turn of the first."""
+    """Returns the companion in the first job's turn."""
     talk.works(1)
     talk.waits(2, 3)
     assert turns_of(talk).holder == FIRST
@@ -155,7 +155,7 @@ def test_what_is_measured_is_to_be_kept_and_recalled_it_decides_as_before(talk):
 
 
 def having_recalled(trials):
-    """Of a daemon that was started when the jobs were there already."""
+    """A daemon that was started when the jobs were already there."""
     talk = Talk(Options(policy="pair", mps_gpus=frozenset({0})))
     talk.core.tuning.recall({0: trials})
     for process_id, bound in ((1, Bound.COMPUTE), (2, Bound.MEMORY), (3, Bound.COPY)):

@@ -1,4 +1,4 @@
-"""What is counted by fixed bounds, and that it only grows."""
+"""Histograms have fixed bounds, and their counts only grow."""
 
 from tandemd.core.histogram import Histogram
 

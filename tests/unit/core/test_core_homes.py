@@ -1,4 +1,4 @@
-"""Where the host's memory is given away, what is needed last goes to files."""
+"""Where host memory is scarce, what will be needed last goes to files."""
 
 import random
 
@@ -19,7 +19,7 @@ def only(actions, *kinds):
 
 
 class Hosts(Talk):
-    """Paused jobs of 100 MiB each, whose memory moves when it is told to."""
+    """Paused jobs of 100 MiB each, which move their memory as soon as they are told to."""
 
     def __init__(self, **options):
         kept = {"host_limit_bytes": 200 * MIB, "file_limit_bytes": LOTS}
@@ -34,7 +34,7 @@ class Hosts(Talk):
             self.rests(process_id, after_ms=1)
 
     def goes(self, process_id, size=SIZE):
-        """It is paused, and told to move; what else was said."""
+        """Pauses a process, which moves its memory; returns the answer and the pause's actions."""
         actions = self.pause(process_id)
         return self.obeys(actions, process_id, swapped_bytes=size), actions
 
@@ -49,7 +49,7 @@ class Hosts(Talk):
 
 
 def full(**options):
-    """1 and 2 fill the host, and were wanted in this order; 3 would go as well."""
+    """Processes 1 and 2 fill the host, wanted in this order; 3 would have to move as well."""
     talk = Hosts(**options)
     talk.start(1, 2, 3)
     talk.goes(1)
@@ -64,7 +64,7 @@ def test_what_was_not_wanted_for_longest_goes_to_a_file_for_who_needs_room():
     assert not only(paused, MoveMemory)
     (copy,) = only(paused, CopyPool)
     assert (copy.process_id, copy.pool, copy.size_bytes) == (1, 1, SIZE)
-    assert not only(talk.tick(after_ms=10), CopyPool)  # once
+    assert not only(talk.tick(after_ms=10), CopyPool)  # asked only once
 
     (offer,) = only(talk.copied(1, 1), OfferFile)
     assert (offer.process_id, offer.pool, offer.order, offer.since) == (1, 1, 2, 1)
@@ -137,7 +137,7 @@ def test_a_job_goes_back_to_the_gpu_from_a_file_which_is_dropped_then():
     assert not only(resumed, DropFile)
     back = talk.obeys(resumed, 1, swapped_bytes=0, filed_bytes=0)
     assert only(back, DropFile) == [DropFile(process_id=1, pool=1)]
-    # It has no place on the host any more, and gets one as the first time.
+    # Its host memory went to another job, so it is given a new place as at its first pause.
     talk.leave(2)
     (again,) = only(talk.pause(1), MoveMemory)
     assert again.pool_bytes == SIZE
@@ -155,7 +155,7 @@ def test_a_disk_that_fails_costs_nothing_and_is_told_and_tried_again():
     failed = talk.copied(process_id, pool, "no file of 100 MiB in swap_dir: No space left")
     assert not only(failed, OfferFile, DropPool, MoveMemory)
     assert talk.story(1)[-1].startswith("what it has on the host stays in memory: no file of 100")
-    # Meanwhile another's is taken.
+    # Meanwhile another process's memory is taken.
     assert [copy.process_id for copy in only(failed, CopyPool)] == [2]
     talk.copied(2, 1, "no file of 100 MiB in swap_dir: No space left")
     assert "MiB of the host are needed" in talk.story(3)[-1]
@@ -205,7 +205,7 @@ def test_nobody_waits_for_ever_for_a_process_that_does_not_answer():
     talk.copied(2, 1, "no file of 100 MiB in swap_dir: No space left")
     assert "MiB of the host are needed" in talk.story(3)[-1]
 
-    # It may still take the file.
+    # The process may still accept the file.
     taken = talk.obeys([offer], 1, filed_bytes=SIZE)
     assert only(taken, DropPool, DropFile) == [DropPool(process_id=1, pool=1)]
 
@@ -222,7 +222,7 @@ def test_memory_that_the_host_could_not_give_is_asked_for_again():
 
 
 def half_gone(talk, size=4 * SIZE):
-    """Of so much there is as much on the host as that holds; the next order is under way."""
+    """A job of `size`: what fits on the host went to a file, and the next order is under way."""
     talk.start(1, size=size)
     (first,) = only(talk.pause(1), MoveMemory)
     gone = size - first.target_bytes
@@ -272,16 +272,16 @@ def test_files_whose_memory_is_back_already_are_no_room_for_other_memory():
 
 
 class Model:
-    """What each action gave and took, and what processes do that are told to."""
+    """Tracks what each action gave and took, and acts as the processes that receive orders."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.talk = Hosts(host_limit_bytes=250 * MIB, file_limit_bytes=350 * MIB)
         self.sizes = {who: self.rng.randrange(20, 120, 2) * MIB for who in range(1, 7)}
-        self.memory, self.files = {}, {}  # process and pool -> bytes
+        self.memory, self.files = {}, {}  # by process and pool: bytes
         self.orders, self.offers, self.asked, self.copying = {}, {}, {}, {}
         self.given_back = 0
-        self.away = dict.fromkeys(self.sizes, (0, 0))  # bytes, and those in files
+        self.away = dict.fromkeys(self.sizes, (0, 0))  # bytes away, and how many of those in files
         for who, size in self.sizes.items():
             self.talk.start(who, size=size)
 
@@ -313,7 +313,7 @@ class Model:
         del self.memory[who, drop.pool]
 
     def _DropFile(self, drop, who):  # noqa: N802
-        assert self.away[who][1] == 0 or (who, drop.pool) in self.memory  # nothing lies in it
+        assert self.away[who][1] == 0 or (who, drop.pool) in self.memory  # the file holds nothing
         del self.files[who, drop.pool]
         self.copying.pop(who, None)
 
@@ -331,7 +331,7 @@ class Model:
         self.hear(self.talk.copied(who, pool, why_not))
 
     def carry_out(self, who):
-        """Its newest order."""
+        """The process carries out its newest order."""
         out, in_files = self.away[who]
         outcome = SwapOutcome.REACHED
         if (told := self.offers.pop(who, None)) is not None:
@@ -353,7 +353,7 @@ class Model:
         self.hear(self.talk.sample(who, swapped_bytes=out, filed_bytes=in_files, **done))
 
     def moved(self, who, target):
-        """Pieces go whole, so that too much may go; it fits into what it was given."""
+        """Pieces move whole, so more than asked may go, but no more than the space given."""
         out, in_files = self.away[who]
         size = self.sizes[who]
         if size - out > target:
@@ -378,6 +378,6 @@ def test_random_lives_never_promise_more_than_there_is(seed):
         model.rng.choice(steps)(model.rng.randrange(1, 7))
         seen = max(seen, sum(model.files.values()))
 
-    # What it is about has happened.
+    # The cases that this test is about did occur.
     assert seen
     assert model.given_back

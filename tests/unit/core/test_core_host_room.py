@@ -1,4 +1,4 @@
-"""The host has to hold what goes, and gets back what is not used."""
+"""The host must have room for what moves out, and gets back what is no longer used."""
 
 import pytest
 from test_core_homes import SIZE, Hosts, only
@@ -10,7 +10,7 @@ from tandemd.core.memory.host_room import STEP
 from tandemd.core.model import Process, SwapOutcome, Usage
 
 MIB = 1 << 20
-GONE = 40 * GIB  # what two of 70 GiB have too much on 100
+GONE = 40 * GIB  # two jobs of 70 GiB exceed the capacity of 100 GiB by this much
 MINUTE_MS = 60_000
 
 
@@ -42,7 +42,7 @@ def test_only_what_has_to_go_needs_room_on_the_host():
     talk.moves(2)
     talk.moves(1)
 
-    # With room for 70 GiB of each neither could go: there were not 140.
+    # If all 70 GiB of each needed room, neither could go: the host does not have 140 GiB.
     assert talk.target_gib(2) == 30
     assert talk.told[2].pool_bytes <= GONE + STEP
     assert talk.open_processes() == {1}
@@ -55,7 +55,7 @@ def test_turns_do_not_pass_where_the_host_has_no_room_for_what_has_to_go():
     talk.runs(2, 10_000)
     talk.waits(1, after_ms=1)
 
-    # The first would need 40 GiB of the second's to go, and stays where it is.
+    # The first would need 40 GiB of the second's memory to go, so it stays on the host.
     assert talk.open_processes() == {2}
     assert "that host_limit allows" in list(talk.core.job(2).story)[-1][1]
     assert "host_limit (79.8 GiB) is " in talk.lines(1)
@@ -107,7 +107,7 @@ def test_a_large_pool_is_made_only_of_what_is_plenty():
 
 
 def resumed(**options):
-    """1 was paused, and is back on the GPU with what it was given on the host."""
+    """Process 1 was paused and is back on the GPU; it keeps the host memory it was given."""
     talk = Hosts(**options)
     talk.start(1, 2)
     talk.goes(1)
@@ -124,7 +124,7 @@ def test_memory_of_the_host_that_is_not_used_any_more_is_given_back_after_a_whil
     assert not only(talk.tick(after_ms=1), TakeBack)
     assert only(talk.obeys([ask], 1), DropPool) == [DropPool(process_id=1, pool=1)]
 
-    (again,) = only(talk.pause(1), MoveMemory)  # and is given anew
+    (again,) = only(talk.pause(1), MoveMemory)  # and is given it anew
     assert (again.order, again.pool_bytes) == (4, SIZE)
 
 
@@ -153,7 +153,7 @@ def test_who_does_not_give_it_back_is_let_alone_for_a_while(outcome):
     assert not only(talk.tick(after_ms=9_999), TakeBack)
     (again,) = only(talk.tick(after_ms=1), TakeBack)
 
-    # And for twice as long when it does so again.
+    # Twice as long when it does so again.
     talk.obeys([again], 1, swap_outcome=outcome)
     assert not only(talk.tick(after_ms=19_999), TakeBack)
     assert only(talk.tick(after_ms=1), TakeBack)

@@ -1,4 +1,4 @@
-"""The linear model of slowdowns: does it find what was planted?"""
+"""Whether the linear model of slowdowns recovers planted weights."""
 
 from random import Random
 
@@ -44,7 +44,7 @@ def trial(factor, own, *others):
 
 
 def teach(model, weights, count, *, noise=0.0, most=2, seed=3):
-    """So many trials of `most` jobs at most on a GPU where these are the weights."""
+    """Learns `count` trials of up to `most` jobs on a GPU with these weights."""
     chance, until = Random(seed), model.count + count
     while model.count < until:
         own, *others = (some(chance) for _ in range(chance.randint(2, most)))
@@ -58,7 +58,7 @@ def taught(weights, count, noise=0.0, most=2):
     return teach(Interference(), weights, count, noise=noise, most=most)
 
 
-PLANTED = (0.3, 0.2, 0.5, 0.9, 2.0, 0.4, 1.0)  # a crowd costs 0.4 more than the sum of pairs
+PLANTED = (0.3, 0.2, 0.5, 0.9, 2.0, 0.4, 1.0)  # three together lose 0.4 more than the sum of pairs
 
 
 @pytest.mark.parametrize("weights", [PRIOR, PLANTED])
@@ -149,7 +149,7 @@ def test_what_changed_on_the_machine_is_found_again():
 
 
 def with_outliers(factor):
-    """Of 210 trials ten lie far off, of jobs much like those of the others."""
+    """Learns 210 trials, ten of them outliers, of jobs that resemble those of the others."""
     model = Interference()
     for _ in range(200):
         model.learn(trial(1.3, COMPUTE, MEMORY))

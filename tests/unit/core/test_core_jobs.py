@@ -77,7 +77,7 @@ def test_a_job_whose_process_was_refused_is_detached_and_says_why():
 
     talk.attach(1, job_id=7)
     talk.say(JobTurnedAway(now_ns=talk.now_ns, job_id=7, why="another"))
-    assert job.state is JobState.IDLE  # one of its processes is there
+    assert job.state is JobState.IDLE  # one of its processes is attached
 
     talk.leave(1)
     assert said(talk, 7).summary.endswith("has left the gpu")
@@ -289,7 +289,7 @@ def test_its_quota_holds_for_each_gpu_by_itself():
 
     talk.sample(1, device_bytes=300)
 
-    assert talk.of(SetMemoryLimit) == []  # process 2 keeps all of it
+    assert talk.of(SetMemoryLimit) == []  # process 2 keeps its whole quota
 
 
 def test_a_process_on_two_gpus_takes_from_those_on_either():
@@ -314,7 +314,7 @@ def test_a_job_without_a_quota_has_no_limit():
 def said(talk, job_id):
     asked = talk.core, talk.core.job(job_id), talk.now_ns
     found = explain(*asked)
-    assert summarise(*asked) == found.summary  # what a list of jobs has
+    assert summarise(*asked) == found.summary  # the text that a list of jobs shows
     return found
 
 
@@ -608,12 +608,12 @@ def test_who_waits_while_somebody_has_paused_it_does_not_wait_for_others():
     waits_at_its_gate(talk, ended_ms=5, since_ms=100)
     talk.now_ns += 60 * MS
     assert waited_ms() == 5
-    talk.pause(1)  # once more
+    talk.pause(1)  # a second pause
     talk.now_ns += 40 * MS
     assert waited_ms() == 5
 
     talk.resume(1)
-    talk.now_ns += 10 * MS  # it still waits, for others by now
+    talk.now_ns += 10 * MS  # it still waits, now because of other jobs
     assert waited_ms() == 15
     waits_at_its_gate(talk, ended_ms=115)
     assert waited_ms() == 15

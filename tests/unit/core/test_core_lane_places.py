@@ -1,4 +1,4 @@
-"""The policy `lanes`, told as a conversation: who is let in, and whose iteration it is."""
+"""Conversations under the policy `lanes`: who is admitted, and whose iteration it is."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def conversation(**options):
 
 
 def come(talk, number, persistent=0, ephemeral=0, **spec):
-    """Attach, and wait at the gate for the first allocation."""
+    """Attaches a process, which waits at its gate for the first allocation."""
     sizes = {"persistent_bytes": persistent * MIB, "ephemeral_bytes": ephemeral * MIB}
     talk.attach(number, **sizes, **spec)
     gate = {"waiting_threads": 1, "wait_reason": WaitReason.GATE}
@@ -34,13 +34,13 @@ def come(talk, number, persistent=0, ephemeral=0, **spec):
 
 
 def run(talk, number, held, **figures):
-    """It is at work, and holds so many MiB."""
+    """The process is at work and holds `held` MiB."""
     figures = {"waiting_threads": 0, "wait_reason": WaitReason.NONE} | figures
     return talk.sample(number, after_ms=1, busy=True, device_bytes=held * MIB, **figures)
 
 
 def stop(talk, number, held):
-    """It marks the end of an iteration, and stops there; then nothing of it is on the GPU."""
+    """The process marks the end of an iteration and stops there, and its GPU work drains."""
     steps = talk.core.processes[number].usage.steps + 1
     told = {"steps": steps, "stopped": steps, "device_bytes": held * MIB}
     talk.sample(number, after_ms=1, busy=True, **told)
@@ -110,7 +110,7 @@ def test_without_lanes_the_same_job_is_let_in():
     assert not [a for a in talk.actions if isinstance(a, SetLane)]
     talk.sample(1, waiting_threads=0, wait_reason=WaitReason.NONE)
 
-    assert opened(talk.tick(after_ms=2)) == {2}  # its turn, whatever it needs
+    assert opened(talk.tick(after_ms=2)) == {2}  # its turn comes, whatever it needs
 
 
 def test_what_was_promised_is_the_limit(talk):
@@ -154,10 +154,10 @@ def test_who_waits_in_line_sees_what_it_promised_and_not_the_device(talk):
 def test_a_lane_passes_on_only_at_the_end_of_an_iteration(talk):
     come(talk, 1, 100, 500)
     run(talk, 1, 600)
-    come(talk, 2, 100, 600)  # into the lane of the first, which grows
+    come(talk, 2, 100, 600)  # joins the lane of the first, which grows
     assert talk.core.lanes.of(group(talk, 1)).steps == {1: 1}
 
-    run(talk, 1, 600, exclusive_ns=10_000 * MS)  # whatever time it takes
+    run(talk, 1, 600, exclusive_ns=10_000 * MS)  # however long it takes
     assert group(talk, 2).barred
     assert "waits for its next iteration: that of j-1 is not over" in summary(talk, 2)
     at_mark = stop(talk, 1, 100)
@@ -171,7 +171,7 @@ def test_a_lane_goes_to_who_came_first_of_those_who_wait(talk):
     come(talk, 1, 100, 500)
     run(talk, 1, 600)
     come(talk, 2, 100, 600)
-    come(talk, 3, 100, 600)  # all three in one lane
+    come(talk, 3, 100, 600)  # all three share one lane
 
     stop(talk, 1, 100)
     talk.sample(1, after_ms=1, waiting_threads=1, wait_reason=WaitReason.GATE)
@@ -180,7 +180,7 @@ def test_a_lane_goes_to_who_came_first_of_those_who_wait(talk):
 
 
 def turn(talk, *numbers):
-    """An iteration of the one of them whose turn it is; it wants the next at once."""
+    """Whoever's turn it is runs one iteration, and then wants the next at once."""
     (number,) = (one for one in numbers if talk.is_open(one))
     run(talk, number, 400)
     done_ns = talk.usages[number].exclusive_ns + 100 * MS
@@ -264,9 +264,9 @@ def test_who_stops_is_not_followed_before_its_work_has_drained(talk):
 def test_who_keeps_more_than_it_promised_is_counted_with_it(talk):
     come(talk, 1, 100, 500)
     run(talk, 1, 600)
-    come(talk, 2, 100, 600)  # 100 + 100 + 600 of 1024
+    come(talk, 2, 100, 600)  # 100 + 100 + 600 of 1024 MiB
 
-    stop(talk, 1, 400)  # 400 + 100 + 600 is too much
+    stop(talk, 1, 400)  # 400 + 100 + 600 exceed 1024 MiB
 
     assert group(talk, 2).barred
     assert talk.core.lanes.of(group(talk, 1)).lanes.alone == [(1000, "j:1")]
@@ -340,7 +340,7 @@ def test_contexts_are_counted_as_the_driver_says(talk, ephemeral, is_too_much):
     for _ in range(2):
         talk.audit(p1=(200 * MIB,))
 
-    come(talk, 2, 100, ephemeral)  # two contexts of 200 leave 124 of it
+    come(talk, 2, 100, ephemeral)  # two contexts of 200 MiB leave 124
 
     assert group(talk, 2).barred is is_too_much
 
@@ -373,14 +373,14 @@ def test_a_larger_promise_counts_at_once(talk):
     talk.update(1, **promise(200, 400))
 
     assert group(talk, 1).memory_limit_bytes == 600 * MIB
-    come(talk, 2, 400, 100)  # it fitted beside 100 and 300 in a lane of its own
+    come(talk, 2, 400, 100)  # beside 100 + 300 it fitted in a lane of its own
     assert talk.core.lanes.of(group(talk, 2)).lanes.lanes == [{(1000, "j:1"), (1000, "j:2")}]
 
 
 def test_in_a_lane_with_others_a_larger_promise_counts_at_once_as_well(talk):
     come(talk, 1, 100, 300)
     run(talk, 1, 400)
-    come(talk, 2, 400, 300)  # 700 of its own are too much: into the lane of the first
+    come(talk, 2, 400, 300)  # a lane of its own would need 700: joins the lane of the first
     assert talk.core.lanes.of(group(talk, 2)).lanes.lanes == [{(1000, "j:1"), (1000, "j:2")}]
 
     talk.update(1, **promise(200, 300))
@@ -390,7 +390,7 @@ def test_in_a_lane_with_others_a_larger_promise_counts_at_once_as_well(talk):
 
 def test_one_that_holds_too_much_is_taken_at_its_word_though_there_is_no_room(talk):
     come(talk, 1, 100, 300)
-    come(talk, 2, 300, 300)  # 24 are left
+    come(talk, 2, 300, 300)  # 24 MiB are left
     run(talk, 1, 450)
 
     talk.update(1, **promise(200, 300))
@@ -412,7 +412,7 @@ def test_a_promise_for_which_there_is_no_room_is_refused(talk):
 def test_a_smaller_promise_counts_from_the_end_of_the_iteration_on(talk, held):
     come(talk, 1, 100, 500)
     run(talk, 1, held)
-    come(talk, 2, 400, 100)  # 100 + 400 + 500 of 1024: into the lane of the first
+    come(talk, 2, 400, 100)  # 100 + 400 + 500 of 1024: joins the lane of the first
     come(talk, 3, 100, 100)
     assert not talk.core.lanes.of(group(talk, 3)).lanes.is_admitted((1000, "j:3"))
 
@@ -466,7 +466,7 @@ def test_in_a_lane_of_its_own_a_smaller_promise_counts_once_it_holds_no_more(tal
 
 
 def come_as_ranks(talk):
-    """Jobs 1 and 2 share a lane; 1 has the processes 1 and 11, which both hold memory."""
+    """Jobs 1 and 2 share a lane; processes 1 and 11 of job 1 both hold memory."""
     come(talk, 1, 100, 500)
     talk.attach(11, job_id=1)
     for rank in (1, 11):
@@ -475,7 +475,7 @@ def come_as_ranks(talk):
 
 
 def mark(talk, number):
-    """Another iteration, at the end of which it stops if it has been told to."""
+    """The process marks another iteration, and stops there if told to; returns whether it did."""
     steps = talk.usages[number].steps + 1
     limit = talk.core.lanes.of(group(talk, 1)).steps.get(number, 0)
     stopped = steps if 0 < limit <= steps else talk.usages[number].stopped
@@ -486,7 +486,7 @@ def mark(talk, number):
 def test_who_never_marks_does_not_stop_its_siblings_for_good(talk):
     come_as_ranks(talk)
     assert mark(talk, 1)
-    talk.tick(after_ms=250)  # the evaluator may only be late
+    talk.tick(after_ms=250)  # an evaluator may merely be late
     assert mark(talk, 1)
 
     assert talk.core.lanes.of(group(talk, 1)).steps == {}
@@ -514,7 +514,7 @@ def test_ranks_whose_limits_are_a_step_apart_end_together(talk):
     run(talk, 11, 50, steps=9)  # seen before its tenth mark
     come(talk, 2, 100, 600)
     assert talk.core.lanes.of(group(talk, 1)).steps == {1: 11, 11: 10}
-    assert mark(talk, 11)  # while 1 waits for it on the host, in the middle of the eleventh
+    assert mark(talk, 11)  # while 1, in its eleventh, waits for it on the host
 
     talk.tick(after_ms=249)
     assert talk.core.lanes.of(group(talk, 1)).steps == {1: 11, 11: 10}
@@ -552,9 +552,9 @@ def test_work_that_waits_for_what_comes_behind_the_mark_is_let_on(talk):
     talk.tick(after_ms=1)
 
     assert not group(talk, 1).barred
-    assert group(talk, 2).barred  # the lane is still that of the first
+    assert group(talk, 2).barred  # the lane still belongs to the first
     assert talk.is_open(1)
-    stop(talk, 1, 100)  # to its next mark
+    stop(talk, 1, 100)  # it reaches its next mark
     assert not group(talk, 2).barred
 
 
@@ -566,7 +566,7 @@ def test_more_than_the_gpu_has_does_not_stop_the_line(talk):
 
     talk.leave(1)
 
-    assert lanes.is_admitted((1000, "j:2"))  # alone, as one that says nothing
+    assert lanes.is_admitted((1000, "j:2"))  # runs alone, like a job that promises nothing
     assert lanes.need_of((1000, "j:2")) is None
 
 
@@ -575,7 +575,7 @@ def test_who_joins_a_group_adds_its_promise_only_where_there_is_room(talk):
     come(talk, 2, 100, 300)
     lanes = talk.core.lanes.of(group(talk, 1)).lanes
 
-    come(talk, 3, 200, 300, group="ranks")  # 300 + 600 + 100 + 300 is too much
+    come(talk, 3, 200, 300, group="ranks")  # 300 + 600 + 100 + 300 exceed what there is
 
     assert lanes.alone == []
     assert not group(talk, 2).barred
@@ -587,10 +587,10 @@ def test_who_joins_a_group_adds_its_promise_only_where_there_is_room(talk):
 def test_a_promise_of_one_of_several_in_a_group_counts_with_the_others(talk):
     come(talk, 1, 100, 100, group="ranks")
     come(talk, 2, 100, 100, group="ranks")
-    come(talk, 3, 100, 300)  # 224 are left
+    come(talk, 3, 100, 300)  # 224 MiB are left
     job = talk.core.jobs[1]
 
-    refused = replace(job.spec, **promise(200, 300))  # 100 and 200 more
+    refused = replace(job.spec, **promise(200, 300))  # 100 and 200 more than before
     assert "no room beside the jobs on its gpu" in talk.core.objection_to(refused, job)
     assert talk.core.objection_to(replace(job.spec, **promise(200, 200)), job) is None
 

@@ -1,4 +1,4 @@
-"""Who is let onto the GPU, where, and whose turn it is."""
+"""Which jobs are admitted to the GPU, in which lane, and whose turn it is."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_lanes_are_side_by_side_while_there_is_room_and_shared_beyond():
 
     assert lanes.request(A, need(1, 7)) == Outcome(admitted=(A,))
     assert lanes.request(B, need(1, 9)) == Outcome(admitted=(B,))
-    assert lanes.request(C, need(1, 7)) == Outcome(admitted=(C,))  # 2 are free, 1 is enough
+    assert lanes.request(C, need(1, 7)) == Outcome(admitted=(C,))  # 2 are free and 1 is enough
 
     assert lanes.lanes == [{A, C}, {B}]
     assert lanes.free_bytes == 1
@@ -63,8 +63,8 @@ def test_who_waits_hears_how_much_is_missing():
     lanes.request(B, need(5, 1))
     lanes.request(C, need(2, 1))
 
-    assert lanes.missing_bytes(B) == 2  # in the lane of A it needs 5 of the 3 there are
-    assert lanes.missing_bytes(C) == 0  # it would fit, but B is before it
+    assert lanes.missing_bytes(B) == 2  # in the lane of A it needs 5, and 3 are left
+    assert lanes.missing_bytes(C) == 0  # it would fit, but B is ahead of it
     assert lanes.leave(B).admitted == (C,)
 
 

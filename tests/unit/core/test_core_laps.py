@@ -1,4 +1,4 @@
-"""Where an iteration that nobody marks ends."""
+"""Where an iteration ends that nobody marks."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LOW_AT_0 = Curve((0, 4), (10, 60), 8)
 
 
 def ends(laps, looks, curve):
-    """After each look (ends found, progress since): whether one more has ended."""
+    """Tells after each look (ends found, progress since) whether one more has ended."""
     return [laps.has_ended_one(found, progress_ns, curve) for found, progress_ns in looks]
 
 
@@ -32,7 +32,7 @@ def test_with_one_it_is_where_least_is_held_once_each_time_round():
     ("looks", "ended"),
     [
         ([(1, 2), (2, 1), (2, 3)], [False, True, True]),  # passed between two looks
-        ([(1, 2), (2, 4), (2, 5)], [False, True, False]),  # and once more
+        ([(1, 2), (2, 4), (2, 5)], [False, True, False]),  # and passed once more
         ([(1, 4), (2, 4), (2, 5)], [True, True, False]),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the requests of a job take, as the daemon knows it."""
+"""What the daemon knows of the time that a job's requests take."""
 
 from collections import deque
 from random import Random
@@ -48,7 +48,7 @@ def test_old_requests_are_forgotten_and_there_are_never_too_many():
 
 def test_the_percentile_is_that_of_what_is_kept_whatever_came_and_went(monkeypatch):
     latency, kept, chance = Latency(), deque(maxlen=MOST), Random(5)
-    monkeypatch.setattr(latency_module, "percentile_ns", None)  # nothing is sorted anew
+    monkeypatch.setattr(latency_module, "percentile_ns", None)  # must not sort anew
     for now_ns in range(0, 4 * SPAN_NS, SPAN_NS // 10):
         durations_ns = [chance.randrange(1000) for _ in range(chance.randrange(1000))]
         latency.add(durations_ns, now_ns)
@@ -64,7 +64,7 @@ def test_requests_that_are_marked_are_not_mixed_with_bursts():
     serve(talk, 1, 400, 400)
 
     serve(talk, 1, 3, 4, kind=RequestKind.MARKED)
-    serve(talk, 1, 700)  # of another process of it, say, that marks nothing
+    serve(talk, 1, 700)  # from another of its processes, which marks nothing, for example
 
     assert (talk.core.jobs[1].latency.count, talk.core.jobs[1].latency.p99_ns) == (2, 4 * MS)
     assert "p99 4.0 ms of 2 in the last 30 s (as it marks them)" in lines(talk, 1)
@@ -128,7 +128,7 @@ def test_requests_of_who_has_left_are_nobodys():
 
 
 def told(*spans):
-    """The rate of the newest requests, after so many seconds of so many a second each."""
+    """Returns the steady rate after `seconds` at `rate` requests a second, for each span."""
     latency, now_ns = Latency(), 0
     for seconds, rate in spans:
         for _ in range(seconds * rate):

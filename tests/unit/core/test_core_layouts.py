@@ -1,4 +1,4 @@
-"""How an admin writes what a GPU is to be cut into."""
+"""How an admin writes down a layout for cutting up a GPU."""
 
 import re
 

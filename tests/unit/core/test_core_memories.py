@@ -1,4 +1,4 @@
-"""Compute instances of one GPU instance have one memory: it is counted once."""
+"""Compute instances of one GPU instance share one memory, which is counted once."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def test_a_job_on_none_yet_is_counted_on_both(talk):
     talk.register(1, memory_min_bytes=60 * GIB)
 
     assert "does not fit" in objection(talk, 40)
-    assert objection(talk, 35) is None  # there is another memory
+    assert objection(talk, 35) is None  # the other memory has room
 
 
 def test_who_comes_to_the_other_later_is_not_promised_what_the_first_has(talk):

@@ -1,4 +1,4 @@
-"""The line for device memory: who may try, who is refused, and what is said of it."""
+"""The line for device memory: who may try, who is refused, and what people are told."""
 
 import pytest
 from talk import MS, Talk
@@ -12,7 +12,7 @@ CAPACITY = 80 * GIB
 
 
 class Line(Talk):
-    """Processes that hold and want memory; each is a job of its own unless it says otherwise."""
+    """Processes that hold and want memory; each is a job of its own unless stated otherwise."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -34,7 +34,7 @@ class Line(Talk):
         self.sample(process_id, device_bytes=int(gib * GIB))
 
     def wants(self, process_id, gib, *, of_quota=False, alone=True, tried=0):
-        """A request joins the line, or says that it tried in the round it was told last."""
+        """A request joins the line, or reports that it tried in the round it was told last."""
         if not tried:
             self.tickets[process_id] = self.tickets.get(process_id, 0) + 1
         self.sample(
@@ -108,7 +108,7 @@ def test_one_that_others_need_memory_of_may_go_first(line):
     line.join(1, holds=60)
     line.join(2)
     line.wants(2, 40)
-    line.wants(1, 10)  # with what only the first can give back the second would never be served
+    line.wants(1, 10)  # only what 1 gives back could ever serve 2
 
     assert line.may_try(2)
     assert line.may_try(1)
@@ -142,7 +142,7 @@ def test_all_hear_that_others_wait(line):
     line.join(1, holds=60)
     line.join(2)
     line.join(3)
-    line.join(4, wait_ns=0)  # its allocations do not line up; it may give something back
+    line.join(4, wait_ns=0)  # its allocations do not wait in line, but it may give something back
     line.wants(2, 40)
 
     assert line.told[3].line_ahead
@@ -185,7 +185,7 @@ def test_who_holds_memory_goes_before_all_who_cannot_go_on_without_it(line):
     line.join(3, holds=30)
 
     line.wants(1, 20)
-    line.wants(2, 5)  # for which there is room, but it holds nothing that the first could have
+    line.wants(2, 5)  # there is room for it, but it holds nothing that 1 could get
     line.wants(3, 5)
 
     assert not line.may_try(2)
@@ -245,7 +245,7 @@ def test_what_an_ended_process_held_may_take_a_while_to_come_back(line):
 
     line.tick(after_ms=1_000)
 
-    assert line.is_refused(2)  # nobody is left who could give something back
+    assert line.is_refused(2)  # nobody is left who could give anything back
 
 
 def test_a_killed_waiter_leaves_the_line(line):

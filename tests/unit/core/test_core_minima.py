@@ -1,4 +1,4 @@
-"""Minima of memory: what is promised, to whom, and what is refused."""
+"""Memory minima: what is promised, to whom, and what is refused."""
 
 import pytest
 from talk import Talk
@@ -23,14 +23,14 @@ def objection(talk, gib, job=None, **spec):
 
 
 def test_no_more_is_promised_than_the_gpu_has(talk):
-    talk.register(1, memory_min_bytes=50 * GIB)  # not on a gpu yet
+    talk.register(1, memory_min_bytes=50 * GIB)  # not on a GPU yet
     talk.attach(2, memory_min_bytes=20 * GIB)
 
     assert objection(talk, 10) is None
     why = objection(talk, 11)
     assert "its minimum of 11 GiB does not fit: gpu 0 has 80 GiB, 70 GiB of it" in why
     assert why.endswith("or try again later")
-    assert objection(talk, 81).endswith("lower the minimum")  # where later is no better
+    assert objection(talk, 81).endswith("lower the minimum")  # waiting would not help
 
 
 def test_a_minimum_above_the_limit_is_refused(talk):
@@ -48,7 +48,7 @@ def test_any_gpu_with_room_will_do_until_the_job_is_on_one(talk):
 
 def test_who_came_first_keeps_its_promise_on_a_gpu_that_others_come_to(talk):
     talk.attach(1, memory_min_bytes=50 * GIB)
-    talk.attach(2, memory_min_bytes=40 * GIB)  # a bare process: nobody could refuse it
+    talk.attach(2, memory_min_bytes=40 * GIB)  # a bare process: nobody could have refused it
     first, second = talk.core.jobs[1], talk.core.jobs[2]
     assert (first.is_minimum_kept, second.is_minimum_kept) == (True, False)
     assert "is not promised" in [line for _, line in second.story][-2]
@@ -74,7 +74,7 @@ def test_where_the_size_of_the_gpu_is_not_known_nothing_is_refused(talk):
 
 
 class Unlooked(dict):
-    """Nobody is to go through all of it."""
+    """A dict that fails the test if anybody iterates over all of it."""
 
     def values(self):
         raise AssertionError("looks at every job")
@@ -104,7 +104,7 @@ def test_a_promise_to_a_job_without_a_process_lapses_and_comes_after_others_then
 
     talk.tick(after_ms=2)
     assert objection(talk, 70) is None
-    assert objection(talk, 71) is not None  # who has a process keeps its promise
+    assert objection(talk, 71) is not None  # a job with a process keeps its promise
     first = talk.core.jobs[1]
     assert not first.is_minimum_kept
     assert "is not promised: it has no process" in " ".join(

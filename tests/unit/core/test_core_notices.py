@@ -136,7 +136,7 @@ def test_a_second_pause_may_only_shorten_the_grace(talk):
     listen(talk, 1)
     pause(talk, grace_ms=1000)
 
-    assert pause(talk, grace_ms=5000) == []  # it knows
+    assert pause(talk, grace_ms=5000) == []  # it already knows
     assert pause(talk, grace_ms=300) == []
 
     assert talk.core.jobs[1].notice.until_ns == talk.now_ns + 300 * MS
@@ -150,7 +150,7 @@ def test_the_next_pause_has_another_number(talk):
     talk.sample(1, pause_ready=first.number)
     talk.resume(1)
 
-    (second,) = pause(talk)  # at the same moment
+    (second,) = pause(talk)  # at the same time as the first
 
     assert 0 != second.number != first.number
     assert talk.core.jobs[1].state is not JobState.PAUSED
@@ -238,7 +238,7 @@ def test_where_one_job_of_a_group_is_paused_all_its_programs_are_told(pair, paus
 def test_a_group_whose_jobs_are_all_paused_is_held_once_all_are_ready(pair):
     listen(pair, 2)
     told = pause(pair, job_id=1)
-    assert pause(pair, job_id=2) == []  # it knows
+    assert pause(pair, job_id=2) == []  # it already knows
     assert {each.number for each in told} == {told[0].number}
 
     pair.sample(1, pause_ready=told[0].number)
@@ -271,7 +271,7 @@ def test_its_programs_hear_of_the_end_when_all_go_on(pair):
 
 
 def back(talk, notice):
-    """The job attached to another daemon, which knows this of its pause."""
+    """The job attaches to a new daemon, which knows this of the pause."""
     talk.say(paused_again(1, notice, talk.now_ns))
     return talk.of(TellPause)
 
@@ -279,7 +279,7 @@ def back(talk, notice):
 def test_what_was_under_way_when_a_daemon_ended_goes_on_under_the_next(talk):
     notice = Notice(number=7, until_ns=talk.now_ns + 5 * SECOND)
 
-    assert back(talk, notice) == []  # it has not said again that it listens
+    assert back(talk, notice) == []  # it has not yet said again that it listens
     talk.tick(after_ms=1000)
     assert talk.core.jobs[1].state is not JobState.PAUSED
     talk.sample(1, listens=True)

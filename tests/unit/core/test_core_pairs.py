@@ -15,7 +15,7 @@ COMPUTE, MEMORY, COPY, SMALL, UNKNOWN = (
 
 
 def pairing(*bounds, job_class=BATCH, **options):
-    """A process for each bound, in order from 1; the first takes the turn, all have work."""
+    """One process for each bound, numbered from 1; the first takes the turn, and all have work."""
     said = {"policy": "pair", "mps_gpus": frozenset({0})} | options
     talk = Talk(Options(**said))
     for process_id, bound in enumerate(bounds, 1):
@@ -77,7 +77,7 @@ def test_jobs_of_different_users_classes_or_gpus_without_mps_take_turns():
     talk.works(1)
     talk.waits(2, 3)
 
-    assert talk.open_processes() == {1, 4}  # latency takes no turns at all
+    assert talk.open_processes() == {1, 4}  # the latency job never takes turns
     lines = told(talk, 1)[1]
     assert "under mps only jobs of one user run side by side" in lines
     assert "only best-effort jobs of one class share turns" in lines
@@ -90,7 +90,7 @@ def test_jobs_of_different_users_classes_or_gpus_without_mps_take_turns():
 def test_a_new_companion_waits_until_what_was_there_has_drained():
     talk = pairing(COMPUTE, COMPUTE, MEMORY)
     classify(talk, 3, UNKNOWN)
-    talk.works(1, 3)  # 3 was let in and has work
+    talk.works(1, 3)  # 3 was admitted and has work
 
     classify(talk, 3, COMPUTE)
     assert talk.open_processes() == {1}
@@ -106,7 +106,7 @@ def test_when_the_turn_passes_on_the_companion_keeps_running():
     assert talk.open_processes() == {1, 2}
 
     talk.works(2)
-    talk.works(1, after_ms=11, ran_ms=11)  # a quantum
+    talk.works(1, after_ms=11, ran_ms=11)  # one quantum
     assert talk.open_processes() == {2}
     talk.waits(1, after_ms=1)
 
@@ -222,12 +222,12 @@ def test_explain_says_with_whom_why_and_what_that_rests_on():
     assert "split evenly, an estimate: how many SMs the gpu has is not known" in lines
     assert "may share turns with j-3: bound by computing" in lines
     assert "takes turns with j-3: both are bound by memory bandwidth" in told(talk, 2)[1]
-    assert "at most 540 ms more" in told(talk, 3)[0]  # two quanta of two, and their drains
+    assert "at most 540 ms more" in told(talk, 3)[0]  # two quanta of two jobs, and their drains
 
 
 def test_what_is_not_known_yet_is_to_be_recorded_while_nobody_is_beside_it():
     talk = pairing(UNKNOWN, MEMORY)
-    talk.works(2)  # until its gate was closed
+    talk.works(2)  # until its gate closes
     assert [(p.process_id, alone) for p, alone in talk.core.to_classify()] == [
         (1, False),
         (2, False),

@@ -1,4 +1,4 @@
-"""What is proposed to the jobs of a GPU that has sets of SMs."""
+"""What the daemon suggests to the jobs of a GPU with sets of SMs."""
 
 from dataclasses import replace
 

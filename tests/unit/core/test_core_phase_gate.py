@@ -1,4 +1,4 @@
-"""The policy `phases`, told as a conversation: who is in which phase, and who waits for it."""
+"""Conversations under the policy `phases`: who is in which phase, and who waits for it."""
 
 import pytest
 from talk import BATCH, LATENCY, MS, Talk
@@ -18,7 +18,7 @@ def conversation(policy="phases", **options):
 
 @pytest.fixture
 def talk():
-    """1 is in its forward pass, and 2 comes to its own."""
+    """Job 1 is in its forward pass, and 2 begins its backward pass."""
     found = conversation()
     for number in (1, 2):
         found.attach(number)
@@ -29,7 +29,7 @@ def talk():
 
 
 def begins(talk, number, phase, *, busy=False):
-    """It marks that a phase begins, and comes to its first submission."""
+    """The job marks the beginning of a phase and makes its first submission in it."""
     count = talk.usages[number].begun_phases + 1
     passer = talk.core.phases.passer(number)
     stops = passer is not None and 0 < passer.phases_allowed <= count
@@ -91,7 +91,7 @@ def test_a_phase_lasts_until_its_work_has_drained(talk):
 
     begins(talk, 1, B, busy=True)
 
-    assert stands(talk, 1)  # nor does it go on itself: what it does would hide what it did
+    assert stands(talk, 1)  # 1 waits too: new work of it would hide the drain
     assert stands(talk, 2)
     drains(talk, 1)
     assert not stands(talk, 1)
@@ -114,7 +114,7 @@ def test_of_two_that_wait_the_one_comes_that_has_waited_for_longest_since_it_was
     begins(talk, 3, B)
     begins(talk, 2, F)
     begins(talk, 3, F)
-    begins(talk, 1, B)  # 1 leaves the phase: 2 begins it
+    begins(talk, 1, B)  # 1 leaves the phase, and 2 begins it
     runs(talk, 2)
     begins(talk, 1, F)
     assert (stands(talk, 1), stands(talk, 2), stands(talk, 3)) == (True, False, True)
@@ -132,7 +132,7 @@ def test_the_phase_that_one_was_in_before_it_had_company_counts_as_well():
     for number in (2, 3):
         talk.attach(number)
     begins(talk, 3, F)
-    begins(talk, 1, B)  # and 3 begins its forward pass
+    begins(talk, 1, B)  # 3 begins its forward pass
     runs(talk, 3)
     for number in (1, 2):
         begins(talk, number, F)

@@ -1,4 +1,4 @@
-"""What an iteration or a request takes of the GPU, and what one has waited."""
+"""How much GPU time an iteration or request takes, and how long one has waited."""
 
 from tandemd.core.turns.pieces import LEAST_NS, Kind, Piece
 
@@ -6,7 +6,7 @@ MS = 1_000_000
 
 
 def piece(*took_ms, kind=Kind.REQUEST):
-    """One that has just begun, after pieces that took so long; the GPU time of its group."""
+    """A piece that has just begun, after pieces of these lengths; and its group's GPU time."""
     found, served_ns = Piece(), 0
     found.end(kind, 1, served_ns, now_ns=0)
     for ms in took_ms:

@@ -1,4 +1,4 @@
-"""Time, space or both: what the planner makes of jobs whose figures are known."""
+"""Time, space or both: the planner's choice for jobs whose figures are known."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -25,12 +25,12 @@ from tandemd.core.turns.interference import Features, Interference
 
 MS, SECOND = 1_000_000, 1_000_000_000
 GROUPS, SMS = 8, 16
-QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # nobody slows anybody down
+QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # no job slows another down
 LOUD = Interference(weights=(0, 0, 0, 0, 0, 0, 3))
 
 
 def worker(name, solo_ms=10.0, knee=GROUPS, **facts):
-    """It takes as long on `knee` groups or more as on all, and is as slow as they are few below."""
+    """As fast on `knee` groups as on all, and proportionally slower on fewer."""
 
     def at(sms):
         return solo_ms * MS * max(1.0, knee * SMS / sms)
@@ -72,12 +72,12 @@ def test_of_many_jobs_few_plans_are_looked_at(rest):
 
     plans = list(candidates(scene(*served, *others)))
 
-    assert 2 <= len(plans) <= 1 + 2 * len(SPARES)  # and to share nothing but time
+    assert 2 <= len(plans) <= 1 + 2 * len(SPARES)  # one more: sharing only time
 
 
 @pytest.mark.parametrize(("near", "sizes"), [(NEAR, (4, 4)), (0.0, (1, 7))])
 def test_of_plans_with_nearly_as_much_progress_the_fairest_is_best(monkeypatch, near, sizes):
-    """The second job does a little more with a group than the first, however many it has."""
+    """With any number of groups, the second job gets slightly more out of one than the first."""
     monkeypatch.setattr(planner, "NEAR", near)
 
     found = best(scene(worker("a"), worker("b", knee=7.5)))
@@ -96,7 +96,7 @@ def test_fair_is_what_all_get_for_their_weight():
 
 
 def test_who_has_all_it_can_use_does_not_hide_who_gets_little():
-    """By its weight the server gets least, in all plans."""
+    """Relative to its weight the server gets the least in every plan."""
     server = worker("server", solo_ms=1, knee=1, rate=1.0, weight=4.0, slo_ns=3 * MS)
 
     found = best(scene(server, worker("a"), worker("b", knee=7.5), can_mix=False))
@@ -135,7 +135,7 @@ def test_newcomers_alone_take_turns_by_their_weights(count):
 
 
 def test_no_objective_is_missed_to_be_fair():
-    """With half of the GPU it would miss."""
+    """With half of the GPU the server would miss its objective."""
     server = worker("server", solo_ms=8, slo_ns=10 * MS, rate=1.0)
 
     found = best(scene(server, worker("b"), worker("c", knee=1), turn_ns=MS))
@@ -184,7 +184,7 @@ def test_an_objective_comes_before_progress():
     found = best(scene(server, trainer))
     in_time = best(scene(server, trainer, groups=1))
 
-    assert (found.missed, in_time.missed) == (0, 1)  # a turn of the trainer takes 10 ms
+    assert (found.missed, in_time.missed) == (0, 1)  # the trainer's turn takes 10 ms
     assert parts(found) == {("server",): 2, ("trainer",): 6}
 
 
@@ -307,7 +307,7 @@ def test_many_trainers_get_side_by_side_what_they_can_use(count, knee):
 
 @st.composite
 def many_jobs(draw):
-    """Six on eight groups: more plans than are all looked at."""
+    """Six jobs on eight groups: the planner does not look at all of their plans."""
     shares = st.floats(0, 1)
     return [
         worker(
@@ -468,7 +468,7 @@ def test_a_little_better_is_not_reason_enough():
 
 
 def test_to_be_fairer_is_no_reason_to_change():
-    """Which of the two does more with a group wavers."""
+    """Which of the two gets more out of a group fluctuates."""
     planner = Planner()
     knees = ((8, 7.5), (7.5, 8))
     scenes = [scene(worker("a", knee=one), worker("b", knee=other)) for one, other in knees]
@@ -497,7 +497,7 @@ def test_an_objective_that_is_missed_is_reason_enough():
 
 
 def test_a_forecast_near_an_objective_is_no_reason_to_change_to_and_fro():
-    """The rate moves about one at which all in turns on all SMs just misses the objective."""
+    """The rate hovers where taking turns on all SMs just misses the objective."""
     trainer, plans, planner = worker("trainer", 20), [], Planner()
 
     def at_rate(rate):
@@ -514,7 +514,7 @@ def test_a_forecast_near_an_objective_is_no_reason_to_change_to_and_fro():
 
 @pytest.mark.parametrize("doubts", [True, False])
 def test_large_requests_by_chance_are_no_reason_to_change(doubts):
-    """Of a hundred two are large: it is chance whether one or three are in the next hundred."""
+    """Two in a hundred are large: by chance the next hundred may have one or three."""
     planner, trainer = Planner(), worker("trainer", knee=6)
 
     def with_large(count):
@@ -534,7 +534,7 @@ def test_large_requests_by_chance_are_no_reason_to_change(doubts):
 
 
 def in_turn(planner, *scenes):
-    """The plans that follow, if each of these lasts for some looks."""
+    """Returns the plans that follow if each of these scenes lasts for a few looks."""
     found = []
     for one in scenes:
         for _ in range(WINDOWS + 1):
@@ -544,7 +544,7 @@ def in_turn(planner, *scenes):
 
 
 def test_who_shared_with_whom_once_left_is_not_gone_back_to_while_the_load_is_the_same():
-    """Forecasts waver, about those who slow each other down, and nothing else does."""
+    """Only forecasts of how much the jobs slow each other down fluctuate."""
     jobs, planner = [worker("a", knee=4), worker("b", knee=4)], Planner()
     quiet, loud = scene(*jobs), scene(*jobs, model=LOUD)
 
@@ -579,7 +579,7 @@ def test_requests_at_another_rate_are_another_load_under_the_same_plan_alone():
     assert in_turn(planner, at_rate(4, 400), at_rate(20, 2000)) == ["time", "space"]
 
     planner = Planner()
-    few = [at_rate(4, 4), at_rate(20, 20)]  # that may be chance
+    few = [at_rate(4, 4), at_rate(20, 20)]  # this difference may be chance
     assert in_turn(planner, *few, *few) == ["time", "space", "space", "space"]
 
 
@@ -595,7 +595,7 @@ def test_sizes_that_the_tuner_has_changed_are_the_tuners():
 
 @pytest.mark.parametrize("is_sized", [True, False])
 def test_a_plan_is_weighed_against_the_sizes_that_the_tuner_has_given(is_sized):
-    """The objective is missed with the sizes of the plan, and not with those in force."""
+    """The objective is missed with the sizes of the plan, but not with those in force."""
     server = worker("server", 4, knee=4, slo_ns=12 * MS, rate=5.0)
     here = scene(server, worker("trainer", 4, knee=4), turn_ns=MS)
     planner, sized = Planner(), (Part(4, ("server",)), Part(4, ("trainer",)))

@@ -1,4 +1,4 @@
-"""What the planner is told of jobs, and what it has to assume."""
+"""What the planner is told about jobs, and what it has to assume."""
 
 from dataclasses import replace
 
@@ -111,7 +111,7 @@ def test_steps_and_bursts_of_one_process_are_one_at_a_time(talk, kind):
 def test_marked_requests_are_one_at_a_time_if_so_many_would_overlap_by_chance(
     talk, requests, at_once, is_serial
 ):
-    """They take half of the time: of 30 that came by chance 15 would find another."""
+    """They fill half of the time: of 30 arriving at random, 15 would overlap another."""
     talk.attach(1, LATENCY, slo_p99_ns=50 * MS)
     for number in range(requests):
         talk.now_ns += 10 * MS
@@ -185,7 +185,7 @@ def test_every_mode_says_what_a_plan_takes(mode):
 
 
 def test_a_server_of_which_no_rate_is_known_is_not_taken_to_want_all_the_time(talk):
-    """Its curve is without its pauses: 10 ms of work in 100."""
+    """The server's curve leaves out its pauses: it works 10 ms in 100."""
     talk.attach(1, LATENCY)
     talk.attach(2, LATENCY)
     tell(talk, 1, CURVE)
@@ -225,7 +225,7 @@ def test_percentages_that_jobs_have_already_are_not_asked_for():
     assert needs(seen(talk), *parts) == "is how jobs share it"
     assert needs(seen(talk), *others) == how_to("space", "mps")
 
-    for policy in ("priority", "throttle"):  # under this one only batch overlaps, with normal work
+    for policy in ("priority", "throttle"):  # `throttle` overlaps only batch with normal
         talk.core.change_options(replace(talk.core.options, policy=policy), now_ns=talk.now_ns)
         assert needs(seen(talk), *parts) == "needs policy pair, for jobs to overlap"
 
@@ -257,7 +257,7 @@ def test_jobs_of_several_users_are_not_told_to_take_mps(talk):
 
 
 def serve(talk, process_id, *, ms, every_ms, times=30, held_ms=0, at_once=1):
-    """Requests of so many milliseconds, one each."""
+    """Serves `times` requests that took `ms` each, one every `every_ms`."""
     for _ in range(times):
         talk.now_ns += every_ms * MS
         ended = RequestsServed(
@@ -281,7 +281,7 @@ def test_pauses_of_the_host_are_no_part_of_what_a_request_takes(talk):
 
     assert found.scene.workers["j-1"].pause_ns == 96 * MS
     forecast = found.taking_turns().forecasts["j-1"]
-    assert forecast.p99_ns < 10 * MS  # and not as long as it takes until the next one comes
+    assert forecast.p99_ns < 10 * MS  # not as long as until the next request
     assert forecast.progress == 1
 
 
@@ -294,7 +294,7 @@ def test_a_quick_request_is_a_part_of_a_larger_one_that_was_recorded(talk):
     worker = seen(talk).scene.workers["j-1"]
 
     assert (worker.pause_ns, worker.times) == (0, 0.25)
-    assert worker.times * worker.at(66) == 20 * MS  # and not 50, as if 30 were a pause
+    assert worker.times * worker.at(66) == 20 * MS  # not 50, as if 30 of them were a pause
 
 
 def test_a_request_of_several_iterations_takes_so_many_times_as_long(talk):
@@ -368,7 +368,7 @@ def test_gpu_time_that_is_an_estimate_tells_no_pause(talk):
 
 @pytest.mark.parametrize("paused_ms", [0, 6])
 def test_pauses_are_told_of_iterations_on_the_sms_that_they_ran_on(paused_ms):
-    """It trains on all SMs for long, and then on half of them."""
+    """It trains on all SMs for a long time, and then on half of them."""
     split = {0: Split(groups=16, group_sms=8)}
     options = Options(sm_counts={0: 132}, mps_gpus=HERE, splits=split, probe_sets=False)
     talk = Talk(options)
@@ -377,7 +377,7 @@ def test_pauses_are_told_of_iterations_on_the_sms_that_they_ran_on(paused_ms):
     tell(talk, 1, Curve(sm_counts=counts, iteration_ns=tuple(ms * MS for ms in times_ms)))
 
     def trains(groups, *, ms):
-        """Fifty iterations, of which so much each is not paused."""
+        """Runs fifty iterations of `ms` of work each; returns the pause seen before and after."""
         talk.sample(1, after_ms=1000, in_set=SmSet(0, groups, 8))
         before, told = talk.usages[1], [seen(talk)]
         figures = {"exclusive_ns": before.exclusive_ns + 50 * ms * MS}
@@ -436,7 +436,7 @@ def test_a_percentage_of_the_sms_is_no_share_of_the_time():
 
     forecasts = seen(talk).taking_turns().forecasts
 
-    # Half of the time each, and the one never has more than 40 of the 126 SMs that are counted.
+    # Each has half of the time, and the first never has more than 40 of the 126 SMs that count.
     assert [one.progress for one in forecasts.values()] == pytest.approx([0.5 * 40 / 126, 0.5])
 
 
@@ -510,7 +510,7 @@ def test_where_sets_are_told_what_a_person_fixed_is_no_share_of_the_time():
 
     assert found.scene.workers["j-1"].groups == 5
     assert {valued.kind for valued in found.alternatives()} == {"space"}
-    assert found.taking_turns() is not None  # what it would be, for who compares
+    assert found.taking_turns() is not None  # its value, for comparison
 
 
 def test_a_percentage_of_one_of_its_processes_keeps_a_job_out_of_sets():
@@ -532,7 +532,7 @@ def test_where_no_set_would_hold_some_work_nothing_but_turns_is_planned(usage):
         talk.attach(process_id, NORMAL, sm_count=16)
         tell(talk, process_id, CURVE)
     assert {valued.kind for valued in seen(talk).alternatives()} == {"space"}
-    talk.sample(1, staying_streams=(0, 0, 0, 0, 1, 2))  # captures, and refused: both for now
+    talk.sample(1, staying_streams=(0, 0, 0, 0, 1, 2))  # captures and refused streams are temporary
     assert {valued.kind for valued in seen(talk).alternatives()} == {"space"}
 
     talk.sample(1, **usage)

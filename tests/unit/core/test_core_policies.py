@@ -64,7 +64,7 @@ def test_the_same_policy_once_more_forgives_nothing():
     talk.attach(2, BATCH)
 
     got = {1: 0, 2: 0}
-    for _ in range(100):  # as many times as the configuration is read again
+    for _ in range(100):  # once per reload of the configuration
         talk.policy("fair")
         for process_id, ms in run(talk, (1, 2), 20).items():
             got[process_id] += ms
@@ -271,7 +271,7 @@ def test_a_policy_with_an_order_of_its_own_promises_no_share_of_the_time(monkeyp
     )
     assert group.owed_share == rivalry_on(island, policy, options).owed_share(group) == 0
     summary = explain(talk.core, talk.core.job(2), talk.now_ns).summary
-    assert summary.endswith("at most 20 s more")  # and not after a turn of each
+    assert summary.endswith("at most 20 s more")  # not after one turn of each job
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))

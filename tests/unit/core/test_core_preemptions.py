@@ -1,4 +1,4 @@
-"""How often jobs lost the turn with work, and why, by conversations."""
+"""Conversations that count how often jobs with work lost the turn, and why."""
 
 import pytest
 from talk import BATCH, MS, NORMAL, Talk
@@ -8,7 +8,7 @@ from tandemd.core.model import Bound, Mix, Options, Preemption
 
 
 def lost(talk, job_id):
-    """Why a job lost the turn, each time."""
+    """Counts, by reason, how often a job lost the turn."""
     counts = talk.core.jobs[job_id].preemptions
     return {why.name.lower(): counts[why] for why in Preemption if counts[why]}
 
@@ -82,7 +82,7 @@ def test_under_fifo_who_came_before_does_and_who_was_held_for_too_long():
 
 
 def paired(*bounds):
-    """The first two share the turn, all have work."""
+    """The first two share the turn, and all have work."""
     talk = Talk(Options(policy="pair", mps_gpus=frozenset({0})))
     for process_id, bound in enumerate(bounds, 1):
         talk.attach(process_id, BATCH)
@@ -118,7 +118,7 @@ def test_of_two_who_share_the_turn_one_may_keep_it():
 @pytest.mark.parametrize("ends", ["pause", "leave"])
 def test_who_is_paused_or_gone_lost_it_to_nobody(ends):
     talk = two_at_work()
-    talk.attach(3, BATCH, job_id=1)  # so that the job lives on
+    talk.attach(3, BATCH, job_id=1)  # keeps the job alive
 
     getattr(talk, ends)(1)
     talk.tick(after_ms=2)

@@ -1,4 +1,4 @@
-"""Sets of SMs by how jobs scale, and the probes that tell how they do."""
+"""Sets of SMs chosen by how jobs scale, and the probes that find out how they scale."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ S = 1_000_000_000
 
 
 def curve(knee, *, recorded_sms=128, source="predicted", iteration_ns=1_000_000):
-    """Scales evenly up to so many groups."""
+    """Scales linearly up to `knee` groups."""
     times = tuple(iteration_ns * GROUPS // min(n, knee) for n in range(1, GROUPS + 1))
     return Curve(
         sm_counts=COUNTS,
@@ -53,7 +53,7 @@ def make(number, scaling=None, *, groups=GROUPS, **spec):
 
 
 def put(job, span):
-    """It is to be there, and is."""
+    """The job is placed on the span, and its processes have moved there."""
     job.set = span
     for process in job.processes.values():
         is_in = SmSet(span.first, span.count, GROUP_SMS)
@@ -148,10 +148,10 @@ def test_a_set_is_a_jobs_own_where_nobody_elses_overlaps_it():
     jobs[2].processes.clear()
 
     assert has_own_sms(jobs[0], jobs, 0)
-    jobs[1].set = Span(3, 4)  # to come
+    jobs[1].set = Span(3, 4)  # it is about to move here
     assert not has_own_sms(jobs[0], jobs, 0)
     put(jobs[1], Span(3, 4))
-    jobs[1].set = Span(4, 4)  # to go
+    jobs[1].set = Span(4, 4)  # it is about to move away
     assert not has_own_sms(jobs[0], jobs, 0)
 
 
@@ -180,7 +180,7 @@ def test_work_of_others_that_stays_on_the_whole_gpu_is_in_its_set(usage):
 
 @pytest.mark.parametrize("source", ["predicted", "probed"])
 def test_whatever_a_probe_tells_a_minute_of_constant_load_sees_one(source):
-    """Of kernels that a third of the SMs hold nothing can be fitted: it stays "predicted"."""
+    """No fit is possible for kernels that never fill a third of the SMs: it stays "predicted"."""
     jobs, probes, begun = by_id(make(1, curve(2))), Probes(), 0
     process = jobs[1].processes[1]
     for second in range(60):
@@ -206,7 +206,7 @@ def test_a_job_without_a_curve_is_probed_again_once_it_has_one_and_where_that_is
     assert wanted(jobs) == [0]
 
     probes.decide(jobs, OPTIONS, 1 + RETRY_NS)
-    assert wanted(jobs) == [0]  # a third would be the same five
+    assert wanted(jobs) == [0]  # a third would be the same five groups
     put(jobs[1], Span(0, 9))
     probes.decide(jobs, OPTIONS, 2 + RETRY_NS)
 
@@ -236,7 +236,7 @@ def test_of_probes_on_two_gpus_the_first_to_end_is_waited_for():
 
 
 def test_a_job_is_not_probed_on_a_set_that_a_plan_has_taken_from_it():
-    """A third of it would be more than it is to have, and what others were promised."""
+    """A third of its old set would exceed its part of the plan and take others' groups."""
     jobs, probes = by_id(make(1, curve(8), groups=12)), Probes()
     jobs[1].part, jobs[1].groups_wanted = 1, 3
     probes.decide(jobs, OPTIONS, 0)
@@ -263,7 +263,7 @@ def test_a_probe_that_records_nothing_is_given_up_and_not_tried_again_soon():
 
 
 def test_a_probe_lasts_for_some_iterations_however_long_and_its_pauses_are_longer():
-    """Evenly scaled, one takes 2 s on all groups, and 6.4 s on five of sixteen."""
+    """With linear scaling, one takes 2 s on all groups, and 6.4 s on five of sixteen."""
     jobs, probes = by_id(make(1, curve(16, iteration_ns=2 * S))), Probes()
     lasts_ns = ITERATIONS * 32 * S // 5
 
@@ -305,7 +305,7 @@ def test_a_job_without_a_curve_is_probed_for_as_long_as_its_usual_iterations_tak
 
 
 def test_a_server_is_probed_for_as_long_as_its_pauses_take_too():
-    """Its curve is without them: 1 ms of work every 3 s, which become 3.2 ms on five of sixteen."""
+    """Its curve leaves out pauses: 1 ms of work every 3 s, or 3.2 ms on five of sixteen."""
     server = make(1, curve(16))
     server.processes[1].usage = replace(server.processes[1].usage, iteration_ns=3 * S)
     probes = Probes()

@@ -1,4 +1,4 @@
-"""A job that asks not to lose the GPU now, or not in the middle of an iteration: what it gets."""
+"""What a job gets that asks not to lose the GPU now, or not in the middle of an iteration."""
 
 import pytest
 from talk import BATCH, MS, NORMAL, Talk, run
@@ -21,7 +21,7 @@ def two_at_work(policy="fair", **options):
 
 
 def whole_at_work(policy="fair", preemptible=False, **options):
-    """The same, where the first is about to begin an iteration that is not to be cut."""
+    """Like `two_at_work`, but the first is about to begin an iteration that must not be cut."""
     talk = Talk(Options(policy=policy, min_share=0.0, **options))
     talk.attach(1, BATCH, preemptible=preemptible)
     talk.attach(2, BATCH)
@@ -33,7 +33,7 @@ def whole_at_work(policy="fair", preemptible=False, **options):
 
 
 def wishes(talk, for_ms, process_id=1):
-    """From now on; 0 ends it."""
+    """Asks to keep the GPU for `for_ms` from now on; 0 withdraws it."""
     until_ns = talk.now_ns + int(for_ms * MS) if for_ms else 0
     return talk.sample(process_id, critical_until_ns=until_ns)
 
@@ -209,7 +209,7 @@ def test_an_iteration_is_waited_for_no_longer_than_the_bound():
 
     talk.works(1, after_ms=10, ran_ms=10)
     assert talk.gates == []
-    assert talk.wake_at_ms == 1  # GPU time may end sooner than time
+    assert talk.wake_at_ms == 1  # the quantum's GPU time is over before that bound
     talk.works(1, after_ms=14, ran_ms=14)
     assert talk.gates == []
     talk.works(1, after_ms=1, ran_ms=1)

@@ -1,4 +1,4 @@
-"""What is kept free of all jobs together: who is told what is left, who waits, how it reads."""
+"""The memory kept free of all jobs: who is told what is left, who waits, and in what words."""
 
 import pytest
 from talk import Talk
@@ -14,7 +14,7 @@ KEY = "gpu.*.reserve_memory"
 
 
 class Kept(Talk):
-    """Keeps what each process was told last of what it may hold, in GiB."""
+    """Remembers what each process was told last of what it may hold."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -35,7 +35,7 @@ class Kept(Talk):
         return actions
 
     def keep(self, gib):
-        """As a daemon that reads its configuration (again)."""
+        """Sets the reserve, like a daemon that reads its configuration, possibly again."""
         line = self.core.memory.line
         line.capacity_bytes = {0: TOTAL - gib * GIB, 1: TOTAL}
         line.reserves.put({0: Reserve(size_bytes=gib * GIB, key=KEY)} if gib else {})
@@ -126,7 +126,7 @@ def test_contexts_count_and_what_is_on_the_host_does_not(kept):
     assert kept.mays(1, 2) == [68, 28]
 
     kept.holds(1, 40, swappable_bytes=40 * GIB, swapped_bytes=30 * GIB)
-    assert kept.mays(1, 2) == [98, 58]  # by its own count, in which those 30 are
+    assert kept.mays(1, 2) == [98, 58]  # by its own count, which includes those 30
 
 
 def test_another_one_holds_for_what_comes_and_nothing_is_taken(kept):
@@ -166,7 +166,7 @@ def test_an_allocation_that_may_wait_waits_as_on_a_full_gpu(kept):
     assert "waits for 10 GiB of device memory, 1st in line; others hold" in kept.explains(2)
     round_before = kept.places[2].round
     kept.holds(1, 66)
-    assert kept.places[2].round == round_before  # nothing has become of use to it
+    assert kept.places[2].round == round_before  # nothing has changed that could help it
     kept.holds(1, 50)
 
     assert (kept.mays(2), kept.places[2].round > round_before) == ([20], True)

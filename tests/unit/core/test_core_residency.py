@@ -1,4 +1,4 @@
-"""Which memory moves when a job is paused and resumed, and what is said of it."""
+"""Which memory moves when a job is paused and resumed, and what people are told."""
 
 import pytest
 from talk import MS, Talk
@@ -56,10 +56,10 @@ def test_memory_goes_when_a_paused_job_has_nothing_on_the_gpu_and_comes_back_whe
 
     paused = talk.pause(1)
     assert any(isinstance(action, CloseGates) for action in paused)
-    assert not moves(paused)  # its work is still there
+    assert not moves(paused)  # its work is still on the GPU
     (out,) = moves(talk.rests(1))
     assert (out.target_bytes, out.pool_bytes, out.order) == (0, 100 * MIB, 1)
-    assert not moves(talk.tick(after_ms=10))  # once
+    assert not moves(talk.tick(after_ms=10))  # told only once
 
     assert talk.core.job(1).state is JobState.PAUSED
     ended(talk, 1, 1, swapped=100 * MIB)
@@ -76,8 +76,8 @@ def test_memory_goes_when_a_paused_job_has_nothing_on_the_gpu_and_comes_back_whe
     assert talk.core.job(1).state is JobState.WAITING
     ended(talk, 1, 2)
     assert story(talk, 1)[-1] == "its memory is back on the gpu"
-    # The host's memory stays its own: another pause needs no more of it.
-    (again,) = moves(talk.pause(1))  # at once, since it has nothing on the gpu now
+    # It keeps its host memory, so another pause needs no more.
+    (again,) = moves(talk.pause(1))  # at once, since none of its work is on the GPU now
     assert (again.order, again.target_bytes, again.pool_bytes) == (3, 0, 0)
 
 
@@ -140,7 +140,7 @@ def test_what_the_host_has_is_shared_out_before_anything_moves():
     assert "50 MiB are left of the 150 MiB" in line
     assert line in summary(talk, 2)
 
-    # When the first is gone, what it had is there for others.
+    # When the first job leaves, its host memory becomes available to others.
     assert [move.process_id for move in moves(talk.leave(1))] == [2]
     ended(talk, 2, 1, swapped=100 * MIB)
     assert "stays" not in summary(talk, 2)

@@ -1,4 +1,4 @@
-"""Scaling curves: between their points, where they bend, and what a limit takes."""
+"""Scaling curves: between their points, at their knees, and for a given limit."""
 
 import pytest
 from hypothesis import given
@@ -68,7 +68,7 @@ def test_the_knee_is_where_the_last_step_that_gains_as_much_as_any_leads():
 
 
 def test_a_step_that_gains_most_counts_though_one_before_gains_little():
-    for little_ns in (390, 375):  # of which the second is a step, too
+    for little_ns in (390, 375):  # 375 is a step of its own, too
         times = (400, little_ns, 200, 199)
         assert Curve(sm_counts=(10, 20, 30, 40), iteration_ns=times).knee() == 30
 
@@ -101,7 +101,7 @@ def test_the_fewest_sms_that_keep_a_limit():
 
 
 def test_a_limit_is_kept_at_the_rate_that_is_asked_for():
-    assert EVEN.smallest_for(800, rate=1e9 / 250) == 40  # one every 250 ns
+    assert EVEN.smallest_for(800, rate=1e9 / 250) == 40  # one request every 250 ns
     assert EVEN.smallest_for(800, rate=1e9 / 50) is None
 
 

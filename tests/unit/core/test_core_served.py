@@ -1,4 +1,4 @@
-"""What people are told of requests against what their marks say, and that nothing goes by it."""
+"""What people are told of requests compared with their marks, which no decision relies on."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tandemd.core.turns.interference import Interference
 
 
 def serve(talk, process_id, *durations_ms, said_ms=(), kind=RequestKind.MARKED):
-    """Requests end, each after so long; their marks say so much, or all of them the same."""
+    """Requests end after these times; marks allow a time for each, or one time for all."""
     said_ms = said_ms if isinstance(said_ms, tuple) else (said_ms,) * len(durations_ms)
     return talk.say(
         RequestsServed(
@@ -30,7 +30,7 @@ def serve(talk, process_id, *durations_ms, said_ms=(), kind=RequestKind.MARKED):
 
 
 def told(talk, job_id=1):
-    """The line of requests."""
+    """Returns the line about requests."""
     lines = explain(talk.core, talk.core.jobs[job_id], talk.now_ns).lines
     return next((line for line in lines if "request" in line), "")
 
@@ -89,7 +89,7 @@ def test_where_some_may_take_any_time_their_p99_is_held_against_nothing():
     talk.attach(1, NORMAL)
 
     serve(talk, 1, *[40] * 99, 10_000, said_ms=(*[50] * 99, 0))
-    assert "20% below the 50 ms" in told(talk)  # one in a hundred
+    assert "20% below the 50 ms" in told(talk)  # one in a hundred may take any time
     serve(talk, 1, 10_000, said_ms=0)
 
     assert talk.core.jobs[1].served.marked_p99_ns(talk.now_ns) == 0
@@ -102,7 +102,7 @@ def test_each_request_is_held_against_its_own_mark_and_their_p99_against_what_th
     talk.attach(1, NORMAL)
     served = talk.core.jobs[1].served
 
-    serve(talk, 1, 900, *[10] * 99, said_ms=(1000, *[20] * 99))  # 1 in 100 is another
+    serve(talk, 1, 900, *[10] * 99, said_ms=(1000, *[20] * 99))  # 1 in 100 has another mark
     assert served.marked_p99_ns(talk.now_ns) == 20 * MS
     assert "50% below the 20 ms" in told(talk)
 
@@ -157,7 +157,7 @@ HERE = frozenset({0})
 
 
 def decided(policy, *, marking, said_ms):
-    """All that is decided and planned for a server, one with an objective, and a trainer.
+    """Returns every decision and plan for a server, a job with an objective, and a trainer.
 
     `marking`: which of them mark their requests.
     """

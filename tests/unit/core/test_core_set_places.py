@@ -1,4 +1,4 @@
-"""What processes are told of their sets: in which order, and until when."""
+"""What processes are told about their sets: in which order, and how long it stays valid."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def two_halves():
 
 
 def from_before(process_id, **spec):
-    """One that a daemon before this may have told a set."""
+    """A process that a previous daemon may have told a set."""
     return ProcessAttached(
         now_ns=0,
         process_id=process_id,
@@ -145,7 +145,7 @@ def test_told_where_it_was_once_more_it_has_left_where_it_was_meanwhile_when_it_
     back = talk.update(1, sm_percent=50)
     assert told(back) == {1: (0, 8)}
 
-    assert told(talk.update(2, sm_percent=50)) == {}  # it may have work in all of the twelve
+    assert told(talk.update(2, sm_percent=50)) == {}  # 1 may still have work on all twelve groups
     assert told(talk.sample(1, in_set=SmSet(0, 12, 8), in_turn=turn_of(wide, 1))) == {}
 
     assert told(talk.sample(1, in_set=here, in_turn=turn_of(back, 1))) == {2: (8, 8)}
@@ -171,7 +171,7 @@ def test_who_once_waited_for_as_long_as_may_be_waits_as_long_the_next_time():
 
 def test_one_that_is_gone_leaves_its_groups_at_once():
     talk = two_halves()
-    talk.attach(3, job_id=3)  # nothing is left: the others get less
+    talk.attach(3, job_id=3)  # no group is left, so the others get fewer
 
     assert talk.core.jobs[3].set.count == 1
     assert told(talk.leave(1))
@@ -225,7 +225,7 @@ def test_why_it_has_fewer_than_it_asks_for_is_said():
         return " ".join(space_lines(talk.core, job, got=1.0))
 
     assert "less than the 16 groups it asks for: jobs ask for more than the 16" in lines()
-    job.part = 3  # of a plan
+    job.part = 3  # it belongs to a plan
     assert "less than the 16 groups it asks for: no plan has been made with these yet" in lines()
 
 

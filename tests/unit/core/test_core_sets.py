@@ -79,7 +79,7 @@ def test_what_is_left_is_in_one_piece() -> None:
 
 @pytest.mark.parametrize("groups", [24, 66])
 def test_a_decision_is_short_however_jobs_are_spread(groups: int) -> None:
-    """At every other place one of one group: hundreds of thousands of ways to make room."""
+    """One-group jobs at every other place leave hundreds of thousands of ways to make room."""
     held = {f"j{i}": Span(2 * i, 1) for i in range(groups // 2)}
     wanted = {**dict.fromkeys(held, 1), "new": groups // 2}
 
@@ -91,7 +91,7 @@ def test_a_decision_is_short_however_jobs_are_spread(groups: int) -> None:
 
 
 def test_a_decision_is_short_however_many_come_at_once() -> None:
-    """Six of two groups for five gaps of three: thousands of orders to try, and none will do."""
+    """Six jobs of two groups, five gaps of three: thousands of orders to try, and none fits."""
     held = {f"j{i}": Span(4 * i + 3, 1) for i in range(4)}
     wanted = dict.fromkeys(held, 1) | {f"new{i}": 2 for i in range(6)}
 
@@ -104,7 +104,7 @@ def test_a_decision_is_short_however_many_come_at_once() -> None:
 def counted(
     wanted: dict[str, int], held: dict[str, Span], groups: int
 ) -> tuple[dict[str, Span], int]:
-    """Where they are to be, and how many calls that took: deterministic, unlike time."""
+    """Returns the placement and the number of calls it took: deterministic, unlike time."""
     counts = Counter[str]()
     sys.setprofile(lambda _frame, event, _arg: counts.update((event,)))
     try:

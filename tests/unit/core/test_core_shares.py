@@ -8,7 +8,7 @@ MS = 1_000_000
 
 
 def after(*intervals):
-    """Each is what passed, what was served of it, and whether the tier wanted the GPU."""
+    """Accounts intervals: time passed, time served, and whether the tier wanted the GPU."""
     debt = Debt()
     for waited_ms, served_ms, wants in intervals:
         debt.account(
@@ -21,7 +21,7 @@ def test_who_wants_nothing_for_a_moment_is_owed_what_it_was():
     debt = after((1000, 0, True), (10, 8, True), (2, 0, False), (0, 0, True))
 
     assert debt.overdue
-    assert debt.owed_ns == 42.5 * MS  # of 50 it got 8, and half a millisecond came
+    assert debt.owed_ns == 42.5 * MS  # of the 50 it got 8, and half a millisecond was added
 
 
 def test_nothing_more_is_owed_meanwhile():

@@ -1,4 +1,4 @@
-"""When iterations begin, and what each job may hold meanwhile."""
+"""When iterations begin, and how much memory each job may hold meanwhile."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from tandemd.core.explain.explain import explain
 from tandemd.core.model import NO_LIMIT, MemoryWait, Options, WaitReason
 
 CAPACITY, REST, PEAK = 100, 10, 70
-# Up to 70 in 10 ms of work, and down again in 10 ms.
+# Up to 70 in 10 ms of work, and back down in 10 ms.
 TENT = Curve(
     tuple(n * 2 * MS for n in range(10)), (22, 34, 46, 58, PEAK, 58, 46, 34, 22, REST), 20 * MS
 )
@@ -27,7 +27,7 @@ MPS = {"mps_gpus": frozenset({0}), "max_hold_ns": 100 * MS}
 
 
 def conversation(policy="curves", curve=TENT, **options):
-    """Two trainers, of which 1 is at the beginning of an iteration and 2 of another."""
+    """Two trainers, each at the beginning of an iteration."""
     talk = Talk(Options(policy=policy, **(MPS | options)))
     talk.core.memory.line.capacity_bytes = {0: CAPACITY}
     for process_id in (1, 2):
@@ -39,7 +39,7 @@ def conversation(policy="curves", curve=TENT, **options):
 
 
 def goes_on(talk, process_id, *, done_ms, held, after_ms=1.0):
-    """It has done so much of its iteration, and holds so much."""
+    """The process has done `done_ms` of its iteration and holds `held`."""
     since_ns = talk.usages[process_id].step_work_ns
     work_ns = since_ns + int(done_ms * MS)
     figures = {"work_ns": work_ns, "exclusive_ns": work_ns, "device_bytes": held, "busy": True}
@@ -48,7 +48,7 @@ def goes_on(talk, process_id, *, done_ms, held, after_ms=1.0):
 
 
 def ends(talk, process_id, *, after_ms=1.0):
-    """It has ended an iteration and stands before the next one."""
+    """The process has ended an iteration and stands before the next one."""
     usage = talk.usages[process_id]
     return talk.sample(
         process_id,
@@ -64,7 +64,7 @@ def ends(talk, process_id, *, after_ms=1.0):
 
 
 def allowed(talk, process_id):
-    """How many steps it was last told that it may end; 0: as many as it likes."""
+    """Returns the steps that it was last told it may end; 0: no bound."""
     tenant = talk.core.shifts.tenant(process_id)
     return tenant.steps_told if tenant else 0
 
@@ -74,7 +74,7 @@ def lease(talk, process_id):
 
 
 def begun(talk):
-    """1 is at 4 ms of an iteration, and 2 stands before one."""
+    """Process 1 is 4 ms into an iteration, and 2 stands before one."""
     goes_on(talk, 1, done_ms=2, held=34)
     talk.waits(2)
     return goes_on(talk, 1, done_ms=4, held=46)
@@ -136,7 +136,7 @@ def test_an_iteration_begins_when_the_other_has_done_its_shift():
     kept_at = allowed(talk, 2)
     goes_on(talk, 1, done_ms=12, held=58)
 
-    assert kept_at == 1  # it has ended one, and may end no more
+    assert kept_at == 1  # it has ended one, and may not end another
     assert allowed(talk, 2) == 2
     assert talk.of(OpenGates, 2)
     assert talk.core.rings.turns[frozenset({0}), 0].companion is not None
@@ -182,14 +182,14 @@ def test_without_the_policy_nobody_is_kept():
 
 
 def finds(talk, process_id, iterations):
-    """So many ends of its iterations were found; its host goes on."""
+    """So many ends of its iterations were found, and its host thread runs on."""
     usage = talk.usages[process_id]
     figures = {"busy": True, "iterations": iterations, "step_work_ns": usage.work_ns}
     return talk.sample(process_id, after_ms=1.0, **figures)
 
 
 def unmarked(**options):
-    """As `begun`, but neither marks its iterations: of each two were found."""
+    """Like `begun`, but neither marks its iterations; two of each were found."""
     talk = Talk(Options(policy="curves", **(MPS | options)))
     talk.core.memory.line.capacity_bytes = {0: CAPACITY}
     for process_id in (1, 2):
@@ -212,7 +212,7 @@ def test_who_marks_no_iteration_is_stopped_where_its_end_is_found():
 
     assert kept == (True, False)
     assert (group.is_kept, group.wants) == (False, True)
-    assert not told  # its shim counts marks only
+    assert not told  # its shim counts only marks
 
 
 def test_who_stands_at_its_peak_goes_on_where_the_other_waits_for_what_it_holds():
@@ -232,7 +232,7 @@ def test_who_stands_at_its_peak_goes_on_where_the_other_waits_for_what_it_holds(
 
 
 def stopped(*, end_bytes, partner_held, done_ms=1, wants=0, partner=TENT, partner_ends=1):
-    """2, which marks nothing, holds `end_bytes` when its ends are found; 1 is within beside it."""
+    """Unmarked, 2 holds `end_bytes` at each found end; 1 is within an iteration beside it."""
     talk = Talk(Options(policy="curves", **MPS))
     talk.core.memory.line.capacity_bytes = {0: CAPACITY}
     for process_id, iterations in ((1, partner_ends), (2, 1)):
@@ -265,11 +265,11 @@ def test_it_goes_on_as_soon_as_the_other_is_found_to_need_more():
     talk = stopped(end_bytes=[46], **partner, wants=12)  # all that it needs
     kept_at_first = talk.core.groups[(1000, "j:2")].is_kept
 
-    goes_on(talk, 1, done_ms=22, held=22)  # longer than recorded: it may need its peak again
+    goes_on(talk, 1, done_ms=22, held=22)  # longer than recorded, so it may reach its peak again
 
     assert kept_at_first
     assert not talk.core.groups[(1000, "j:2")].is_kept
-    assert lease(talk, 2) == PEAK  # what it needs until its end, before anybody else
+    assert lease(talk, 2) == PEAK  # its need until its end comes before the other's
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_iterations_that_no_shift_makes_fit_come_one_after_the_other():
     ends(talk, 1)
 
     assert kept_at == 1
-    assert "has to do 1.0 ms more" in told  # all of its iteration
+    assert "has to do 1.0 ms more" in told  # its whole iteration
     assert (allowed(talk, 1), allowed(talk, 2)) == (2, 2)  # who was served less comes first
 
 
@@ -336,7 +336,7 @@ def test_together_they_may_hold_no_more_than_there_is_and_the_first_what_it_need
     assert at_first == (58, 42)
     assert (lease(talk, 1), lease(talk, 2)) == (34, 66)
     told = [(action.process_id, action.lease_bytes) for action in talk.of(SetMemoryLease)]
-    assert told == [(1, 34), (2, 66)]  # taken before it is lent
+    assert told == [(1, 34), (2, 66)]  # taken back before it is lent
 
 
 def test_who_has_ended_no_iteration_may_need_everything():
@@ -349,13 +349,13 @@ def test_who_has_ended_no_iteration_may_need_everything():
     waits_for(talk, 3, 60)
     ends(talk, 1)
 
-    assert before == CAPACITY - PEAK - REST  # all that 1 may yet need is kept for it
+    assert before == CAPACITY - PEAK - REST  # all that 1 may still need is set aside
     assert (allowed(talk, 1), allowed(talk, 2)) == (2, 1)
     assert lease(talk, 3) == CAPACITY - 2 * REST
 
 
 def waits_for(talk, process_id, size, *, tried_round=0, **figures):
-    """Its lease is used up."""
+    """The process waits because its lease is used up."""
     wait = MemoryWait(
         ticket=1, size_bytes=size, is_quota=True, is_alone=True, tried_round=tried_round
     )

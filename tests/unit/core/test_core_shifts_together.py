@@ -1,4 +1,4 @@
-"""Trainers that do what they are told: everybody ends iterations, wherever it is stopped."""
+"""Trainers that do as they are told all keep ending iterations, wherever one is stopped."""
 
 import random
 
@@ -9,13 +9,13 @@ from tandemd.core.curves.curves import Curve
 from tandemd.core.events import CurveRecorded
 from tandemd.core.model import MemoryWait, Options, WaitReason
 
-TENT = (10, 22, 34, 46, 58, 70, 58, 46, 34, 22)  # held, by milliseconds of work
+TENT = (10, 22, 34, 46, 58, 70, 58, 46, 34, 22)  # held after each millisecond of work
 AT_WORK = {"busy": True, "waiting_threads": 0, "wait_reason": WaitReason.NONE, "memory_wait": None}
 HELD = AT_WORK | {"busy": False, "waiting_threads": 1, "wait_reason": WaitReason.GATE}
 
 
 class Trainer:
-    """Marks nothing; the ends of its iterations are found where `shape` begins."""
+    """Marks nothing; the daemon finds an iteration's end where `shape` begins."""
 
     def __init__(self, talk, number, shape):
         self.talk, self.number = talk, number
@@ -39,14 +39,14 @@ class Trainer:
         self.talk.sample(self.number, **figures)
 
     def goes_on(self):
-        """A millisecond of work, if it may, and if it gets the memory."""
+        """Does a millisecond of work if it is allowed to and gets the memory."""
         process = self.talk.core.processes[self.number]
         more = self.shape[(self.done_ms + 1) % len(self.shape)] - self.held
         is_granted = self.held + more <= process.lease_bytes
         if not self.talk.is_open(self.number):
             if process.usage.memory_wait is None:
                 self.talk.waits(self.number)
-            elif is_granted:  # whether its gate is open or not
+            elif is_granted:  # even if its gate is closed
                 self.taken = more
                 self.tell(**HELD)
             return
@@ -65,7 +65,7 @@ class Trainer:
 
 
 def ends_of(shapes, capacity):
-    """How many each has ended after 400 ms."""
+    """Returns how many iterations each has ended after 400 ms."""
     talk = Talk(Options(policy="curves", mps_gpus=frozenset({0})))
     talk.core.memory.line.capacity_bytes = {0: capacity}
     trainers = [Trainer(talk, number, shape) for number, shape in enumerate(shapes, start=1)]
@@ -84,7 +84,7 @@ def ends_of(shapes, capacity):
         (100, (5, 0)),  # the first is stopped at its peak
         (100, (5, 4)),
         (100, (8, 4)),
-        (100, (3, 5)),  # on its way up
+        (100, (3, 5)),  # the first is stopped on its way up
         (100, (3, 6)),
         (130, (0, 5, 8)),
         (130, (6, 0, 3)),
@@ -100,7 +100,7 @@ def test_nobody_has_to_wait_for_ever_for_one_that_is_stopped_where_it_holds_much
 
 
 def random_scene(seed, trainers):
-    """Loops of odd shapes: one fits where the others hold least, but not all at their peaks."""
+    """Irregular loops that fit together at their minima, but not all at their peaks."""
     dice = random.Random(seed)
     shapes = []
     for _ in range(trainers):

@@ -1,4 +1,4 @@
-"""Sizes of jobs on one GPU, and against a model that tries all of them."""
+"""Sizes of the jobs on one GPU, checked against a model that tries every division."""
 
 from itertools import product
 
@@ -16,7 +16,7 @@ LATENCY, BATCH = JobClass.LATENCY, JobClass.BATCH
 
 
 def curve(most, work_ns=720_720):
-    """Scales evenly up to so many parts, and not beyond."""
+    """Scales linearly up to `most` parts, and not beyond."""
     times = tuple(work_ns // min(parts, most) for parts in range(1, PARTS + 1))
     return Curve(sm_counts=COUNTS, iteration_ns=times)
 
@@ -135,7 +135,7 @@ def test_parts_are_never_more_than_there_are_and_latency_never_gives_for_others(
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, PARTS), min_size=1, max_size=3))
 def test_the_rest_goes_where_trying_all_ways_finds_the_most_throughput(knees):
-    """Of curves that bend once: no division among them does more iterations in all."""
+    """For curves with a single knee, no division does more iterations in total."""
     curves = [curve(knee) for knee in knees]
     found = parts_of(*(claim(str(i), curve=one) for i, one in enumerate(curves)))
 

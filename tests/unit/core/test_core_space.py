@@ -1,4 +1,4 @@
-"""What `--sm` and `--isolation` come to, by conversations with the scheduler."""
+"""Conversations about the effect of `--sm` and `--isolation`."""
 
 import pytest
 from talk import BATCH, LATENCY, NORMAL, Talk, run
@@ -227,8 +227,8 @@ BEHIND = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
         ({"job_class": BATCH}, {1}, BEHIND),
         ({"job_class": LATENCY}, {1}, {}),
         ({"job_class": BATCH, "sm_percent": 30}, {0}, {}),
-        ({"sm_percent": 30}, (), {}),  # one of them is in mode time
-        ({"job_class": BATCH, "sm_percent": 30}, {257}, {}),  # an instance of MIG
+        ({"sm_percent": 30}, (), {}),  # one GPU is in mode time
+        ({"job_class": BATCH, "sm_percent": 30}, {257}, {}),  # a MIG instance
     ],
 )
 def test_what_a_job_has_to_have_in_its_environment(spec, gpus, said):
@@ -266,7 +266,7 @@ def test_jobs_hear_of_what_they_ran_on_and_others_do_not():
     talk = talking(mps_gpus=frozenset({1}))
     talk.attach(1, BATCH, gpu=1)
     talk.attach(2, BATCH)
-    for process_id in (3, 4):  # long ago, and by what nobody knew of yet
+    for process_id in (3, 4):  # long ago, by jobs that nobody knew yet
         talk.attach(process_id, BATCH, gpu=1)
         talk.tick(5)
         talk.leave(process_id)
@@ -292,7 +292,7 @@ def test_who_is_on_its_way_hears_of_it_too_and_who_has_been_there_long_ago_does_
     talk = talking(mps_gpus=frozenset({1}))
     for job_id, meant in enumerate(({1}, {0}, {0, 1}, {1}, {1}), start=1):
         talk.register(job_id, meant_gpus=meant)
-    for job_id in (4, 5):  # long ago, and by what nobody knew of yet
+    for job_id in (4, 5):  # long ago, by jobs that nobody knew yet
         talk.tick(5)
         talk.say(JobExited(now_ns=talk.now_ns, job_id=job_id))
 
@@ -335,7 +335,7 @@ def test_a_held_job_is_owed_nothing_meanwhile():
         ({"sm_count": 133}, {0}, "it asks for 133 SMs, and gpu 0 has 132; ask for fewer"),
         ({"sm_count": 9}, {1}, "it asks for 9 SMs, and gpu 1 has 8"),
         ({"sm_count": 133}, (), "gpu 0 has 132"),
-        ({"sm_count": 9}, (), None),  # it fits one of them
+        ({"sm_count": 9}, (), None),  # it fits one of the GPUs
         ({"sm_percent": 100}, {1}, None),
         ({"isolation": "time"}, {0}, None),
         ({"isolation": "mps"}, {1}, None),
@@ -360,7 +360,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):
     found = unfit(JobSpec(**asked), frozenset(gpus), options)
 
     assert (found is None) if why is None else (why in found)
-    assert len(found or "") < 160  # what a packet has room for
+    assert len(found or "") < 160  # the packet has no more room
 
 
 def test_what_keeps_a_mode_from_working_is_the_reason_it_is_refused_for():
@@ -409,14 +409,14 @@ def test_jobs_on_two_instances_of_mig_do_not_take_turns_and_on_one_they_do(apart
     talk.works(2)
 
     assert [talk.is_open(1), talk.is_open(2)] == ([True, True] if apart else [True, False])
-    assert owed(talk, 1) == pytest.approx(0.5)  # of the time of its instance, not of 132 SMs
+    assert owed(talk, 1) == pytest.approx(0.5)  # of its instance's time, not of 132 SMs
 
 
 @pytest.mark.parametrize(
     ("asked", "gpus", "waits"),
     [
         ({"sm_percent": 30}, {0}, True),
-        ({"sm_count": 4}, set(), True),  # it may come to that one
+        ({"sm_count": 4}, set(), True),  # it may end up on that one
         ({"isolation": "mps"}, {0}, True),
         ({"isolation": "mps+green"}, {0}, True),
         ({"isolation": "time"}, {0}, False),
@@ -492,7 +492,7 @@ def test_who_works_and_is_no_client_of_mps_is_told_so():
 
     assert named(1) == named(1) == [False, False, False]  # they may have no context yet
     talk.sample(2, launches=1)
-    assert named(1) == [False, False, False]  # the list may be older than that
+    assert named(1) == [False, False, False]  # the list may be older than the context
     assert named(1) == [False, True, False]
     assert "it is no client of mps: its kernels run beside nobody's" in lines(talk, 2)
     assert "in turns with those of all others" in [*talk.core.jobs[2].story][-1][1]

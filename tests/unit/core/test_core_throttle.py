@@ -1,4 +1,4 @@
-"""Under `throttle` batch work runs beside normal work, as fast as that loses little."""
+"""Under `throttle`, batch work runs beside normal work as fast as costs the latter little."""
 
 import random
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from tandemd.core.explain.explain import explain
 from tandemd.core.model import Options
 from tandemd.core.turns import throttle
 
-STEP_MS = 20  # an iteration of the protected job with nobody beside it
+STEP_MS = 20  # an iteration of the protected job running alone
 TICK_MS = 4
 TRAINER, LOW, OTHER = 1, 2, 3
 MPS = frozenset({0})
@@ -19,25 +19,25 @@ MPS = frozenset({0})
 
 @dataclass
 class Gpu:
-    """Gives its time to all that are open; the trainer gets on by `pace` beside others."""
+    """Gives its time to all open processes; beside others the trainer runs at `pace`."""
 
     talk: Talk
     pace: float
     others: tuple[int, ...] = (LOW,)
     marks: bool = True
     step_ms: float = STEP_MS
-    gap_ms: int = 0  # the trainer's, behind each iteration
-    idle: frozenset[int] = frozenset()  # who has no work
-    noise: random.Random | None = None  # an iteration takes up to a tenth more or less
+    gap_ms: int = 0  # the trainer's, after each iteration
+    idle: frozenset[int] = frozenset()  # processes without work
+    noise: random.Random | None = None  # varies iterations by up to a tenth
     progress_ms: float = 0.0
     steps: int = 0
     got_ms: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.run(TICK_MS)  # until somebody has the turn all are open
+        self.run(TICK_MS)  # all gates are open until somebody holds the turn
 
     def run(self, duration_ms):
-        """The iterations that the trainer ended; `got_ms` has how long the others were open."""
+        """Returns how many iterations the trainer ended; `got_ms` has how long others were open."""
         before, self.got_ms = self.steps, dict.fromkeys(self.others, 0)
         for _ in range(0, duration_ms, TICK_MS):
             opened = self.talk.open_processes()
@@ -51,7 +51,7 @@ class Gpu:
         return self.steps - before
 
     def _get_on(self, opened, pace):
-        """The trainer, which has its gap whoever has the GPU."""
+        """Advances the trainer; its gap passes whoever has the GPU."""
         if self.progress_ms < 0:
             self.progress_ms += TICK_MS
         elif TRAINER in opened:
@@ -109,7 +109,7 @@ def test_what_does_harm_gets_what_loses_as_little_as_is_allowed():
     steps = shared.run(25_000)
 
     alone = 25_000 / STEP_MS
-    assert 0.95 * alone < steps < 0.985 * alone  # 0.03 are allowed, and found out by trying
+    assert 0.95 * alone < steps < 0.985 * alone  # the limit of 0.03, and what finding it costs
     ideal_ms = 25_000 * (1 - 1 / 1.03) / (1 - 0.8)
     assert shared.got_ms[LOW] == pytest.approx(ideal_ms, rel=0.4)
 
@@ -181,7 +181,7 @@ def test_a_job_that_gets_faster_by_itself_is_held_to_that():
     shared.run(6_000)
     shared.step_ms = STEP_MS / 2
     shared.run(2_000)
-    shared.pace = 0.5  # which makes it what it was at first
+    shared.pace = 0.5  # back to its first speed
     shared.run(3_000)
 
     shared.run(3_000)
@@ -202,11 +202,11 @@ def test_iterations_that_differ_in_length_do_not_mislead_it(pace, least, most):
 
 
 def test_harm_of_one_that_is_seldom_there_is_seen():
-    """One that does none has opened the way for it."""
+    """A harmless job has widened the throttle for it."""
     shared = gpu(1.0)
     shared.run(6_000)
     shared.pace = 0.0
-    for _ in range(30):  # for a fifth of the time
+    for _ in range(30):  # the job is there for a fifth of the time
         shared.idle = frozenset({LOW})
         shared.run(80)
         shared.idle = frozenset()
@@ -277,8 +277,8 @@ def test_what_equals_have_of_the_time_is_no_harm():
 
     own_ms = shared.run(4_000) * STEP_MS
 
-    assert own_ms + shared.got_ms[OTHER] == pytest.approx(4_000, rel=0.2)  # a tick a hand-over
-    assert shared.got_ms[OTHER] > 1_000  # marks no iterations: nobody is beside it
+    assert own_ms + shared.got_ms[OTHER] == pytest.approx(4_000, rel=0.2)  # a tick per hand-over
+    assert shared.got_ms[OTHER] > 1_000  # it marks no iterations, so nobody runs beside it
     assert shared.got_ms[LOW] == pytest.approx(own_ms, rel=0.1)
 
 
@@ -339,7 +339,7 @@ def test_explain_says_that_a_job_is_measured_again_once_others_have_come():
 def test_explain_says_that_min_share_is_why_the_part_is_no_smaller():
     harmed, spared = gpu(0.1, min_share=0.05), gpu(0.1)
     harmed.run(800)
-    assert "beside it 5% of its time: its" in harmed.told(TRAINER)  # nothing was found yet
+    assert "beside it 5% of its time: its" in harmed.told(TRAINER)  # nothing has been measured yet
     for shared in (harmed, spared):
         shared.run(8_000)
 
@@ -355,7 +355,7 @@ def test_gaps_of_the_protected_job_are_the_others_and_no_harm():
     steps = shared.run(8_000)
 
     lost = 1 - steps * (STEP_MS + shared.gap_ms) / 8_000
-    assert lost < 0.2  # the hand-overs: two ticks of an iteration's ten
+    assert lost < 0.2  # hand-overs take two of an iteration's ten ticks
     assert shared.got_ms[LOW] > 0.3 * 8_000
     assert "its iterations take" in shared.told(TRAINER)
     assert "100% of its time" not in shared.told(TRAINER)

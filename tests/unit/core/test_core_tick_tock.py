@@ -1,4 +1,4 @@
-"""Jobs whose memory does not fit together take turns on the GPU, and their memory with them."""
+"""Jobs whose memory does not fit together take turns on the GPU, moving memory in and out."""
 
 from dataclasses import replace
 
@@ -19,11 +19,11 @@ from tandemd.core.model import (
 
 MIB = 1 << 20
 GIB = 1 << 30
-RATE = 1e12  # bytes a second, until measured
+RATE = 1e12  # bytes per second, until measured
 
 
 class Tock(Talk):
-    """Processes whose memory moves as soon as it is told to."""
+    """Processes that move their memory as soon as they are told to."""
 
     capacity = 100 * GIB
 
@@ -66,14 +66,14 @@ class Tock(Talk):
         )
 
     def gets(self, process_id, gib):
-        """What it asked for."""
+        """The process gets the memory that it asked for."""
         size = self.usages[process_id].device_bytes + int(gib * GIB)
         return self.sample(
             process_id, memory_wait=None, device_bytes=size, swappable_bytes=size, busy=True
         )
 
     def moves(self, process_id):
-        """It does what it was told last."""
+        """The process carries out its newest order."""
         move, usage = self.told[process_id], self.usages[process_id]
         away = max(0, usage.swappable_bytes - move.target_bytes)
         return self.sample(
@@ -84,7 +84,7 @@ class Tock(Talk):
         )
 
     def target_gib(self, process_id):
-        """Of the newest order; None = all of it, or it was never told anything."""
+        """Target of the newest order; None: all memory, or no order was given."""
         move = self.told.get(process_id)
         return None if move is None or move.target_bytes == NO_LIMIT else move.target_bytes / GIB
 
@@ -93,11 +93,11 @@ class Tock(Talk):
         return place is not None and place.ticket != 0 and not place.is_refused
 
     def runs(self, process_id, ms):
-        """It computes for so long."""
+        """The process computes for so long."""
         return self.works(process_id, after_ms=ms, ran_ms=ms)
 
     def ends_turn(self, process_id, *, after_ms=0.0):
-        """Its work drains behind its closed gate; it waits for its next turn."""
+        """Its work drains behind the closed gate, and it waits for its next turn."""
         return self.waits(process_id, after_ms=after_ms)
 
     def lines(self, job_id):
@@ -106,7 +106,7 @@ class Tock(Talk):
 
 
 def both(talk, one=70, other=70):
-    """Two that do not fit together, the first with the turn and all of its memory."""
+    """Two jobs that do not fit together; the first has the turn and all of its memory."""
     talk.start(1, one)
     talk.start(2, 0)
     talk.works(1)
@@ -115,7 +115,7 @@ def both(talk, one=70, other=70):
 
 
 def second_turn(talk, after_ms=10_000):
-    """The turn has passed to the second, which has taken what it asked for."""
+    """The turn has passed to the second, which has taken the memory it asked for."""
     talk.runs(1, after_ms)
     talk.ends_turn(1, after_ms=1)
     talk.moves(1)
@@ -237,7 +237,7 @@ def test_the_first_time_it_takes_longer_as_filling_the_hosts_memory_did_before()
     talk.made(2, size_bytes=3 * GIB, took_ns=10**9)
     talk.made(2, size_bytes=GIB - 64 * MIB + 1, took_ns=10**9)
 
-    leaves_bytes = 40 * GIB + 30 * MIB  # the last piece goes whole
+    leaves_bytes = 40 * GIB + 30 * MIB  # the last piece moves whole
     assert first.fill_ns == leaves_bytes * 3 * 10**9 // (4 * GIB)
     assert first.stall_ns == stall_ns, "what turns go by is that of every time"
     told = "memory has to be exchanged, and this time 30 s more at least, to fill memory of the"
@@ -264,7 +264,7 @@ def test_copies_that_took_no_time_tell_no_rate():
 
 def test_who_was_held_for_long_keeps_its_turn_as_long_as_passing_it_on_takes():
     talk = both(Tock(policy="fifo"))
-    second_turn(talk, after_ms=20_000)  # the longest that anybody is held
+    second_turn(talk, after_ms=20_000)  # the longest that anybody may be held
 
     talk.runs(2, 1000)
 
@@ -368,7 +368,7 @@ def test_what_fits_beside_the_running_job_is_brought_in_for_the_next_meanwhile()
     talk.holds(1, 60)
     talk.asks(2, 60)
     talk.asks(3, 60)
-    # Each in its turn takes what it asks for from whoever comes last.
+    # Each, in its turn, takes what it asks for from the job that comes last.
     talk.runs(1, 10_000)
     talk.ends_turn(1, after_ms=1)
     assert talk.target_gib(1) == 40
@@ -388,7 +388,7 @@ def test_what_fits_beside_the_running_job_is_brought_in_for_the_next_meanwhile()
     talk.moves(3)
     talk.moves(1)
     assert talk.open_processes() == {1}
-    # While the first computes, what the third still has makes place for the second.
+    # While the first computes, the third's remaining memory makes room for the second's.
     talk.works(1, after_ms=1)
     assert talk.target_gib(3) == 0
     assert talk.target_gib(2) == 40
@@ -396,7 +396,7 @@ def test_what_fits_beside_the_running_job_is_brought_in_for_the_next_meanwhile()
 
 def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
     talk = both(Tock())
-    second_turn(talk)  # the first is on the host now in part
+    second_turn(talk)  # the first is now partly on the host
     talk.start(3, 40, swappable=False)
     talk.works(3)
     talk.rests(2)
@@ -410,7 +410,7 @@ def test_who_does_not_fit_beside_what_cannot_be_moved_gets_no_turn():
 
 
 def stranded(talk, **third):
-    """40 GiB of the first's 70 are on the host; beside a third's 40 it has room for 60."""
+    """40 of the first's 70 GiB are on the host; beside the third's 40 it has room for only 60."""
     both(talk)
     second_turn(talk)
     talk.start(3, 40, **third)
@@ -488,7 +488,7 @@ def test_what_is_paused_takes_no_room_though_it_would_take_no_turns():
 
 def test_a_claim_that_the_driver_denies_keeps_nobody_from_a_turn():
     talk = both(Tock())
-    second_turn(talk)  # the first is on the host now in part
+    second_turn(talk)  # the first is now partly on the host
     talk.start(3, 1 << 20, swappable=False)
     talk.rests(2)
     talk.tick(after_ms=50)
@@ -548,7 +548,7 @@ def test_nothing_is_learned_of_the_room_before_somebody_has_waited_for_long():
     talk.start(2, 0)
     talk.rests(1)
     talk.tick(after_ms=1)
-    talk.now_ns += 10_000 * MS  # in which nothing is said
+    talk.now_ns += 10_000 * MS  # no reports come meanwhile
     talk.asks(2, 39.9)
     assert talk.wake_at_ms == 250
     talk.asks(2, 39.9, tried=talk.places[2].round)
@@ -591,7 +591,7 @@ def test_memory_that_came_back_by_itself_goes_again_when_it_is_needed():
     talk = both(Tock())
     second_turn(talk)
     order = talk.told[1].order
-    talk.sample(1, swapped_bytes=0)  # its shim had lost sight of the daemon
+    talk.sample(1, swapped_bytes=0)  # its shim had lost contact with the daemon
     assert talk.told[1].order == order + 1
     assert talk.target_gib(1) == 30
 
@@ -713,7 +713,7 @@ def test_the_turn_is_kept_as_long_over_a_gap_as_passing_it_on_takes():
 
 
 def guaranteed(talk, *, swappable):
-    """A trainer that computes, and a server that asks for what it was promised."""
+    """A trainer that computes, and a server that asks for the memory it was promised."""
     talk.policy("priority")
     talk.start(1, 70, job_class=BATCH, swappable=swappable)
     talk.works(1)
@@ -748,7 +748,7 @@ def test_who_was_promised_memory_takes_it_from_others_at_the_end_of_their_iterat
 def test_memory_goes_to_who_was_promised_it_where_there_is_less_than_was_counted():
     talk = Tock()
     talk.policy("priority")
-    talk.core.memory.line.capacity_bytes = {0: 74 * GIB}  # some of it is a stranger's
+    talk.core.memory.line.capacity_bytes = {0: 74 * GIB}  # a stranger's process holds some
     talk.start(1, 36, job_class=BATCH)
     talk.works(1)
     talk.start(2, 0, job_class=LATENCY, swappable=False, memory_min_bytes=34 * GIB)
@@ -758,7 +758,7 @@ def test_memory_goes_to_who_was_promised_it_where_there_is_less_than_was_counted
             break
         talk.runs(1, 200)
         talk.sample(1, steps=steps)
-    talk.waits(1)  # it has drained, and too much is held for anybody to have the turn
+    talk.waits(1)  # drained, but the memory held is too much for any job to take the turn
     talk.tick(after_ms=500)
     assert talk.core.rings.turns[frozenset({0}), 0].holder is None
     assert talk.target_gib(1) < 36
@@ -794,7 +794,7 @@ def test_memory_goes_as_soon_as_work_is_over_that_did_not_drain_in_time():
 
 def test_who_has_to_go_again_is_given_notice_again():
     talk = guaranteed(Tock(), swappable=True)
-    talk.sample(1, swapped_bytes=MIB)  # its shim had lost sight of the daemon
+    talk.sample(1, swapped_bytes=MIB)  # its shim had lost contact with the daemon
     talk.sample(2, memory_wait=None)
     talk.now_ns += 2_000 * MS
     wait = MemoryWait(ticket=2, size_bytes=40 * GIB, is_quota=False, is_alone=True, tried_round=0)
@@ -829,7 +829,7 @@ def test_an_idle_job_gives_its_memory_up_after_a_while_until_its_next_call(how):
     talk.start(1, 70, idle_release_ns=0 if how == "for all" else second_ns)
     talk.works(1)
     talk.rests(1, after_ms=1)
-    talk.tick(after_ms=1)  # it gives up its turn
+    talk.tick(after_ms=1)  # it yields its turn
     assert talk.wake_at_ms == 999
     talk.tick(after_ms=998)
     assert not talk.told

@@ -63,7 +63,7 @@ def test_the_older_group_lives_on_and_the_turn_of_the_younger_ends(talk):
     talk.share(2, key=7)
 
     talk.share(1, key=7)
-    assert talk.open_processes() == {1, 2}  # nobody else has work
+    assert talk.open_processes() == {1, 2}  # no other job has work
 
     talk.works(1)
     talk.waits(3)

@@ -1,4 +1,4 @@
-"""Short work first, until others have waited in proportion to what theirs takes."""
+"""Short work first, until others have waited in proportion to the length of their own work."""
 
 import pytest
 from talk import BATCH, LATENCY, MS, NORMAL, Talk, run
@@ -11,7 +11,7 @@ from tandemd.core.space.asked import why_no_share
 
 
 def talk_of(**classes):
-    """Jobs `j1`, `j2`.. of these classes, under `token`; what their requests take counts."""
+    """Jobs `j1`, `j2`.. of these classes under `token`, where the length of requests counts."""
     talk = Talk(Options(policy="token"))
     for name, job_class in classes.items():
         talk.attach(int(name[1:]), job_class, slo_p99_ns=50 * MS)

@@ -1,4 +1,4 @@
-"""Two jobs that share a turn stay together only while they get more done so."""
+"""Two jobs that share a turn stay together only while they get more done that way."""
 
 import pytest
 from talk import BATCH, MS, Talk
@@ -8,12 +8,12 @@ from tandemd.core.explain.explain import explain
 from tandemd.core.model import Bound, Mix, Options
 from tandemd.core.turns.trials import ANEW_NS, REMEMBER_NS, TRIAL_STEPS
 
-ALONE_MS = 10  # an iteration of either
+ALONE_MS = 10  # one iteration of either job
 
 
 @pytest.fixture
 def talk():
-    """Two jobs bound by different things, each of which has run alone."""
+    """Two jobs bound by different resources, each of which has run alone."""
     talk = Talk(Options(policy="pair", mps_gpus=frozenset({0})))
     for process_id, bound in ((1, Bound.COMPUTE), (2, Bound.MEMORY)):
         talk.attach(process_id, BATCH)
@@ -41,7 +41,7 @@ def iterate(talk, *processes, after_ms):
 
 
 def together(talk, *, each_ms, for_ms=2 * TRIAL_STEPS * ALONE_MS):
-    """Both have work; both end an iteration each `each_ms` as long as both may run."""
+    """Both have work and end an iteration every `each_ms` while both may run."""
     talk.works(1, 2)
     end_ns = talk.now_ns + for_ms * MS
     while talk.now_ns < end_ns and talk.open_processes() == {1, 2}:
@@ -97,7 +97,7 @@ def test_a_pair_that_lasts_is_measured_alone_again_now_and_then(talk):
 
     assert len(talk.open_processes()) == 1
     assert "now measured alone again" in told(talk)
-    assert [alone for _, alone in talk.core.to_classify()] != []  # and classified anew
+    assert [alone for _, alone in talk.core.to_classify()] != []  # and they are classified anew
     talk.rests(1, 2, after_ms=1)
     talk.tick(after_ms=2)
     measure_alone(talk)

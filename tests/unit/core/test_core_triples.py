@@ -1,4 +1,4 @@
-"""A third job beside two: it joins where the model says that three get more done, else not."""
+"""A third job joins two others only where the model predicts that three get more done."""
 
 import pytest
 from talk import MS, NORMAL, Talk
@@ -16,7 +16,7 @@ STEP_MS = 10
 
 @pytest.fixture
 def talk():
-    """Three jobs that are bound by different things, so that any two may share a turn."""
+    """Three jobs bound by different resources, so that any two may share a turn."""
     talk = Talk(Options(policy="pair", mps_gpus=frozenset({0})))
     for process_id, bound in BOUNDS.items():
         talk.attach(process_id, NORMAL, slo_p99_ns=100 * MS if process_id == 1 else 0)
@@ -27,7 +27,7 @@ def talk():
 
 
 def teach(talk, factor, *numbers):
-    """So many times as long as alone each of these took beside the others, time and again."""
+    """Many trials measured that each of these took `factor` times as long beside the others."""
     (turns,) = talk.core.rings.turns.values()
     measured = [
         Measured(
@@ -46,7 +46,7 @@ def teach_pairs(talk, factor):
 
 
 def all_work(talk):
-    """The first has the turn; who else runs."""
+    """All have work and the first has the turn; returns the open processes."""
     talk.works(1)
     talk.waits(2, 3)
     return talk.open_processes()
@@ -69,7 +69,7 @@ def measure_alone(talk):
 
 
 def together(talk, *, each_ms, for_ms=2 * TRIAL_STEPS * STEP_MS):
-    """All have work; each ends an iteration in so long, while all three may run."""
+    """All have work and end an iteration every `each_ms` while all three may run."""
     talk.works(*BOUNDS)
     end_ns = talk.now_ns + for_ms * MS
     while talk.now_ns < end_ns and talk.open_processes() == set(BOUNDS):
@@ -163,13 +163,13 @@ def test_who_leaves_the_gpu_holds_no_part_of_a_turn(talk):
     ("each_ms", "stay", "is_undone"),
     [
         (12, True, False),
-        (22, False, False),  # more than one after the other, but two are foretold to get more done
+        (22, False, False),  # beats one after the other, but a pair is predicted to get more done
         (31, False, True),
     ],
 )
 def test_three_stay_together_only_while_they_get_more_done_than_two(talk, each_ms, stay, is_undone):
     measure_alone(talk)
-    teach_pairs(talk, 1.2)  # so two get 1.67 times as much done
+    teach_pairs(talk, 1.2)  # so a pair gets 1.67 times as much done
     (turns,) = talk.core.rings.turns.values()
     pair = [talk.core.groups[KEYS[number]] for number in (1, 2)]
 

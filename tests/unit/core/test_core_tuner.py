@@ -1,4 +1,4 @@
-"""The tuner against a server whose requests take what its size makes of them."""
+"""The tuner and a server whose request times depend on its size."""
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -23,7 +23,7 @@ JOB, OTHER = 1, 2
 
 @dataclass
 class Server:
-    """Answers `rate` requests a second; on `size` of 20 each takes `work_ms * 20 / size`, about."""
+    """Answers `rate` requests a second, each in about `work_ms * 20 / size`."""
 
     tuner: Tuner
     size: int = 4
@@ -39,7 +39,7 @@ class Server:
     taken: list = field(default_factory=list)
 
     def run(self, seconds):
-        """So long; the changes that were made meanwhile, as (second, size)."""
+        """Runs for `seconds`; returns the changes made meanwhile, as (second, size)."""
         changes, end_ns = [], self.now_ns + int(seconds * SECOND)
         while self.now_ns < end_ns:
             self.now_ns += int(self.chance.expovariate(self.rate) * SECOND)
@@ -57,7 +57,7 @@ class Server:
         return changes
 
     def enter(self, phase, after_s=0):
-        """The change that follows from another phase, if any does."""
+        """Enters another phase; returns the change that follows, if any."""
         now_ns = self.now_ns + after_s * SECOND
         if not self.tuner.enter(JOB, phase, SETTINGS.window_ns, now_ns):
             return None
@@ -113,12 +113,12 @@ def can_spare_one(server):
 
 
 def test_who_gave_is_asked_again_only_once_a_window_shows_what_it_has_to_spare_now():
-    server = serving(size=10, is_fixed=True)  # 72 ms, and a whole window in 5 s whenever it began
+    server = serving(size=10, is_fixed=True)  # 72 ms; 5 s hold a whole window whenever it began
     assert not can_spare_one(server)
     server.run(5)
     assert can_spare_one(server)
 
-    server.size = 9  # 80 ms: another job needed one
+    server.size = 9  # 80 ms: another job needed one group
     assert not can_spare_one(server)
     server.run(5)
     assert not can_spare_one(server)
@@ -175,12 +175,12 @@ def test_it_never_grows_beyond_its_knee():
 def test_more_load_is_answered_within_a_window():
     server = serving(size=8)
     server.run(30)
-    server.work_ms = 45.0  # more of them at once, say
+    server.work_ms = 45.0  # as if more requests overlapped
 
     changes = server.run(30)
 
     assert changes[0][1] == 9
-    assert changes[0][0] - 31 <= 2 * LEAST_REQUESTS / server.rate + 0.1  # as soon as it is sure
+    assert changes[0][0] - 31 <= 2 * LEAST_REQUESTS / server.rate + 0.1  # as soon as it is certain
     assert server.p99_ns() <= SLO_NS
 
 
@@ -196,7 +196,7 @@ def test_less_load_lets_it_shrink_again_although_that_size_had_missed():
 
 
 def test_a_single_window_with_more_requests_is_no_other_load():
-    server = serving(size=1, work_ms=7.5)  # 150 ms, and far less than the objective with two
+    server = serving(size=1, work_ms=7.5)  # 150 ms; with size two far below the objective
     server.run(60)
 
     served(server, [60] * 4 * int(server.rate), seconds=1)
@@ -239,7 +239,7 @@ def test_another_rate_in_another_phase_is_no_other_load():
     server.run(20)
     server.size = 10
 
-    assert server.enter(0).size == 8  # what its phase has learnt is remembered
+    assert server.enter(0).size == 8  # the size learned in its phase is remembered
 
 
 def test_a_phase_that_comes_again_gets_no_more_than_there_is_and_nothing_that_is_fixed():
@@ -328,7 +328,7 @@ def test_what_is_fixed_does_not_keep_others_from_growing():
 
 
 def served(server, durations_ms, seconds):
-    """The changes once these have ended, evenly in so long."""
+    """Requests of these durations end, evenly spread; returns the changes that follow."""
     for duration_ms in durations_ms:
         server.now_ns += int(seconds * SECOND / len(durations_ms))
         server.tuner.take(JOB, [duration_ms * MS], server.now_ns)
@@ -348,10 +348,10 @@ def test_a_first_window_is_cut_short_only_if_most_miss(durations_ms, expected):
 def test_a_window_is_cut_short_by_as_many_misses_as_are_too_many_at_the_newest_rate():
     server = serving()
     served(server, [90] * 40, seconds=2)
-    assert len(served(server, FEW_MISS, seconds=0.2)) == 1  # of 40
+    assert len(served(server, FEW_MISS, seconds=0.2)) == 1  # of 40 requests
 
     assert len(served(server, [110] * 400, seconds=0.4)) == 1
-    assert len(served(server, FEW_MISS, seconds=0.4)) == 0  # of hundreds that are to be expected
+    assert len(served(server, FEW_MISS, seconds=0.4)) == 0  # of hundreds of expected requests
 
 
 def test_requests_that_began_before_a_change_tell_nothing_of_it():
@@ -378,7 +378,7 @@ def test_the_window_that_began_first_is_the_first_to_end():
     tuner, sizes = Tuner(), Sizes(now=5, least=1, most=20, step=1)
     tuner.seat({JOB: SLO_NS, OTHER: SLO_NS}, [JOB, OTHER], SECOND)
     tuner.take(JOB, [90 * MS] * LEAST_REQUESTS, 2 * SECOND)
-    tuner.take(OTHER, [150 * MS] * LEAST_REQUESTS, 2 * SECOND)  # sure to miss: its window ends
+    tuner.take(OTHER, [150 * MS] * LEAST_REQUESTS, 2 * SECOND)  # certain to miss: its window ends
     told = tuner.decide({JOB: sizes, OTHER: replace(sizes, is_fixed=True)}, SETTINGS, 2 * SECOND)
     assert [change.is_wish for change in told] == [True]
 
@@ -398,7 +398,7 @@ def test_few_requests_say_nothing():
 def test_a_few_misses_decide_where_many_requests_are_usual_however_young_the_window_is():
     tuner, sizes = Tuner(), {JOB: Sizes(now=5, least=1, most=20, step=1)}
     tuner.seat({JOB: SLO_NS}, [JOB], SECOND)
-    tuner.take(JOB, [90 * MS] * 300, 3 * SECOND)  # in a window, of which three may miss
+    tuner.take(JOB, [90 * MS] * 300, 3 * SECOND)  # the window may have three misses
     assert tuner.decide(sizes, SETTINGS, 3 * SECOND) == []
 
     def changes_after(*took_ms):
@@ -476,7 +476,7 @@ def test_what_requests_took_under_another_policy_says_nothing():
 
 
 def both(tuner, seconds, size, needs):
-    """Two jobs with one size, each of which misses below what it needs; the sizes they get."""
+    """Two jobs of one size miss below what each needs; returns the sizes they get."""
     now_ns, sizes = SECOND, []
     for _ in range(seconds * 10):
         now_ns += SECOND // 10
@@ -496,7 +496,7 @@ def both(tuner, seconds, size, needs):
     ("needs", "expected"),
     [
         ({JOB: 40, OTHER: 10}, [35, 40]),
-        ({JOB: 40, OTHER: 0}, [35, 40]),  # the other asks for nothing
+        ({JOB: 40, OTHER: 0}, [35, 40]),  # the other has no need
         ({JOB: 10, OTHER: 30}, [35, 30, 25, 30]),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tuner in the scheduler: requests in, shares of time out, by conversations."""
+"""Conversations that test the tuner within the scheduler: requests in, shares of time out."""
 
 from collections import deque
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tandemd.core.turns.interference import Features, Neighbour, Trial
 
 SLO_MS, WINDOW_MS = 60, 250
 SERVER, OTHERS = 1, (2, 3)
-WORK_MS, EVERY_MS = 4, 10  # more than a third of the time, which is what each of three gets
+WORK_MS, EVERY_MS = 4, 10  # 40% of the time, more than the third that each job gets
 
 
 def talking(*, tuner=True, **options):
@@ -49,13 +49,13 @@ def served(talk, process_id, *durations_ms):
 
 
 def serve(talk, duration_ms):
-    """Requests come all the time, everybody else has work all the time; what each request took."""
+    """Requests keep coming and the others always have work; returns what each request took."""
     queue, took_ms, on_gpu = deque(), [], None
     for at_ms in range(duration_ms):
         if at_ms % EVERY_MS == 0:
             queue.append((at_ms, WORK_MS))
         if on_gpu is not None and not talk.is_open(on_gpu):
-            talk.waits(on_gpu, after_ms=1)  # a millisecond goes into the hand-over
+            talk.waits(on_gpu, after_ms=1)  # the hand-over takes a millisecond
             on_gpu = None
             continue
         on_gpu = run_a_millisecond(talk, [SERVER, *OTHERS] if queue else OTHERS)
@@ -69,7 +69,7 @@ def serve(talk, duration_ms):
 
 
 def run_a_millisecond(talk, wanting):
-    """Who has the GPU in it."""
+    """Runs one millisecond; returns the process that had the GPU."""
     runner = next((p for p in wanting if talk.is_open(p)), None)
     for process_id in wanting:
         if process_id != runner:
@@ -82,7 +82,7 @@ def run_a_millisecond(talk, wanting):
 
 
 def work_on(queue):
-    """When the request had come that is answered by that; None: it takes longer."""
+    """Does one millisecond of work; returns the arrival of the request it answers, else None."""
     came_ms, left_ms = queue.popleft()
     if left_ms == 1:
         return came_ms
@@ -132,7 +132,7 @@ def test_a_size_that_was_tuned_is_there_for_who_comes_in_the_same_moment():
     share = group(talk).owed_share
     assert share == pytest.approx(0.38)
 
-    talk.attach(5, NORMAL)  # one event: seated, weighed, and told
+    talk.attach(5, NORMAL)  # one event: placed, weighed, and told
 
     assert group(talk).owed_share == pytest.approx(share)
     assert group(talk, 5).owed_share == pytest.approx((1 - share) / 3)
@@ -296,7 +296,7 @@ def test_a_job_that_leaves_when_its_window_is_over_is_nobodys_business():
     talk = talking()
     attach_all(talk)
     assert "its share of time is that of its class" in lines(talk)
-    served(talk, SERVER, 70, *[10] * 30)  # misses, but only at the end of the window is that sure
+    served(talk, SERVER, 70, *[10] * 30)  # misses, but only the end of the window makes it certain
 
     talk.now_ns += WINDOW_MS * MS
     talk.leave(SERVER)
@@ -332,12 +332,12 @@ def sets(talk):
 def test_where_sets_are_told_a_size_is_a_number_of_groups_told_in_the_same_moment():
     talk = green()
     attach_all(talk)
-    assert sets(talk) == dict.fromkeys((1, 2, 3), Span(0, 8))  # all share all of it
+    assert sets(talk) == dict.fromkeys((1, 2, 3), Span(0, 8))  # all share all groups
 
     served(talk, SERVER, *[78] * 30)
 
-    assert talk.of(SetSms)  # to the server or to who has to leave, in answer to that event
-    assert sets(talk)[SERVER].count == 3  # its part of what three share is 2
+    assert talk.of(SetSms)  # to the server, or to a job that has to leave, in answer to that event
+    assert sets(talk)[SERVER].count == 3  # its part of the three jobs' shares is 2
     assert not sets(talk)[SERVER].overlap(sets(talk)[2])
     assert "tuner: it is on 3 groups of SMs" in lines(talk)
     assert "it is to have 3 groups of SMs: its p99 is 30% above" in " ".join(

@@ -80,7 +80,7 @@ def test_a_holder_that_only_waits_at_its_open_gate_loses_its_claim(policy):
 
     talk.tick(after_ms=1000)
 
-    assert talk.open_processes() == {1, 2}  # an open gate it does not use is in nobody's way
+    assert talk.open_processes() == {1, 2}  # its open gate is unused and keeps nobody out
     talk.works(2, after_ms=1)
     talk.tick(after_ms=5000)
     assert talk.open_processes() == {1, 2}
@@ -255,7 +255,7 @@ def test_after_three_failed_drains_a_group_takes_no_more_turns():
 
 
 def closed_on_a_queue(pieces):
-    """The first had submitted that many pieces of work before its turn ended."""
+    """The first submitted `pieces` pieces of work before its turn ended."""
     talk = two_at_work()
     talk.sample(1, launches=pieces, open_segments=pieces)
     talk.works(1, after_ms=10, ran_ms=10)
@@ -301,7 +301,7 @@ def test_pieces_that_take_longer_than_a_drain_may_are_no_failures():
 def test_pieces_that_are_known_to_take_long_are_waited_for_without_another_try():
     talk = closed_on_a_queue(pieces=3)
     talk.tick(after_ms=251)
-    talk.sample(1, open_segments=2, after_ms=449)  # 700 ms
+    talk.sample(1, open_segments=2, after_ms=449)  # 700 ms in total
     talk.tick(after_ms=1001)
     assert talk.open_processes() == set()
 
@@ -336,7 +336,7 @@ def test_a_queue_is_waited_for_no_longer_than_max_hold():
 
 def test_how_long_a_queue_was_waited_for_is_forgotten_once_nobody_waits():
     talk = closed_on_a_queue(pieces=20)
-    talk.rests(2)  # who waited goes elsewhere,
+    talk.rests(2)  # the waiting job goes elsewhere,
     for _ in range(30):  # and comes back after more than max_hold
         talk.works(1, after_ms=1000, ran_ms=1000)
     assert talk.open_processes() == {1}
@@ -428,7 +428,7 @@ def test_who_was_paused_with_work_does_not_make_up_for_it_when_it_goes_on():
 
 @pytest.mark.parametrize("first", [NORMAL, BATCH])
 def test_a_class_that_is_changed_is_a_new_beginning_among_those_of_it(first):
-    """Of the two the one of class normal got nearly all until now."""
+    """Until now the job of class normal got nearly all of the time."""
     talk = Talk(Options(policy="priority"))
     talk.attach(1, first)
     talk.attach(2, BATCH if first is NORMAL else NORMAL)
@@ -473,13 +473,13 @@ def test_waiting_for_memory_is_no_claim_on_the_gpu():
 
 
 def ends(talk, *, ran_ms):
-    """GPU time, and with its end that of an iteration: one look sees both."""
+    """GPU time and the end of an iteration, both seen in one look."""
     done_ns = talk.usages[1].exclusive_ns + int(ran_ms * MS)
     talk.sample(1, after_ms=ran_ms, busy=True, exclusive_ns=done_ns, steps=talk.usages[1].steps + 1)
 
 
 def at_work_with_iterations(**options):
-    """The first holds the turn, its iterations cost 4 ms, and 4 of its 10 ms are used."""
+    """The first has the turn, its iterations take 4 ms, and it has used 4 of its 10 ms."""
     talk = Talk(Options(policy="fair", quantum_ns=10 * MS, **options))
     talk.attach(1, BATCH)
     talk.attach(2, BATCH)
@@ -498,7 +498,7 @@ def at_work_with_iterations(**options):
 def test_a_turn_ends_early_where_an_iteration_does():
     talk = at_work_with_iterations()
 
-    ends(talk, ran_ms=4)  # 8 of 10 ms: another would end far behind the quantum
+    ends(talk, ran_ms=4)  # 8 of 10 ms: another iteration would end far beyond the quantum
 
     assert talk.gates == [CloseGates(process_ids=(1,))]
 
@@ -509,7 +509,7 @@ def test_a_turn_goes_on_to_the_end_of_an_iteration_that_is_near():
     ends(talk, ran_ms=0.4)  # at 7.4 ms: too early
     assert talk.gates == []
 
-    talk.works(1, after_ms=2.8, ran_ms=2.8)  # 10.2 ms, the end is expected at 10.8
+    talk.works(1, after_ms=2.8, ran_ms=2.8)  # at 10.2 ms; the end is expected at 10.8
     assert talk.gates == []
     ends(talk, ran_ms=0.7)
 
@@ -521,7 +521,7 @@ def test_a_turn_is_never_more_than_a_quarter_longer():
     talk.works(1, after_ms=3, ran_ms=3)
     ends(talk, ran_ms=0.4)
 
-    talk.works(1, after_ms=4.9, ran_ms=4.9)  # 12.3 ms, and the iteration is late
+    talk.works(1, after_ms=4.9, ran_ms=4.9)  # at 12.3 ms, and the iteration is late
 
     assert talk.gates == [CloseGates(process_ids=(1,))]
 
@@ -571,7 +571,7 @@ def test_iterations_that_ended_between_two_looks_cost_a_part_of_the_time_each():
 
 
 def waits_of(talk, job_id):
-    """How many waits at its gate have ended, and their sum in milliseconds."""
+    """Returns how many waits at its gate have ended, and their sum in milliseconds."""
     counted = talk.core.jobs[job_id].gate_waits.counted()
     return counted.count, counted.sum_ns / MS
 
@@ -579,7 +579,7 @@ def waits_of(talk, job_id):
 def test_each_wait_for_a_turn_is_counted_when_the_gate_opens():
     talk = two_at_work()
     talk.works(1, after_ms=10, ran_ms=10)
-    assert waits_of(talk, 2) == (0, 0)  # it goes on
+    assert waits_of(talk, 2) == (0, 0)  # its wait goes on
 
     talk.waits(1, after_ms=1)
     assert (waits_of(talk, 1), waits_of(talk, 2)) == ((0, 0), (1, 11))
@@ -600,7 +600,7 @@ def test_a_wait_that_somebody_gives_up_or_a_person_ends_is_one_too():
     talk.pause(2)
     talk.tick(after_ms=7)
 
-    assert waits_of(talk, 2) == (2, 8)  # what it is paused is nobody's doing
+    assert waits_of(talk, 2) == (2, 8)  # time spent paused is not counted as waiting
 
 
 def test_waits_that_were_counted_stay_when_the_process_goes_and_rules_change():

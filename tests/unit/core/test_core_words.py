@@ -1,4 +1,4 @@
-"""How the core tells figures: as the client's units do, which it may not use."""
+"""The core formats figures like the client's units do, which it may not import."""
 
 from math import inf
 

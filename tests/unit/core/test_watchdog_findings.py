@@ -1,4 +1,4 @@
-"""When findings begin and end, and what the scheduler and people are told of it."""
+"""When findings begin and end, and what the scheduler and people are told."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ SECOND = 1_000 * MS
 
 @dataclass(frozen=True)
 class Busy:
-    """Something is the matter with a job that has work."""
+    """A rule that finds something wrong with every job that has work."""
 
     span_ns: int = 0
 
@@ -40,7 +40,7 @@ class Watching:
         self.dog = Watchdog(Watch(rules=rules or {"busy": Busy()}))
 
     def look(self, looks=1):
-        """The events of so many looks, all told to the scheduler."""
+        """Makes so many looks, passes the events on to the scheduler, and returns them."""
         events = []
         for _ in range(looks):
             self.talk.tick(1000)
@@ -166,7 +166,7 @@ def test_looks_are_as_far_apart_as_the_period():
 
 
 class Trainer:
-    """A process that follows its gate: a second of work where it is open, else a second's wait."""
+    """A process that follows its gate: each second it works if the gate is open, else it waits."""
 
     def __init__(self, talk, number, job_class):
         self.talk, self.number = talk, number

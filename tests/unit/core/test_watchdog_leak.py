@@ -13,7 +13,7 @@ def trainer(**figures):
 
 
 def grows(job, *steps_bytes):
-    """Ten iterations, then so much more, for each of the steps."""
+    """For each step, ten iterations after which the job holds so much more."""
     for step in steps_bytes:
         job.goes_on(1, iterations=10, device_bytes=step, iteration_bytes=step)
     return job
@@ -41,10 +41,10 @@ def test_the_steps_of_a_caching_allocator_count_as_growth():
     [
         [0] * 40,
         [200 * MIB] * 5 + [0] * 35,  # a warm-up
-        [int(400 * MIB * 0.9**i) for i in range(40)],  # growth that dies down
+        [int(400 * MIB * 0.9**i) for i in range(40)],  # growth that levels off
         [64 * MIB, -64 * MIB] * 20,  # evaluation in between
         [0] * 20 + [GIB] + [0] * 20,  # one step: a second model
-        [2 * MIB] * 30,  # grows, but hardly
+        [2 * MIB] * 30,  # hardly any growth
     ],
 )
 def test_ordinary_memory_is_no_leak(steps):

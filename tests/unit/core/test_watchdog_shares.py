@@ -27,9 +27,9 @@ def test_a_job_that_gets_a_tenth_of_what_it_is_owed_starves():
     "second",
     [
         {**OWED, "served_ns": 200 * MS},  # more than half of what it is owed
-        {"held_back_ns": 400 * MS, "owed_ns": SECOND / 3},  # it mostly did something else
-        {"held_back_ns": SECOND},  # nothing is promised: fifo, or nobody else is there
-        {**OWED, "served_ns": -1},  # its group was joined with another
+        {"held_back_ns": 400 * MS, "owed_ns": SECOND / 3},  # it was mostly busy otherwise
+        {"held_back_ns": SECOND},  # nothing is promised: fifo, or it is the only job
+        {**OWED, "served_ns": -1},  # its group was merged into another
     ],
 )
 def test_less_is_no_starvation(second):
@@ -52,7 +52,7 @@ def test_starvation_lasts_until_it_gets_clearly_more():
     assert job.goes_on(20, served_ns=300 * MS, **OWED).find(standing=True) is None
 
 
-# The GPU has work of it all the time, in kernels of 5 us.
+# It keeps the GPU busy all the time with kernels of 5 us.
 
 SMALL = {
     "exclusive_ns": SECOND,
@@ -78,11 +78,11 @@ def test_what_it_did_alone_long_ago_says_nothing_of_now():
 @pytest.mark.parametrize(
     "second",
     [
-        SMALL | {"work_ns": 600 * MS},  # they fill the GPU
-        SMALL | {"exclusive_ns": 300 * MS},  # waits for its data
-        SMALL | {"held_back_ns": 300 * MS},  # held by us
-        SMALL | {"shared_ns": SECOND},  # others are on the GPU with it
-        SMALL | {"timed_count": 10_000},  # not measured, or the telemetry was lost
+        SMALL | {"work_ns": 600 * MS},  # its kernels fill the GPU
+        SMALL | {"exclusive_ns": 300 * MS},  # it waits for its data
+        SMALL | {"held_back_ns": 300 * MS},  # the daemon holds it back
+        SMALL | {"shared_ns": SECOND},  # other jobs share the GPU with it
+        SMALL | {"timed_count": 10_000},  # not measured, or telemetry was lost
         {"exclusive_ns": SECOND, "launches": 10, "timed_count": 10, "work_ns": 20 * MS},  # large
         {},  # idle
     ],

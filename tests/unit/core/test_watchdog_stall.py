@@ -9,7 +9,7 @@ GATE, MEMORY = frozenset({WaitReason.GATE}), frozenset({WaitReason.MEMORY})
 
 @pytest.fixture
 def trainer():
-    """Ten iterations a second for twenty seconds; so it stood still for a minute at most."""
+    """Ten iterations a second for twenty seconds, so it cannot have stood still for a minute."""
     return Watched(Stall()).goes_on(20, launches=500, iterations=10)
 
 

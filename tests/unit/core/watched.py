@@ -1,4 +1,4 @@
-"""Fixed sequences of looks at one job, and what a rule says of them."""
+"""Fixed sequences of looks at one job, and the findings of a rule about them."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 
 class Watched:
-    """A job that is looked at once a second; `goes_on` says what a second adds."""
+    """A job that is looked at once a second; `goes_on` says what each second adds."""
 
     def __init__(self, rule, **figures):
         self.rule = rule
@@ -19,7 +19,7 @@ class Watched:
         self.history.add(self.look)
 
     def goes_on(self, seconds=1, *, now=None, **added):
-        """So many more looks, each with `added` more; `now` is so from the first of them on."""
+        """Adds looks, each with `added` more than the last; the values in `now` hold from here."""
         for _ in range(seconds):
             grown = {name: getattr(self.look, name) + more for name, more in added.items()}
             self.look = replace(self.look, now_ns=self.look.now_ns + SECOND, **grown, **(now or {}))

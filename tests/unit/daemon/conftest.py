@@ -1,4 +1,4 @@
-"""What tests of the daemon's parts leave behind."""
+"""Cleans up what tests of the daemon's parts leave behind."""
 
 import contextlib
 import sqlite3
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _databases_are_closed(monkeypatch):
-    """From Python 3.13 on a warning says which were not, in whatever test comes by then."""
+    """Close databases: from Python 3.13 on an open one causes a warning in some later test."""
     with contextlib.ExitStack() as opened:
         connect = sqlite3.connect
         monkeypatch.setattr(

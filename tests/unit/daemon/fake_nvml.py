@@ -1,8 +1,8 @@
 # ruff: noqa: N802, N815  these are NVML's names
 """An NVML whose GPU can have several compute instances in one GPU instance.
 
-As NVML's reference says, "Multi Instance GPU Management"; that of the software GPU knows whole ones
-alone.
+It follows NVML's reference, "Multi Instance GPU Management"; the software GPU's NVML knows only
+whole instances.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pynvml
 
 PROFILES = {"1g.18gb": (0, 1, range(7)), "3g.71gb": (2, 4, (0, 4)), "7g.141gb": (4, 8, (0,))}
-SLICES = {0: 1, 1: 2, 2: 3, 4: 7}  # of compute, by the number of a profile
+SLICES = {0: 1, 1: 2, 2: 3, 4: 7}  # compute slices, by profile number
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ def first_free(starts, width, taken):
 
 
 class FakeNvml:
-    """One GPU, which has MIG; what is not here is pynvml's."""
+    """One GPU that supports MIG; attributes that are missing here come from pynvml."""
 
     c_nvmlGpuInstance_t = c_nvmlComputeInstance_t = ctypes.py_object
 
@@ -74,7 +74,7 @@ class FakeNvml:
         return getattr(pynvml, name)
 
     def have(self, name, start, *computes):
-        """Cut so beforehand; `computes`: (slices, start) of each."""
+        """Creates an instance beforehand; `computes`: (slices, start) of each compute instance."""
         number, width, _ = PROFILES[name]
         instance = Instance(len(self.instances) + 1, number, start, width)
         by_slices = {slices: number for number, slices in SLICES.items()}
@@ -83,7 +83,7 @@ class FakeNvml:
         return instance
 
     def layout(self):
-        """What tells a GPU from one that is cut otherwise."""
+        """Describes the GPU's cut, so that two cuts can be compared."""
         return sorted(
             (one.profile, one.start, sorted((SLICES[c.profile], c.start) for c in one.computes))
             for one in self.instances

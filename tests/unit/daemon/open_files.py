@@ -1,4 +1,4 @@
-"""Whether anything is left open: files, and memory that has a descriptor."""
+"""Counts what is left open: files, and memory that has a descriptor."""
 
 import gc
 import os
@@ -7,10 +7,10 @@ from contextlib import suppress
 
 
 def open_files():
-    """How many; sockets do not count, for threads of other tests close theirs at any time."""
-    gc.collect()  # what other tests left behind closes its own whenever that is collected
+    """Returns how many are open; not counting sockets, which threads of other tests may close."""
+    gc.collect()  # objects of other tests close their files whenever they are collected
     count = 0
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # closed since it was listed, as that of the list is
+        with suppress(OSError):  # closed since it was listed, like the listing's own
             count += stat.S_ISREG(os.fstat(int(name)).st_mode)
     return count

@@ -34,7 +34,7 @@ class LostError(NvmlError):
 
 
 class Held:
-    """What NVML says; tells when it is asked."""
+    """Stands for NVML: returns its holdings, and calls `tell` when it is asked."""
 
     def __init__(self, held, is_complete, tell=lambda: None):
         running = {0: frozenset(held)}
@@ -47,7 +47,7 @@ class Held:
 
 
 class Said:
-    """What processes say that they have, one answer after the other, the last for good."""
+    """What processes claim to hold: one answer after the other, the last one repeatedly."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -87,7 +87,7 @@ def test_where_the_driver_does_not_say_all_whom_it_does_not_name_is_not_audited(
 
 
 def holdings(*said):
-    """Of gpus 4, 7, .., each of which says that much of one process, or raises."""
+    """Holdings of GPUs 4, 7, .., each of which reports this much for one process, or raises."""
 
     def running(handle):
         if isinstance(said[handle], type):
@@ -129,11 +129,11 @@ def test_what_a_process_took_or_freed_while_the_driver_was_asked_counts(said):
     ("said", "failed"),
     [
         ((5, 5), False),
-        ((5, LostError), False),  # the others go on
-        ((NvmlError, LostError), False),  # it works, and tells nobody what runs there
+        ((5, LostError), False),  # the other GPU still counts
+        ((NvmlError, LostError), False),  # one GPU works, but does not say what runs on it
         ((LostError, LostError), True),
         ((LostError,), True),
-        ((), False),  # a machine without any
+        ((), False),  # a machine without GPUs
     ],
 )
 def test_nvml_has_failed_once_no_gpu_works_of_those_there_are(said, failed):
@@ -220,4 +220,4 @@ def test_nvml_says_what_a_process_holds_on_each_gpu(tmp_path):
 
     assert done.returncode == 0, done.stderr
     pid, *held = json.loads(done.stdout)
-    assert held == [[pid, [(64 + 8) << 20, (32 + 8) << 20]]]  # 8: what a context occupies
+    assert held == [[pid, [(64 + 8) << 20, (32 + 8) << 20]]]  # 8: the size of a context

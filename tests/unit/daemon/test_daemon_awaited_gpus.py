@@ -1,4 +1,4 @@
-"""GPUs that come after the daemon, or do not answer."""
+"""GPUs that appear after the daemon has started, or that do not answer."""
 
 import sys
 import threading
@@ -15,7 +15,7 @@ class NvmlError(Exception):
 
 
 class Nvml:
-    """NVML with two GPUs, once there is a driver; it says as little of them as it may."""
+    """NVML with two GPUs once there is a driver; it reports as little about them as allowed."""
 
     NVMLError = NVMLError_NotFound = NvmlError
     NVML_CLOCK_MEM = 2

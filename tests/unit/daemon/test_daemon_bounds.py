@@ -1,4 +1,4 @@
-"""When work is recorded to tell what bounds it, and what recordings tell."""
+"""When work is recorded to find what bounds it, and what the recordings show."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 class Poller:
-    """As `_native.Poller`: samples and windows end when a test says so."""
+    """Stands for `_native.Poller`: samples and windows end when a test says so."""
 
     def __init__(self):
         self.begun = 0
@@ -34,7 +34,7 @@ class Poller:
 
 @pytest.fixture
 def shares(monkeypatch):
-    """What recordings tell: 20 operations bound by memory, unless a test says otherwise."""
+    """The recordings' result: 20 operations bound by memory, unless a test changes it."""
     told = dict.fromkeys(_native.OperationClass, 0.0) | {_native.OperationClass.MEMORY: 1.0}
     found = [told, 20, 1]
     monkeypatch.setattr(_native, "bounds_of", lambda *_, **__: tuple(found))
@@ -95,7 +95,7 @@ def test_a_recording_with_much_untimed_is_soon_tried_again_and_displaces_nothing
     poller = Poller()
     bounds = Bounds(poller)
     look(bounds, process, 1)
-    shares[2] = 3  # of 20
+    shares[2] = 3  # of 20 operations
     poller.end(3 * MS, 5 * MS)
     (found,) = look(bounds, process, 6)
     assert (found.mix.bound, found.mix.claims) == (Bound.UNKNOWN, False)

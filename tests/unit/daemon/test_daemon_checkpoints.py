@@ -1,4 +1,4 @@
-"""What is asked of the driver to save a process and to bring it back, and what it may answer."""
+"""Driver calls that save a process and bring it back, and the answers they may get."""
 
 import os
 import queue
@@ -23,7 +23,7 @@ LIVES = Target(pid=PID, is_there=lambda: True, uid=UID)
 
 
 class Driver:
-    """Answers success unless told otherwise, and keeps what it was asked."""
+    """Answers success unless told otherwise, and records its calls."""
 
     def __init__(self, *, state=0, **answers):
         self.state = state
@@ -51,7 +51,7 @@ class Driver:
 
 
 def moved(driver, *aways, target=LIVES, at_once=True):
-    """What was told of one move after the other."""
+    """Makes one move after the other and returns what was told of each."""
     told, posted = [], queue.SimpleQueue()
     checkpointer = Checkpointer(
         post=posted.put, at_once=at_once, driver=CheckpointDriver(lambda: driver)
@@ -63,10 +63,10 @@ def moved(driver, *aways, target=LIVES, at_once=True):
 
 
 class Gpu:
-    """A driver with processes that are saved and come back. A call may not end, or fail at first.
+    """A driver whose processes are saved and come back; a call may hang, or fail at first.
 
-    `stuck`: calls, by name and process, that end with the event. `refused`: how often a process
-    finds no room to come back.
+    `stuck`: calls, by name and process, that end when their event is set. `refused`: how often a
+    process finds no room to come back.
     """
 
     def __init__(self, *, saved=(), stuck=None, refused=None):
@@ -111,7 +111,7 @@ def on(gpu, post=lambda errand: errand()):
 
 @pytest.fixture
 def unstuck():
-    """An event for calls that do not end before the test."""
+    """An event for calls that must not end before the test does."""
     event = threading.Event()
     yield event
     event.set()
@@ -156,7 +156,7 @@ def test_what_is_being_saved_comes_back_once_it_is(unstuck):
 
     def is_there():
         looks.append(1)
-        if len(looks) == 2:  # whether it is worth another try
+        if len(looks) == 2:  # asked whether another try is worthwhile
             unstuck.set()
         return True
 
@@ -264,7 +264,7 @@ def test_a_saved_process_is_not_said_to_be_back_before_it_is():
 
 def test_a_process_that_nobody_has_saved_need_not_be_known_to_the_driver():
     assert moved(Driver(GetState=[1, 1]), False) == [""]
-    # Nor one that has been brought back.
+    # The same holds for one that has been brought back.
     assert moved(Driver(state=2, GetState=[0, 0, 1]), True, False, False) == [""] * 3
 
 
@@ -321,7 +321,7 @@ def test_without_the_calls_nothing_is_saved_and_nothing_needs_to_come_back():
 
 
 class Helping:
-    """The daemon's side of a helper, which makes the calls itself."""
+    """The daemon's side of a helper; it makes the calls itself."""
 
     def __init__(self, driver, *, is_there=True, problem=""):
         self._driver = CheckpointDriver(lambda: driver)

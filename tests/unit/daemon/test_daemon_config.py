@@ -1,4 +1,4 @@
-"""What a configuration may say, and what it says of GPUs and of people that are not there."""
+"""What a configuration may say, also about GPUs and people that do not exist here."""
 
 import threading
 from dataclasses import replace
@@ -35,7 +35,7 @@ def here(monkeypatch, *gpus):
 
 def test_sections_of_gpus_that_are_here_are_right(monkeypatch, written):
     here(monkeypatch, GPU, SLICE)
-    cut = "GPU-aaaaaaaa-0000-0000-0000-000000000000"  # may be that of the one that is cut
+    cut = "GPU-aaaaaaaa-0000-0000-0000-000000000000"  # possibly the GPU that is cut
 
     program.check(written("*", "0", "1", GPU.uuid_text, SLICE.uuid_text, cut))
 
@@ -50,7 +50,7 @@ def test_the_check_refuses_sections_of_gpus_that_are_not_here(monkeypatch, writt
 
 def test_each_fault_is_told_as_an_error(monkeypatch, tmp_path, capsys):
     here(monkeypatch, GPU)
-    monkeypatch.setattr(program, "set_up_logging", lambda _: None)  # it would keep our stderr
+    monkeypatch.setattr(program, "set_up_logging", lambda _: None)  # it would hold on to our stderr
     path, missing = tmp_path / "config.toml", tmp_path / "missing"
     path.write_text(f'[gpu.7]\nmode = "time"\n[memory]\nswap_dir = "{missing}"\n')
 
@@ -103,7 +103,7 @@ def test_a_reserve_that_leaves_jobs_nothing_is_refused_with_what_to_do(monkeypat
         "gpu.*.reserve_memory: 1 GiB is all that gpu 0 has (1 GiB), and nothing is left for jobs; "
         "write less, or another reserve_memory for it alone in [gpu.0]"
     )
-    assert reserves_on(too_much, [small]) == {}  # should such a gpu come later
+    assert reserves_on(too_much, [small]) == {}  # such a GPU may come later
 
     alone = ("0", "reserve_memory", "100MiB")
     program.check(kept_free(tmp_path, ("*", "reserve_memory", "1GiB"), alone))
@@ -205,7 +205,7 @@ def test_the_daemon_does_not_wait_for_a_user_database_to_warn_of_nobody(monkeypa
     daemon = Daemon(config=written(), directory=None, soft_clock=False)
     daemon._inventory = here(monkeypatch, GPU)
 
-    daemon._warn_of_unknown(written())  # returns
+    daemon._warn_of_unknown(written())  # must return at once
     answers.set()
 
     assert told.wait(60)

@@ -1,4 +1,4 @@
-"""The configuration as it is listed."""
+"""The listing of the effective configuration."""
 
 import json
 import re
@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 @pytest.fixture
 def listed(tmp_path):
-    """Value and file of each key, where the main file and a drop-in say these things."""
+    """Returns each key's value and file, for this main file and this drop-in."""
 
     def listed(main, drop_in=""):
         path = tmp_path / "config.toml"

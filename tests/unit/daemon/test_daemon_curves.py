@@ -1,4 +1,4 @@
-"""When the memory curve of an iteration is told, and when it is asked for again."""
+"""When an iteration's memory curve is reported, and when it is asked for again."""
 
 from types import SimpleNamespace
 

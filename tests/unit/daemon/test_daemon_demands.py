@@ -1,4 +1,4 @@
-"""The poller is told what processes count for, and what comes of that."""
+"""The daemon tells the poller how many SMs processes count for, and this shapes what they pay."""
 
 import mmap
 import struct
@@ -21,7 +21,7 @@ HELD_SMS = {1: 120.0, 2: 8.0}  # by process
 
 
 class Told:
-    """As `_native.Poller`, of what it is told."""
+    """Stands for `_native.Poller` and records what it is told."""
 
     def __init__(self):
         self.calls, self.gone = [], set()
@@ -86,7 +86,7 @@ def test_of_a_set_the_poller_is_told_when_the_process_is_on_it(core):
 
 
 def test_of_what_nobody_recorded_the_poller_is_told_ten_looks_later_at_last(core):
-    """A percentage of MPS that is found out, a set that changes."""
+    """For example an MPS percentage that was found out, or a set that changed."""
     poller = Told()
     demands = Demands(poller)
     demands.look(core)
@@ -163,7 +163,7 @@ def poller():
 def test_who_fills_little_of_the_gpu_pays_little_and_goes_before_the_other(
     core, poller, is_told, first
 ):
-    """While both were on the GPU; else the one that came earlier, for both have paid alike."""
+    """Both were on the GPU; if the poller is not told, both pay alike and the older goes first."""
     for process_id in HELD_SMS:
         record(core, process_id)
     if is_told:

@@ -1,4 +1,4 @@
-"""What the desk says of jobs, and to whom."""
+"""What the desk says about jobs, and to whom."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +20,7 @@ from tandemd.loop import Loop
 
 
 def desk_of(options, specs, *, privacy="open"):
-    """Of jobs 1, 2, .. on one GPU, of the uids that are their keys' second part."""
+    """A desk for jobs 1, 2, .. on one GPU, given each one's uid and spec."""
     loop = Loop(
         scheduler=Scheduler(options),
         clock=MonotonicClock(),
@@ -43,7 +43,7 @@ def desk_of(options, specs, *, privacy="open"):
 
 
 def asked(desk, question, *arguments, **more):
-    """The answer, which is made on the loop's thread."""
+    """Returns the desk's answer, which is made on the loop's thread."""
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(question, *arguments, **more)
         while not answer.done():

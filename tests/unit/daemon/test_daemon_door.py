@@ -1,4 +1,4 @@
-"""Who sees the socket of a door gets in."""
+"""Whoever can see the socket of a door gets in."""
 
 import selectors
 import socket

@@ -1,4 +1,4 @@
-"""GPUs on which no job is started: who is refused, who may say so, and what is kept of it."""
+"""GPUs on which no job may start: who is refused, who may drain one, and what is remembered."""
 
 import sqlite3
 from types import SimpleNamespace
@@ -30,10 +30,10 @@ def opened(path):
         ({0}, "0", "gpu 0"),
         ({0}, GPUS[0].uuid_text, "gpu 0"),
         ({0}, "1", ""),
-        ({0}, "", ""),  # it may take the other
+        ({0}, "", ""),  # it may take the other GPU
         ({0, 1}, "", "gpus 0, 1"),
         ({0}, "1, 0", "gpu 0"),
-        ({0, 1}, "7", ""),  # there is none, which is said instead
+        ({0, 1}, "7", ""),  # there is no GPU 7, and a different message says so
         ((), "", ""),
     ],
 )

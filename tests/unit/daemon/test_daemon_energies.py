@@ -1,4 +1,4 @@
-"""Energy: what is asked of NVML and when, and how it comes to jobs that live and that ended."""
+"""Energy: what NVML is asked and when, and how running and ended jobs get their parts."""
 
 import json
 import sqlite3
@@ -25,7 +25,7 @@ MS = 1_000_000
 
 
 class NotSupportedError(Exception):
-    """NVML's."""
+    """Stands for NVML's error."""
 
 
 class FakeClock:
@@ -37,7 +37,7 @@ class FakeClock:
 
 
 class Gpus:
-    """What their drivers have counted."""
+    """The energy counters of the GPUs' drivers."""
 
     def __init__(self):
         self.counted_mj = {0: 0}
@@ -49,7 +49,7 @@ class Gpus:
 
 
 def said_of(*answers, instances=()):
-    """Of GPUs 0, 1, .., which NVML answers so, or by an error."""
+    """NVML's energies for GPUs 0, 1, .., each with this answer or error."""
 
     def count(handle):
         if isinstance(answers[handle], type):
@@ -84,7 +84,7 @@ def test_an_nvml_that_is_too_old_says_nothing():
 
 
 def asking(gpus, *, worker=None, pasts=None):
-    """One that asks these, of a core that has no jobs."""
+    """Energies that are read from `gpus`, with a core that has no jobs."""
     core = Scheduler()
     return Energies(
         poller=SimpleNamespace(wake=lambda: None),
@@ -123,7 +123,7 @@ def test_when_a_job_has_ended_that_is_owed_something_they_are_asked_once_more(is
 
 
 def test_where_nobody_can_be_asked_nobody_is():
-    energies = asking(Gpus(), worker=SimpleNamespace())  # which would fail
+    energies = asking(Gpus(), worker=SimpleNamespace())  # would fail if used
     energies.read = None
 
     energies.look(0)
@@ -132,7 +132,7 @@ def test_where_nobody_can_be_asked_nobody_is():
 
 
 class Later:
-    """A worker that NVML keeps waiting."""
+    """A worker that is stuck waiting for NVML."""
 
     def __init__(self):
         self.errands = []
@@ -170,7 +170,7 @@ def test_what_came_to_who_is_forgotten_while_none_answers_stays_in_its_row(path)
     ledger.charge(7, 0, 25)
     energies.keep_past(PAST)
 
-    energies.look(PERIOD_NS)  # and nothing comes back
+    energies.look(PERIOD_NS)  # NVML does not answer
     assert not ledger.owes(7)
     assert ledger.of_job(7) is None
     worker.errands[0]()
@@ -181,7 +181,7 @@ def test_what_came_to_who_is_forgotten_while_none_answers_stays_in_its_row(path)
 
 def test_an_answer_that_fails_is_none_and_they_are_asked_again():
     gpus = Gpus()
-    gpus.counted_mj = None  # no mapping
+    gpus.counted_mj = None  # not a mapping
     energies = asking(gpus)
     energies.look(0)
     assert energies.core.energy.of_gpu(0) is None
@@ -225,7 +225,7 @@ def test_the_last_part_of_a_job_that_has_ended_comes_into_its_row(path):
     pasts = Pasts(remembered, ledger)
 
     assert pasts.keep(PAST)
-    remembered.keep_past(replace(PAST, began_wall_ns=1))  # of the same number, before
+    remembered.keep_past(replace(PAST, began_wall_ns=1))  # an earlier job of the same number
     assert pasts.keep(replace(PAST, job_id=8, name="other"))
     assert kept_of(remembered) == [None, None, None]
     ledger.read({0: 1000}, at_ns=100)

@@ -1,4 +1,4 @@
-"""Each user has a part of the connections to the RPC socket, whoever else holds how many."""
+"""Each user gets a part of the connections to the RPC socket, however many others hold."""
 
 import asyncio
 import errno
@@ -24,8 +24,8 @@ GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 
 @pytest.fixture
 def connect(tmp_path, monkeypatch):
-    """Connects to a server as a uid, and says that it speaks HTTP/2."""
-    uids = {}  # by the name of the socket that connects: the kernel knows but one uid here
+    """Connects to a server as a uid, and sends the HTTP/2 greeting."""
+    uids = {}  # by client socket name: the kernel knows only one uid here
 
     def peer_of(accepted):
         return SimpleNamespace(uid=uids[accepted.getpeername()])
@@ -41,10 +41,10 @@ def connect(tmp_path, monkeypatch):
         def connect(uid):
             found = open_ones.enter_context(closing(socket.socket(socket.AF_UNIX)))
             found.settimeout(PATIENCE_S)
-            found.bind("")  # the kernel names it
+            found.bind("")  # the kernel picks a name
             uids[found.getsockname()] = uid
             found.connect(str(tmp_path / "rpc.sock"))
-            with suppress(OSError):  # it was hung up on before
+            with suppress(OSError):  # the server hung up already
                 found.sendall(GREETING)
             return found
 
@@ -62,7 +62,7 @@ def is_hung_up_on(connection):
     with suppress(ConnectionResetError):
         while connection.recv(4096):
             pass
-    return True  # else the time to wait is over, and that is an error
+    return True  # a timeout instead would raise an error
 
 
 def limit(connect, *, most, most_of_a_uid):
@@ -95,10 +95,10 @@ def test_who_has_most_gives_way_once_all_places_are_taken(connect):
     assert is_let_in(connect(9))
 
     assert is_hung_up_on(of_7[-1])
-    assert is_hung_up_on(connect(8))  # it would have as many as 7
+    assert is_hung_up_on(connect(8))  # it would hold as many as 7
     for kept in [*of_7[:-1], of_8]:
         kept.setblocking(False)
-        with suppress(BlockingIOError):  # all that came of it is read
+        with suppress(BlockingIOError):  # everything sent so far is read
             while kept.recv(4096):
                 pass
             pytest.fail("it was hung up on")

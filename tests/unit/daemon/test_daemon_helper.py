@@ -1,4 +1,4 @@
-"""What may be asked of the helper and by whom: everything else is refused, and the log says so."""
+"""What the helper may be asked and by whom: it refuses all else, and logs that."""
 
 import os
 import socket
@@ -37,7 +37,7 @@ CUT = b'{"verb":"cut-gpu","gpu":"%s","profiles":%s}'
 
 
 def say(path, *messages, descriptors=()):
-    """What one connection with these messages is answered."""
+    """Returns the answer to one connection that sends these messages."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(DEADLINE_S)
         connection.connect(str(path))
@@ -47,12 +47,12 @@ def say(path, *messages, descriptors=()):
 
 
 class Serving:
-    """A helper that notes what it is asked to do, and the log."""
+    """A helper that records what it is asked to do, and its log."""
 
     def __init__(self, path):
         self.path = path
         self.asked = []
-        self.answers = {}  # class of a question -> what it is answered, or raises
+        self.answers = {}  # by class of question: its answer, or what it raises
 
     def do(self, question, descriptors):
         self.asked.append((question, len(descriptors)))
@@ -202,7 +202,7 @@ def test_descriptors_that_nobody_asked_for_are_refused_and_closed(serving, count
 
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        assert pipe.read() == b""  # nobody has the other end any more
+        assert pipe.read() == b""  # the other end is closed
     assert "more than one descriptor" in answer["problem"]
     assert serving.asked == []
 
@@ -250,7 +250,7 @@ def test_a_mistake_of_the_helper_is_a_bug_and_its_words_stay_in_the_log(serving)
 
 @pytest.fixture
 def held(serving):
-    """A connection in the midst of being answered, until its gate is set."""
+    """Holds a connection in the middle of its answer until the gate is set."""
     begun, gate = threading.Event(), threading.Event()
 
     def do(_question, _descriptors):
@@ -286,7 +286,7 @@ def test_it_is_still_there_when_it_did_not_end(serving):
 
 
 def test_at_its_end_it_waits_for_answers_that_are_on_their_way(serving, held):
-    serving.service.finish(0.01)  # it may take longer
+    serving.service.finish(0.01)  # the answer may take longer than this
     finished = threading.Thread(target=serving.service.finish, args=(DEADLINE_S,))
     finished.start()
     assert finished.is_alive()
@@ -328,7 +328,7 @@ def test_a_daemon_of_root_needs_none_and_one_that_is_not_there_is_not_asked(tmp_
     with pytest.raises(UnavailableError, match="cannot be asked"):
         helper.cut(Layout(gpu=UUID, profiles=()))
     path.write_text("")
-    assert not helper.is_there  # no socket
+    assert not helper.is_there  # a file that is no socket
 
 
 def test_one_that_serves_another_user_is_none(serving, monkeypatch):

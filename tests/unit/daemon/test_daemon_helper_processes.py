@@ -1,4 +1,4 @@
-"""For whom the helper makes checkpoint calls: for a process under Tandem that still lives."""
+"""For whom the helper makes checkpoint calls: living processes that run under Tandem."""
 
 import os
 import queue
@@ -18,7 +18,7 @@ from tandemd.helper.wire import Checkpoint
 
 DEADLINE_S = 30
 LOCK = Checkpoint(call="Lock")
-# Maps a file, as the loader does with a library, and says so.
+# Maps a file, as the loader maps a library, and reports that it has.
 MAPPING = """
 import mmap, sys
 with open(sys.argv[1], "r+b") as file:
@@ -28,7 +28,7 @@ print(flush=True); sys.stdin.read()
 
 
 class Driver:
-    """Notes pids of calls; each waits for `gate`."""
+    """Records the pids of its calls; each call waits for `gate`."""
 
     def __init__(self):
         self.asked = queue.SimpleQueue()
@@ -58,7 +58,7 @@ def verbs(driver):
 
 @contextmanager
 def process(tmp_path, library=processes.SHIM):
-    """One that has such a library in it, and its pidfd."""
+    """A process that has mapped such a library, and its pidfd."""
     path = tmp_path / library
     path.write_bytes(b"x" * 4096)
     words = [sys.executable, "-c", MAPPING, str(path)]
@@ -109,7 +109,7 @@ def test_a_process_that_has_ended_is_none_whoever_has_its_pid(tmp_path, verbs, d
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(StateError, match="the process has ended"):
-            verbs.do(LOCK, (pidfd,))  # its pid is not given to another one yet
+            verbs.do(LOCK, (pidfd,))  # its pid has not been reused yet
         child.wait()
         with pytest.raises(StateError, match="the process has ended"):
             verbs.do(LOCK, (pidfd,))
@@ -157,7 +157,7 @@ def test_nothing_else_is_done_with_a_process_that_a_call_is_under_way_for(tmp_pa
 
         driver.gate.set()
         first.join()
-        verbs.do(LOCK, (pidfd,))  # by now it may be
+        verbs.do(LOCK, (pidfd,))  # the first call has ended, so this is allowed
 
 
 def test_what_the_driver_refuses_is_a_wrong_state(tmp_path):

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 @dataclass
 class Process:
-    """As the core's, as far as it is looked at."""
+    """Stands for the core's process, with the fields that are read."""
 
     usage: Usage
     gpu: int = 0
@@ -61,7 +61,7 @@ def test_work_is_kept_once_a_second_and_up_to_a_change():
     moved = point(14 * STEP_NS, 0, gpu_ns=14, swapped_bytes=MIB)
 
     assert curve_of(*looks, moved) == [looks[0], looks[WORK_NS // STEP_NS], looks[13], moved]
-    assert curve_of(*looks)[-1] == looks[13]  # the newest look is always told
+    assert curve_of(*looks)[-1] == looks[13]  # the newest look is always reported
 
 
 def test_work_after_a_rest_is_not_spread_over_the_rest():
@@ -176,7 +176,7 @@ def test_only_jobs_that_have_changed_are_looked_at():
     looked(histories, job)
     job.processes[1].usage = usage(device_bytes=2 * MIB)
 
-    assert looked(histories, job, at_ns=STEP_NS) == {(1, 0): point(0)}  # nobody said so
+    assert looked(histories, job, at_ns=STEP_NS) == {(1, 0): point(0)}  # nobody noted the change
     histories.note(1)
     assert looked(histories, job, at_ns=2 * STEP_NS) == {(1, 0): point(2 * STEP_NS, 2 * MIB)}
     assert list(histories.curves[1, 0].points()) == [
@@ -198,7 +198,7 @@ def test_sms_are_counted_by_what_is_submitted_and_what_kernels_hold():
         histories.note(1)
         return looked(histories, job, at_ns=at_ns)[1, 0].sm_ns
 
-    assert sm_ns(0, 100, 100) == 0  # what was before is not known
+    assert sm_ns(0, 100, 100) == 0  # work done before the first look is unknown
     assert sm_ns(STEP_NS, 140, 100) == 100
     assert sm_ns(2 * STEP_NS, 140, 108) == 120
     assert sm_ns(3 * STEP_NS, 940, 908, scaling=None) == 120

@@ -1,4 +1,4 @@
-"""Memory of the host, the files that take its place, and whose they are."""
+"""Host memory, the files that replace it, and who owns them."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ SIZE = 20 * MIB  # more than one chunk
 
 
 class Posted:
-    """Errands for the loop, run when the test says so."""
+    """Errands for the loop, which run when the test says so."""
 
     def __init__(self):
         self.errands = deque()
@@ -60,7 +60,7 @@ def bytes_like(seed, count=SIZE):
 
 @contextmanager
 def no_file_longer_than(count):
-    """As a disk or a machine that has no more."""
+    """As if the disk had no more room."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
     try:
@@ -70,11 +70,11 @@ def no_file_longer_than(count):
 
 
 class House:
-    """Process 1 and what it was sent; nothing happens on other threads."""
+    """Process 1 and the packets sent to it; everything runs on the test's thread."""
 
     def __init__(self, folder):
         self.posted = Posted()
-        self.sent = []  # packets, with descriptors of the test's own
+        self.sent = []  # packets, with the test's own copies of their descriptors
         self.told = []
         self.host = Host(directory=folder, post=self.posted, at_once=True)
         self.homes = Homes(
@@ -86,7 +86,7 @@ class House:
         self.homes.open(1)
 
     def give(self, order=1, count=SIZE):
-        """The descriptor of memory that came with an order."""
+        """Returns the descriptor of the memory that came with an order."""
         move = MoveMemory(process_id=1, order=order, target_bytes=0, pool_bytes=count)
         self.homes.give(move, then=lambda: None)
         return self.sent[-1][1][0]
@@ -124,7 +124,7 @@ def test_a_file_has_what_was_in_memory_and_is_only_to_be_read(house):
     assert packet == _native.encode_host_file(order=2, since=1, pool=1)
     os.set_blocking(file, True)
     assert Path(f"/proc/self/fd/{file}").read_bytes() == bytes_like(9)
-    assert size_of(file)[1] >= SIZE  # none of it is a hole
+    assert size_of(file)[1] >= SIZE  # it has no holes
     assert stat.S_IMODE(os.fstat(file).st_mode) == 0o600
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.write(file, b"x")
@@ -145,7 +145,7 @@ def test_memory_whose_file_was_taken_is_free_whoever_has_it(house):
 
     house.homes.perform(DropPool(process_id=1, pool=1))
 
-    assert size_of(memory) == (SIZE, 0)  # the test has it still, as a job that lies would
+    assert size_of(memory) == (SIZE, 0)  # the test still has it open, as a dishonest job might
 
 
 def test_a_file_that_is_not_needed_any_more_takes_no_room(house):
@@ -230,7 +230,7 @@ def failing(error, after):
     def write(file, chunk, at):
         if at >= after:
             raise OSError(error, os.strerror(error))
-        return os.pwrite(file, chunk[: 3 * 4096], at)  # disks may take less than they are given
+        return os.pwrite(file, chunk[: 3 * 4096], at)  # a disk may take less than it is given
 
     return write
 
@@ -291,7 +291,7 @@ def test_what_a_killed_daemon_left_is_taken_away(tmp_path):
 
 
 class SlowHost:
-    """It makes memory when it is told to."""
+    """Makes memory when it is told to."""
 
     def __init__(self):
         self.wanted = []

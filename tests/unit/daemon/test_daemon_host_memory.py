@@ -1,4 +1,4 @@
-"""Host memory is all there when a job gets it, near its GPU, and no more than the machine has."""
+"""Host memory is complete when a job gets it, near its GPU, and within the machine's means."""
 
 import ctypes
 import fcntl
@@ -14,12 +14,12 @@ from tandemd.edges.gpus import numa_node_of
 from tandemd.edges.host_memory import make_memory
 
 MIB = 1 << 20
-SOME = 12 * 4096  # no whole huge page: none that is set aside for others can be taken
+SOME = 12 * 4096  # not a whole huge page, so none reserved for others is used
 PREFERRED = 1
 
 
 def mempolicy():
-    """Of this thread: get_mempolicy(2)."""
+    """Returns this thread's memory policy: get_mempolicy(2)."""
     mode = ctypes.c_int(-1)
     number = {"x86_64": 239, "aarch64": 236}[platform.machine()]
     ctypes.CDLL(None).syscall(number, ctypes.byref(mode), None, 0, None, 0)
@@ -27,7 +27,7 @@ def mempolicy():
 
 
 class Meminfo:
-    """Stands for /proc/meminfo; read while memory is being made."""
+    """Stands for /proc/meminfo, which is read while memory is being made."""
 
     def __init__(self, total, available):
         self.text = f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n"
@@ -69,14 +69,14 @@ def test_where_several_threads_may_it_is_filled_and_not_only_allocated(
 
     fd = make_memory(count, node=None, fillers=fillers)
 
-    if os.fstat(fd).st_blksize == 4096:  # else it is of huge pages, whatever was said
+    if os.fstat(fd).st_blksize == 4096:  # else memory comes in huge pages whatever was asked
         with mmap.mmap(fd, count) as pages:
             assert (set(filled(pages)) == {1}) is is_filled
     os.close(fd)
 
 
 def filled(pages):
-    """Of each page whether the kernel has what is in it: mincore(2)."""
+    """Tells for each page whether it is in memory: mincore(2)."""
     there = (ctypes.c_ubyte * (len(pages) // 4096))()
     first = ctypes.c_char.from_buffer(pages)
     size = ctypes.c_size_t(len(pages))
@@ -95,14 +95,14 @@ def test_where_the_kernel_does_not_say_what_can_be_had_it_is_what_nobody_uses():
 
 
 def test_a_machine_keeps_some_of_what_is_free_for_everybody_else():
-    meminfo = Meminfo(total=16 * SOME, available=2 * SOME)  # of which a sixteenth of all is kept
+    meminfo = Meminfo(total=16 * SOME, available=2 * SOME)  # a sixteenth of the total is kept
 
     os.close(make_memory(SOME, node=None, meminfo=meminfo))
     with pytest.raises(OSError, match="0 MiB are asked for, and 0 MiB can be given"):
         make_memory(SOME + 4096, node=None, meminfo=meminfo)
 
 
-@pytest.mark.parametrize("node", [0, 63])  # the last one is hardly there
+@pytest.mark.parametrize("node", [0, 63])  # there is hardly a node 63
 def test_it_is_made_near_the_gpu_and_the_thread_is_as_before(node):
     meminfo = Meminfo(**PLENTY)
     before = mempolicy()

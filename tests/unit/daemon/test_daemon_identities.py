@@ -33,7 +33,7 @@ SOON_S = 20
 
 
 class UserDatabase:
-    """Answers when it is let, and counts who was asked about and in which threads."""
+    """Answers when it is let; records the uids asked about and the threads that asked."""
 
     def __init__(self):
         self.asked, self.threads = [], set()
@@ -182,9 +182,9 @@ def loop_with_jobs(*uids, name=""):
 
 
 def test_a_listing_asks_about_the_caller_once_and_the_loop_comes_round_meanwhile(database):
-    some = Identities(database.look_up, now_s=lambda: 0.0)  # no answer grows old meanwhile
+    some = Identities(database.look_up, now_s=lambda: 0.0)  # no answer expires meanwhile
     for uid in (7, 8):
-        some.of(uid)  # at their HELLO
+        some.of(uid)  # as at their HELLO
     loop = loop_with_jobs(*[7] * 50, *[8] * 50)
     desk = Desk(
         loop=loop,
@@ -230,7 +230,7 @@ def test_only_where_all_may_see_them_other_peoples_jobs_are_named(privacy, is_to
     )
 
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(desk.explanation, 8, "same")  # its own, whoever else has one
+        answer = pool.submit(desk.explanation, 8, "same")  # its own, though others share the name
         while not answer.done():
             loop._round(notable=True)
 

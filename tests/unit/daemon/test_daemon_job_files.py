@@ -1,4 +1,4 @@
-"""The files by which dcgm-exporter knows the jobs on each GPU."""
+"""The files that tell dcgm-exporter which jobs are on each GPU."""
 
 import os
 import threading
@@ -70,7 +70,7 @@ def test_a_link_in_the_directory_is_not_written_through(files, jobs, tmp_path):
 @pytest.mark.parametrize("umask", [0, 0o077])
 @pytest.mark.parametrize("left_with", [None, 0o700])
 def test_others_can_read_what_is_there_whatever_the_umask(umask, left_with, jobs, tmp_path):
-    if left_with is not None:  # by a version that did not see to that
+    if left_with is not None:  # left by a version that did not handle this
         (tmp_path / "jobs").mkdir()
         (tmp_path / "jobs").chmod(left_with)
     before = os.umask(umask)

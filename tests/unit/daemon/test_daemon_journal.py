@@ -1,4 +1,4 @@
-"""The state file: what comes back from it, and what becomes of one that cannot be used."""
+"""The state file: what is restored from it, and what happens to one that is unusable."""
 
 import os
 import re
@@ -39,13 +39,13 @@ def path(tmp_path):
 
 @pytest.fixture
 def file(path):
-    """One that the test may fill."""
+    """A state file that the test may fill."""
     Journal(path).close()
     return sqlite3.connect(path, isolation_level=None)
 
 
 def warned(path):
-    """What the daemon says of such a file, once, and goes on without."""
+    """Returns the reason in the daemon's only warning of such a file; it goes on without it."""
     with capture_logs() as logs:
         found = Remembered(path, at_once=True)
         assert found.trials_on([GPU]) == {3: ()}
@@ -64,7 +64,7 @@ def test_what_was_kept_comes_back_by_kind_of_gpu_as_it_was(path):
     before.trials_on([GPU])
     trials = [trial(1.7, one=0.3), trial(2.5, one=0.3, other=1 / 3)]
     before.keep_trials(3, trials)
-    before.keep_trials(9, trials)  # of no kind that is known
+    before.keep_trials(9, trials)  # of an unknown kind
     before.close(1)
 
     after = Remembered(path, at_once=True)
@@ -143,7 +143,7 @@ def test_notes_that_come_together_are_written_together_or_not_at_all(path):
     assert book.trials() == {}
 
 
-@pytest.mark.parametrize("undoes", ["ABORT", "ROLLBACK"])  # the statement, or all that came before
+@pytest.mark.parametrize("undoes", ["ABORT", "ROLLBACK"])  # the statement, or all before it too
 def test_after_an_error_it_is_written_again(path, file, undoes):
     book = Journal(path)
     file.execute(
@@ -392,7 +392,7 @@ def test_a_daemon_without_a_file_keeps_nothing():
     remembered.close(1)
 
     assert remembered.trials_on([GPU]) == {3: ()}
-    assert remembered.is_kept  # nobody wanted it
+    assert remembered.is_kept  # none was asked for
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_whoever_asks_right_after_a_job_left_sees_what_follows_from_it():
 
 
 class VirtualClock:
-    """Goes on when the loop waits; `at_wait` is called then and may end the wait by `end_wait`."""
+    """Advances when the loop waits; calls `at_wait` then, which may end the wait by `end_wait`."""
 
     is_virtual = True
 
@@ -94,9 +94,9 @@ def test_on_the_virtual_clock_rounds_are_rare_while_nothing_goes_on_and_a_timer_
 
     told = [ns / VIRTUAL_ROUND_NS for ns in clock.waits_ns]
     assert told[:16] == [1] * 16
-    assert told[16:24] == [2.5, 4, 8, 16, 32, 64, 100, 100]  # between two of the grid
-    assert told[30] == 7.5  # 7 and to the next of the grid
-    # Of a change it hears at once, and has a round at the next time for one.
+    assert told[16:24] == [2.5, 4, 8, 16, 32, 64, 100, 100]  # 2.5: between two grid points
+    assert told[30] == 7.5  # 7, and on to the next grid point
+    # A long wait notices changes at once, and the loop has a round at the next grid point.
     assert clock.looks == [ns > VIRTUAL_ROUND_NS for ns in clock.waits_ns]
 
 
@@ -104,19 +104,19 @@ def test_whoever_posts_ends_the_virtual_wait_and_the_loop_itself_does_not():
     did = []
     loop = virtual_loop(clock := VirtualClock(lambda: loop.post(lambda: did.append("posted"))))
     for _ in range(30):
-        loop.poller.poll(now_ns=1)  # the next wait would be long
+        loop.poller.poll(now_ns=1)  # so that the next wait would be long
     clock._at_wait = only_once(clock._at_wait)
     loop._wait_virtual()
     loop._round(notable=False)
 
     assert (clock.ns, clock.ends, did) == (VIRTUAL_ROUND_NS, 1, ["posted"])
 
-    loop.post(lambda: did.append("by itself"))  # as from its own round
+    loop.post(lambda: did.append("by itself"))  # as the loop does in its own round
     clock._at_wait = lambda: None
     loop._wait_virtual()
 
     assert clock.ends == 1
-    assert clock.waits_ns[-1] == VIRTUAL_ROUND_NS  # time passes before it, though not much
+    assert clock.waits_ns[-1] == VIRTUAL_ROUND_NS  # a short time passes before it
 
 
 def test_nobody_waits_for_a_loop_that_has_ended():
@@ -139,7 +139,7 @@ def test_nobody_waits_for_a_loop_that_has_ended():
 
 
 class Strides:
-    """A clock that each look at it moves on by so much."""
+    """A clock that advances by `stride_ns` at each look."""
 
     is_virtual = False
 
@@ -211,7 +211,7 @@ def test_what_is_being_done_when_patience_ends_is_waited_for(monkeypatch):
 
 def test_something_posted_that_fails_stops_nobody_else():
     done = []
-    clock = SimpleNamespace(is_virtual=False, now_ns=lambda: 1)  # however long it takes to tell
+    clock = SimpleNamespace(is_virtual=False, now_ns=lambda: 1)  # logging takes no time
     loop = Loop(scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=None)
     loop.post(lambda: 1 / 0)
     loop.post(lambda: done.append(True))
@@ -223,7 +223,7 @@ def test_something_posted_that_fails_stops_nobody_else():
 
 def test_a_search_for_a_plan_that_fails_is_told_once_and_the_next_question_is_asked(monkeypatch):
     told, failures = [], []
-    clock = SimpleNamespace(is_virtual=True, now_ns=lambda: 1)  # so that a search is made at once
+    clock = SimpleNamespace(is_virtual=True, now_ns=lambda: 1)  # makes the search at once
     loop = Loop(scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=None)
 
     def handle(event):
@@ -242,7 +242,7 @@ def test_a_search_for_a_plan_that_fails_is_told_once_and_the_next_question_is_as
 
 
 class Naps:
-    """A virtual clock whose waits are over at these times; what it was asked, in `waits`."""
+    """A virtual clock whose waits end at these times; `waits` records what it was asked for."""
 
     is_virtual = True
 
@@ -261,11 +261,11 @@ class Naps:
         return self._now_ns >= deadline_ns
 
     def end_wait(self):
-        """It ends anyway."""
+        """Does nothing: the wait ends anyway."""
 
 
 def two_rounds(clock, posts=None):
-    """The times at which they came."""
+    """Returns the times of two rounds."""
     loop = Loop(
         scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=SimpleNamespace()
     )

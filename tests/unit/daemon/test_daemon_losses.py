@@ -1,4 +1,4 @@
-"""What a recorded trace says of what it lacks."""
+"""What a recorded trace says about events that it lacks."""
 
 from tandem.trace.records import RECORD
 from tandemd.observers.losses import Losses
@@ -16,7 +16,7 @@ def lost(losses, dropped, *, now_ns, taken=NOTHING):
 
 
 def test_what_was_dropped_since_the_last_look_is_told_once():
-    losses = Losses({1: 5}, 100)  # before the recording
+    losses = Losses({1: 5}, 100)  # dropped before the recording
 
     assert lost(losses, {1: 5}, now_ns=150) == []
     assert lost(losses, {1: 9, 2: 3}, now_ns=200) == [(70, 4, 200, 50), (71, 3, 200, 50)]

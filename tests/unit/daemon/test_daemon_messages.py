@@ -1,4 +1,4 @@
-"""What jobs say of themselves, as messages for everybody who lists them."""
+"""What jobs report about themselves, as messages for everybody who lists them."""
 
 from dataclasses import replace
 

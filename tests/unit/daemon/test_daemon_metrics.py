@@ -1,4 +1,4 @@
-"""What is rendered for Prometheus, read back with Prometheus' own parser, and who may ask."""
+"""Metrics, read back with Prometheus' own parser, and who may scrape them."""
 
 import contextlib
 import http.client
@@ -134,7 +134,7 @@ def value(metric, *, view=VIEW, **labels):
 
 
 def of_jobs(**changes):
-    """The same of a job of which this is different."""
+    """Returns the same view, of a job with these changes."""
     return replace(VIEW, jobs=(replace(JOB, **changes),))
 
 
@@ -259,7 +259,7 @@ def test_energy_is_counted_in_joules_and_where_none_is_known_there_is_no_series(
 
 
 def shims(*versions):
-    """What is told of processes with these."""
+    """Returns what is reported for processes with these shim versions."""
     process = JOB.processes[0]
     view = of_jobs(processes=tuple(replace(process, shim_version=each) for each in versions))
     told = [s for s in samples(view) if s.name == "tandem_shim_connected"]
@@ -311,7 +311,7 @@ def test_every_name_is_rendered_and_in_the_manual_and_no_other():
 
 
 def test_alerts_ask_for_figures_and_labels_that_there_are():
-    """What they come to, `promtool test rules` tries (packaging/prometheus)."""
+    """`promtool test rules` checks what the alerts evaluate to (packaging/prometheus)."""
     asked = re.findall(r"(tandem_\w+)(?:\{(\w+)\W)?", ALERTS.read_text())
     labels = {sample.name: sample.labels.keys() for sample in samples()}
 
@@ -329,7 +329,7 @@ def test_alerts_are_raised_for_what_they_are_about():
 
 
 def asked(expr):
-    """The metrics that a query names, and the labels that it or its legend needs of them."""
+    """Returns the metrics that a query names, and the labels that it or its legend needs."""
     matched = re.findall(r"(\w+)\s*=~?", " ".join(re.findall(r"\{([^}]*)\}", expr)))
     grouped = re.findall(r"\w+", " ".join(re.findall(r"\bby \(([^)]*)\)", expr)))
     joined = re.findall(r"\w+", " ".join(re.findall(r"group_left \(([^)]*)\)", expr)))
@@ -373,7 +373,7 @@ def test_no_panel_of_the_board_lies_on_another():
     ]
 
     assert len(cells) == len(set(cells))
-    assert max(x for x, _ in cells) < 24  # as wide as Grafana's grid
+    assert max(x for x, _ in cells) < 24  # the width of Grafana's grid
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(places)
     rows = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
     assert rows == ["GPUs", "Jobs", "Objectives", "Memory and swap", "Daemon"]
@@ -386,7 +386,7 @@ def test_queries_of_the_board_are_ones_that_prometheus_understands(tmp_path):
         {"record": f"query:{number}", "expr": expr.replace("$__rate_interval", "1m")}
         for number, expr in enumerate(exprs)
     ]
-    path = tmp_path / "rules.json"  # which is YAML, too
+    path = tmp_path / "rules.json"  # JSON is valid YAML
     path.write_text(json.dumps({"groups": [{"name": "board", "rules": rules}]}))
 
     command = ["promtool", "check", "rules", str(path)]
@@ -404,7 +404,7 @@ def test_without_jobs_there_are_only_figures_of_the_daemon():
 
 @pytest.fixture
 def serving():
-    """Start servers; all end with the test."""
+    """Starts servers, and stops all of them after the test."""
     started = []
 
     def serve(listen, render=lambda: "figures 1\n"):

@@ -1,4 +1,4 @@
-"""Cutting a GPU anew: what could not be done leaves it as it was."""
+"""Cutting a GPU anew: a cut that fails leaves the GPU as it was."""
 
 import sys
 
@@ -25,7 +25,7 @@ def cutting(monkeypatch):
 
 @pytest.fixture
 def planning(monkeypatch):
-    """What cuts the GPU of a fake NVML."""
+    """Returns what cuts the GPU of a fake NVML."""
 
     def make(nvml):
         monkeypatch.setitem(sys.modules, "pynvml", nvml)
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_destroyed(planning):
 def test_what_is_beside_others_in_any_order_is_made_where_there_is_room(planning):
     nvml = FakeNvml(tells_places=True)
     layout = parse_layout("0=1g.18gb,1g.18gb,1g.18gb,1g.18gb,3g.71gb")
-    nvml.places_last = True  # what it places by itself: where others would have room
+    nvml.places_last = True  # by itself it places instances where others would need the room
 
     planned = planning(nvml).plan(layout)
     done = planning(nvml).apply(layout)

@@ -1,4 +1,4 @@
-"""What the daemon takes the mode of a GPU to be."""
+"""Which mode the daemon takes a GPU to be in."""
 
 import os
 from dataclasses import replace
@@ -17,7 +17,7 @@ SOFTWARE = Gpu(index=0, uuid=bytes(16), product_name="Tandem Software GPU (tiny)
 
 @pytest.fixture
 def environment(tmp_path):
-    """Of programs that look for MPS in `pipes`, with its program on their path."""
+    """The environment of programs that look for MPS in `pipes`, with its executable on PATH."""
     for name in ("bin", "pipes"):
         (tmp_path / name).mkdir()
     (tmp_path / "bin" / PROGRAM).touch(mode=0o755)

@@ -1,4 +1,4 @@
-"""What the daemon makes of MPS that is away for a moment: its wiring, with edges that are told."""
+"""How the daemon handles MPS being away for a moment: its wiring, with simulated edges."""
 
 import os
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ SETS = Split(groups=16, group_sms=8)
 
 
 class Mps:
-    """Its control daemon is there, or not."""
+    """MPS, whose control daemon is there or not."""
 
     def __init__(self, place):
         self.directory = self.place = place
@@ -65,7 +65,7 @@ def test_sets_are_back_with_mps(daemon):
     core = daemon._loop.scheduler
     assert core.options.splits == {0: SETS}
     daemon._mps.goes()
-    daemon._tell_of_sets()  # another GPU's proof has come out
+    daemon._tell_of_sets()  # the proof of another GPU has finished
     assert core.options.splits == {}
 
     daemon._mps.comes_back()
@@ -75,7 +75,7 @@ def test_sets_are_back_with_mps(daemon):
 
 
 def control_says(place, servers, monkeypatch, clients=None):
-    """A control daemon that answers what servers there are, and of their clients, unless None."""
+    """Installs a control daemon that lists these servers, and their clients unless None."""
     told = "exit 1" if clients is None else f"echo {clients}"
     (place / PROGRAM).write_text(
         f"#!/bin/sh\nwhile read -r command; do case $command in\n"
@@ -140,7 +140,7 @@ def test_one_that_comes_beside_ours_where_programs_look_is_that_of_gpus_in_mode_
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert daemon._mps_gpus(config) == {0, 1}
-    assert surroundings() == [ours, {}]  # its programs find it by themselves
+    assert surroundings() == [ours, {}]  # the programs of GPU 1 find it by themselves
     assert daemon._watched_gpus() == {0}
     daemon._mps.goes()
     assert daemon._mps_gpus(config) == {1}
@@ -166,7 +166,7 @@ def test_one_that_was_left_is_ended_where_another_one_is_used(daemon, tmp_path, 
 
     assert daemon._open_mps().directory == used
 
-    assert spawned == ([] if named else ["left mps"])  # the one that is named is this one
+    assert spawned == ([] if named else ["left mps"])  # the named one is the one in use
 
 
 def test_jobs_of_a_user_whom_mps_does_not_serve_have_none_of_its_variables(daemon, monkeypatch):

@@ -1,4 +1,4 @@
-"""Which servers of MPS have crashed, by the log of its control daemon, answers and processes."""
+"""Which MPS servers crashed, judged by the control daemon's log, its answers, and processes."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from tandemd.edges import mps_servers
 from tandemd.edges.mps_servers import Servers
 
 A, B = 1000, 1001  # users
-ONE, TWO = 2**22 + 7, 2**22 + 8  # servers, with pids above all there are
+ONE, TWO = 2**22 + 7, 2**22 + 8  # servers, with pids above all real ones
 GONE = 2**22 + 9
 HERE, THERE = os.getpid(), os.getppid()  # clients that live
 STAMP = "[2026-05-31 23:48:21.671 Control 11107] "
@@ -30,7 +30,7 @@ def comes(client, user, *, waits):
 
 
 def up(server=ONE, user=A, client=HERE):
-    """A server that has one client."""
+    """Log lines of a server that has one client."""
     return said(
         comes(client, user, waits=True),
         f"Starting new server {server} for user {user}",
@@ -53,7 +53,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def servers(file, monkeypatch):
-    """Of which none has ended before the log says so."""
+    """Servers, none of which ends before the log says so."""
     running = {ONE, TWO}
     monkeypatch.setattr(mps_servers, "is_running", running.__contains__)
     made = Servers([file])
@@ -88,9 +88,9 @@ def test_one_that_nobody_has_used_is_not(file, servers):
     ("lives", "before", "after", "crashed"),
     [
         (True, "", "", True),
-        (True, "", WAITS + NEXT, True),  # who has come later cannot have been waited for
+        (True, "", WAITS + NEXT, True),  # came too late to be why it ended
         (True, WAITS, NEXT, True),
-        (False, WAITS, NEXT, False),  # for the other's sake, as it does once it has no clients
+        (False, WAITS, NEXT, False),  # ends for the other's sake, as a server without clients does
         (True, TOLD, "", False),
         (False, TOLD, "", False),
     ],
@@ -98,7 +98,7 @@ def test_one_that_nobody_has_used_is_not(file, servers):
 def test_status_0_tells_nothing_and_who_was_there_does(
     file, servers, looks, lives, before, after, crashed
 ):
-    """However much of it is read at once."""
+    """The result is the same however much of it is read at once."""
     parts = [up(client=HERE if lives else GONE) + before, ENDED, after]
     if looks < 3:
         parts[:2] = ["".join(parts[:2])]
@@ -116,7 +116,7 @@ def test_status_0_tells_nothing_and_who_was_there_does(
 
 @pytest.mark.parametrize("then", ["", WAITS + NEXT])
 def test_one_whose_clients_died_with_it_has_crashed_where_nobody_else_waited(file, servers, then):
-    add(file, up(client=GONE) + ENDED + then)  # when it was looked at it was over
+    add(file, up(client=GONE) + ENDED + then)  # over before it was first looked at
 
     servers.look()
 

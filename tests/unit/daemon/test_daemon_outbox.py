@@ -7,7 +7,7 @@ from tandemd.edges.outbox import MOST, Outbox, Outboxes
 
 
 class Reader:
-    """A process with room for so many packets."""
+    """A process with room for `room` packets."""
 
     def __init__(self):
         self.room, self.got, self.tried = 0, [], 0
@@ -40,8 +40,8 @@ def test_what_waits_is_sent_once_in_order_and_equal_packets_once(outbox, reader)
     outbox.put(b"pool", (page,))
     outbox.put(b"look", ())
     assert not outbox.offer(b"presence", ())
-    os.close(page)  # what waits has its own
-    assert reader.tried == 1  # until it has read
+    os.close(page)  # the waiting packet has a descriptor of its own
+    assert reader.tried == 1  # not again before the process has read
 
     reader.room = 1
     assert not outbox.go_on()
@@ -66,7 +66,7 @@ def test_too_much_is_the_end_of_a_connection_and_nothing_is_left_of_it(reader):
     boxes.send(1, b"pool", (page,))
     assert (hung_up, open_files()) == ([1], before + MOST)
     boxes.close(1)
-    boxes.send(1, b"pool", (page,))  # nobody is there
+    boxes.send(1, b"pool", (page,))  # nobody is connected any more
 
     assert open_files() == before
     os.close(page)

@@ -60,7 +60,7 @@ def test_a_user_can_be_named_by_number_and_be_given_less_than_others():
 
 
 def of_config(tmp_path, text):
-    """The limits of ann (7, of serving and staff) and bob (8, of staff), as a file says them."""
+    """Limits of ann (7, of serving and staff) and bob (8, of staff), as the file sets them."""
     (tmp_path / "config.toml").write_text(text)
     known = limits().identities
     return load(tmp_path / "config.toml").limits_for(0, known)
@@ -90,7 +90,7 @@ max_memory = "none"
     assert [bob.of(gib << 30) >> 30 for gib in (40, 80)] == [20, 20]
     assert bob.key == "limits.group.staff.max_memory"
     assert (stranger.percent, stranger.key) == (10, "limits.default.max_memory")
-    assert nine == root == NONE  # of whom nobody has asked the user database
+    assert nine == root == NONE  # the user database was not asked about 9
     assert (some.ceiling(7), some.ceiling(8)) == (LATENCY, LATENCY)
     assert some.why_class(7) == "limits.group.staff.max_class"
     assert "has not said yet" in some.why_class(9)
@@ -126,9 +126,9 @@ def test_an_empty_configuration_is_the_cores_own_defaults():
 
 @pytest.mark.parametrize("key", SchedulerTable.model_fields)
 def test_each_setting_of_the_scheduler_reaches_the_core(key):
-    """One that `options` forgot would be read, checked, documented, and of no effect."""
+    """A setting that `options` forgot would be read, checked and documented, but have no effect."""
     usual = getattr(SchedulerTable(), key)
-    if isinstance(usual, str):  # of which no other can be made up
+    if isinstance(usual, str):  # no other value can be made up
         other = {"policy": "fair", "lane_order": "pack"}[key]
     else:
         other = not usual if isinstance(usual, bool) else type(usual)(usual / 2)
@@ -267,12 +267,12 @@ def test_instances_are_known_by_their_gpu_and_number_and_come_and_go():
     assert (small.name, large.name) == ("0:1", "0:2")
     assert str(Instance(gpu=3, gpu_instance=2, compute_instance=1)) == "3:2:1"
     assert index.named("0:2") == index.named(large.uuid_text) == {large.index}
-    assert index.named("0") == {small.index}  # as CUDA takes it
+    assert index.named("0") == {small.index}  # as CUDA interprets it
     assert index.named("1") == {1}
     whole = "GPU-31313131-3131-3131-3131-313131313131"
     assert index.by_uuid("1, 0,GPU-3a,7") == f"{whole},0,GPU-3a,7"
     assert index.named(str(large.index)) == index.named("0:3") == frozenset()
-    assert index.of([b"x" * 16]) == 2  # no instance's index
+    assert index.of([b"x" * 16]) == 2  # not an instance's index
 
     index.learn([Gpu(index=0, uuid=b"0" * 16)])
 

@@ -1,4 +1,4 @@
-"""Jobs that have ended: what is made of them, what the state file keeps, and who may see it."""
+"""Ended jobs: what is recorded of them, what the state file keeps, and who may see it."""
 
 import sqlite3
 from dataclasses import replace
@@ -41,7 +41,7 @@ def names(found):
 
 
 def ended(*, first, second, cancelled=False):
-    """A job of two processes, with these usages when they leave, as it is kept."""
+    """The record kept of a job of two processes that leave with these usages."""
     core = Scheduler(Options())
     for number in (1, 2):
         core.handle(
@@ -86,7 +86,7 @@ def test_figures_of_all_processes_are_in_what_is_kept():
         ended_wall_ns=1030,
         gpu_ns=8,
         shared_ns=1,
-        waited_ns=7,  # not for its own window
+        waited_ns=7,  # not the wait for its own window
         peak_bytes=90,
         launches=7,
         iterations=7,

@@ -1,4 +1,4 @@
-"""Whether the daemon is one to be asked: health is by that (test_daemon_rpc_calls.py)."""
+"""Whether the daemon reports itself ready, which health depends on (test_daemon_rpc_calls.py)."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def daemon(monkeypatch):
-    """One that runs, as far as that has to do with it; its loop came round at second 100."""
+    """A running daemon, as far as readiness needs one; its last round was at second 100."""
     found = Daemon(config=Config(), directory=None, soft_clock=False)
     found._core = SimpleNamespace(is_alive=lambda: True)
     found._loop = SimpleNamespace(

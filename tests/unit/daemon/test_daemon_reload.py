@@ -1,4 +1,4 @@
-"""What a daemon that reads its configuration again says of it, and when."""
+"""What a daemon logs when it reads its configuration again, and when."""
 
 from types import SimpleNamespace
 
@@ -42,7 +42,7 @@ def test_what_needs_a_restart_is_compared_with_the_start(read):
 
 
 def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
-    """A daemon as it is once it runs, as far as a reload has to do with that."""
+    """A running daemon, as far as a reload needs one."""
     daemon = Daemon(config=begun, directory=None, soft_clock=False)
     nothing = SimpleNamespace(want=lambda *_, **__: None, use=lambda _: None, of=lambda _: {})
     daemon._inventory = SimpleNamespace(gpus=lambda: GPUS, refresh=lambda: None)
@@ -50,7 +50,7 @@ def running(begun, errands, change_options=lambda *_, **__: (), mps=None):
     daemon._sessions, daemon._desk = SimpleNamespace(), SimpleNamespace(rights=SimpleNamespace())
     daemon._remembered = SimpleNamespace(keep_most_past=lambda _: None)
     daemon._look_at_gpus = daemon._regard_gpus = lambda: None
-    daemon._warn_of_unknown = lambda _: None  # a thread of its own, which may outlive the test
+    daemon._warn_of_unknown = lambda _: None  # it starts a thread that may outlive the test
     daemon._options = daemon._with_sets = lambda given: given
     daemon._asking_for_sets = list
     daemon._loop = SimpleNamespace(
@@ -77,7 +77,7 @@ def test_it_is_read_again_once_it_is_applied_and_not_before(read):
         apply()
 
     assert (logs[1]["event"], logs[1]["policy"]) == ("configuration read again", "fair")
-    assert logs[1]["before"] == "throttle"  # which somebody had set: no key of the file is another
+    assert logs[1]["before"] == "throttle"  # set by hand: no key of the file has changed
     assert daemon._desk.is_reload_good
 
 
@@ -156,4 +156,4 @@ def test_mps_that_was_not_wanted_at_the_start_needs_a_restart(read):
     assert keys_told(none, both) == ["gpu.*.mode"]
     assert keys_told(first, both, mps=object()) == ["gpu.*.mode"]
     assert keys_told(both, first, mps=object()) == []
-    assert keys_told(none, both, mps=object()) == []  # one that ran already serves them all
+    assert keys_told(none, both, mps=object()) == []  # an MPS that already ran serves them all

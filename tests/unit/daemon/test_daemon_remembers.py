@@ -1,4 +1,4 @@
-"""Jobs that come back to a daemon that was started anew, as the state file has them."""
+"""Jobs that return to a restarted daemon, which restores them from the state file."""
 
 import json
 import sqlite3
@@ -37,7 +37,7 @@ def test_a_job_comes_back_with_what_it_had_whatever_it_asks_for(path):
 
     assert spec == SPEC
     assert (kept.paused, kept.command) == (True, "train.py")
-    assert after.take_back(7, SPEC) == (SPEC, None)  # it is back already
+    assert after.take_back(7, SPEC) == (SPEC, None)  # it is already back
     assert after.claim_of(7) is None
 
 

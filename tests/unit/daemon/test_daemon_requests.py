@@ -1,4 +1,4 @@
-"""Whose requests the poller is asked for."""
+"""For which processes the poller is asked for requests."""
 
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ def job(*process_ids, marking=(), **spec):
 
 
 class Poller:
-    """One whose processes all marked a request that took 5 ns, held for 3, and should take 7."""
+    """All of its processes marked a request that took 5 ns, was held for 3, and may take 7."""
 
     def __init__(self):
         self.asked = []

@@ -1,4 +1,4 @@
-"""Who calls how often and how slowly keeps nobody else waiting."""
+"""Frequent or slow callers keep nobody else waiting."""
 
 import asyncio
 import socket
@@ -28,7 +28,7 @@ EXHAUSTED, UNAUTHENTICATED = (
 
 
 class Desk:
-    """Keeps uid 7 waiting while it is told to."""
+    """Blocks calls while `lets` is cleared."""
 
     def __init__(self):
         self.lets = threading.Event()
@@ -61,7 +61,7 @@ class Desk:
 
 
 class Client:
-    """One connection; the token is the uid's number."""
+    """One connection, whose token is the uid's number."""
 
     def __init__(self, path, uid):
         own = [("grpc.use_local_subchannel_pool", 1)]
@@ -85,7 +85,7 @@ class Client:
         return stub.RecordTrace(pb.RecordTraceRequest(), metadata=self.metadata)
 
     def begin(self):
-        """Half a call: all but its request."""
+        """Begins a call and never sends its request."""
 
         def never():
             self._forever.wait()
@@ -106,7 +106,7 @@ def desk():
 
 @pytest.fixture
 def ready():
-    """Set: the daemon is."""
+    """Set, since the daemon is ready."""
     found = threading.Event()
     found.set()
     return found
@@ -135,7 +135,7 @@ def connect(tmp_path, desk, ready):
 
 @contextmanager
 def serving(path):
-    """What connects to a server at once, and says that it speaks HTTP/2 where `greets`."""
+    """Returns a function that connects to a server and, if `greets`, sends the HTTP/2 greeting."""
     server = RpcServer(path, desk=Desk(), peer_for=lambda _: None, is_ready=lambda: True)
     server.start()
     with ExitStack() as open_ones:
@@ -146,7 +146,7 @@ def serving(path):
             found.settimeout(SOON_S)
             found.connect(str(path))
             if greets:
-                with suppress(BrokenPipeError):  # it was hung up on before
+                with suppress(BrokenPipeError):  # the server hung up already
                     found.sendall(GREETING)
             return found
 
@@ -182,7 +182,7 @@ def test_calls_that_are_half_said_keep_nobody_waiting(connect):
 
     assert other.get() == "fair"
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
-    assert refused == {UNAUTHENTICATED}  # although their requests never came
+    assert refused == {UNAUTHENTICATED}  # although their requests never arrived
 
 
 def test_health_follows_whether_the_daemon_is_ready_for_who_asks_and_who_watches(connect, ready):
@@ -217,7 +217,7 @@ def test_who_watches_a_daemon_that_ends_hears_of_it(tmp_path):
 
 
 def test_half_a_call_has_its_turn_for_so_long_only(connect, monkeypatch):
-    monkeypatch.setattr(rpc_calls, "REQUEST_S", 2)  # a whole call has to come in that, too
+    monkeypatch.setattr(rpc_calls, "REQUEST_S", 2)  # complete calls must arrive in that time, too
     client = connect(7)
     calls = [client.begin() for _ in range(rpc_calls.TURNS_PER_UID)]
 
@@ -246,7 +246,7 @@ def test_a_uid_has_so_many_calls_under_way_and_others_have_theirs(connect, desk,
     monkeypatch.setattr(rpc_calls, "MAX_CALLS_PER_UID", 8)
     desk.lets.clear()
     client = connect(7)
-    calls = [client.set() for _ in range(rpc_calls.TURNS_PER_UID)]  # each with its thread
+    calls = [client.set() for _ in range(rpc_calls.TURNS_PER_UID)]  # each occupies a thread
     for _ in calls:
         assert desk.entered.acquire(timeout=SOON_S)
 
@@ -289,7 +289,7 @@ def test_a_request_is_so_long_at_most_and_an_answer_says_no_long_text_again(conn
 def test_a_recording_ends_when_its_caller_leaves_also_between_two_looks(connect, desk, monkeypatch):
     monkeypatch.setattr(rpc, "TRACE_LOOK_S", 10 * SOON_S)
     trace = connect(7).trace()
-    assert next(trace) == pb.TraceChunk()  # it has begun
+    assert next(trace) == pb.TraceChunk()  # the recording has begun
 
     trace.cancel()
 

@@ -1,4 +1,4 @@
-"""When iterations are recorded to tell how jobs scale, and what the records tell."""
+"""When iterations are recorded to find out how jobs scale, and what the records show."""
 
 import struct
 from dataclasses import dataclass, replace
@@ -24,14 +24,14 @@ def record(at_ns, kind, *, ns=0, blocks=0, stream=0x1000):
 
 @dataclass(frozen=True, kw_only=True)
 class Window(Recorded):
-    """As `_native.Window`."""
+    """Stands for `_native.Window`."""
 
-    busy_ns: int = MS  # of an iteration that is much longer
+    busy_ns: int = MS  # the iteration itself is much longer
     shared_ns: int = 0
 
 
 def recorded(begin_ms=1, length_ms=4, *, kind=LAUNCH, known_ms=4, iterations=1, shared_ms=0):
-    """An iteration of one kernel of 80 blocks, of which two are on an SM at a time."""
+    """An iteration of one kernel with 80 blocks, of which an SM holds two at a time."""
     begin_ns, length_ns = begin_ms * MS, length_ms * MS
     return Window(
         begin_ns=begin_ns,
@@ -46,7 +46,7 @@ def recorded(begin_ms=1, length_ms=4, *, kind=LAUNCH, known_ms=4, iterations=1, 
 
 
 class Poller:
-    """As `_native.Poller`: windows end when a test says so."""
+    """Stands for `_native.Poller`: windows end when a test says so."""
 
     def __init__(self):
         self.asked, self.newest = 0, None
@@ -78,7 +78,7 @@ def wanted(sms=SMS, **usage):
 
 
 def look(scalings, at_ms, one=None, *, goes_on=True):
-    """`goes_on`: it iterates all the time."""
+    """Looks once; `goes_on`: the process iterates all the time."""
     one = one or wanted()
     if goes_on and one.process.usage.iterations:
         one.process.usage = replace(one.process.usage, iterations=at_ms)
@@ -123,13 +123,13 @@ def test_what_would_be_the_same_with_any_gamma_tells_none():
 
 
 def after_a_pause(pause_ms, *, begin_ms=1, sms=SMS):
-    """As `recorded`, in an iteration that began so long before anything was asked for."""
+    """Like `recorded`, in an iteration that began `pause_ms` before its first operation."""
     worked = recorded(begin_ms + pause_ms, 4 * SMS // sms, known_ms=4 * SMS // sms)
     return replace(worked, begin_ns=begin_ms * MS)
 
 
 def test_pauses_between_requests_say_nothing_of_how_it_scales(scalings, poller):
-    """A pause that changed by chance would end all probes, or be taken for what SMs mean."""
+    """A pause that varies would end every probe, or be taken for an effect of the SMs."""
     found = []
     for at_s, sms, pause_ms in ((0, 8, 40), (1, 2, 3), (2, 8, 9)):
         one = replace(wanted(sms=sms), serves=True)
@@ -147,7 +147,7 @@ def test_records_with_and_without_pauses_are_not_compared(scalings, poller):
     look(scalings, 1)
     poller.newest = after_a_pause(40, begin_ms=3)
     look(scalings, 90)
-    one = replace(wanted(sms=2), serves=True)  # it came to have an objective, and other SMs
+    one = replace(wanted(sms=2), serves=True)  # by now it has an objective and other SMs
     look(scalings, 100, one)
     poller.newest = after_a_pause(40, begin_ms=101, sms=2)
 
@@ -241,7 +241,7 @@ def test_a_record_at_most_of_each_process_waits_for_the_worker(poller):
 
     errands.pop()()
     (told,) = look(scalings, 20 * anew_ms, wanted(sms=5))
-    look(scalings, 20 * anew_ms + 1, wanted(sms=5))  # of those it has now at once
+    look(scalings, 20 * anew_ms + 1, wanted(sms=5))  # a record on its present SMs is wanted at once
     poller.newest = recorded(20 * anew_ms + 2)
     look(scalings, 20 * anew_ms + 9, wanted(sms=5))
 
@@ -295,7 +295,7 @@ def test_a_record_beside_others_is_told_only_if_they_had_other_sms(scalings, pol
 
 def test_a_record_from_before_it_was_asked_for_is_waited_out(scalings, poller):
     look(scalings, 5)
-    poller.newest = recorded(begin_ms=2)  # ends behind
+    poller.newest = recorded(begin_ms=2)  # it ends too early
 
     assert look(scalings, 7) == look(scalings, 8) == []
     assert poller.asked == 2

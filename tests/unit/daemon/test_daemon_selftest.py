@@ -1,4 +1,4 @@
-"""What the daemon finds out at its start about the modes of its GPUs."""
+"""What the daemon finds out about the modes of its GPUs at startup."""
 
 from dataclasses import replace
 

@@ -4,7 +4,7 @@ from tandemd.sessions import ENDED_SLACK, Sessions
 
 
 class Unlooked(dict):
-    """Nobody is to go through all of it."""
+    """A dict that fails the test if anybody iterates over all of it."""
 
     def keys(self):
         raise AssertionError("looks at every job")

@@ -1,4 +1,4 @@
-"""When it is proved that sets of SMs are disjoint, and when again."""
+"""When the daemon proves that sets of SMs are disjoint, and when it does so again."""
 
 import threading
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ PATIENCE_S = 20
 
 
 class Pauses(threading.Condition):
-    """Does not wait: the time that it would have waited for is over."""
+    """A condition whose waits return at once and advance its clock by their timeout."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ class Pauses(threading.Condition):
 
 
 def proofs(*answers, at_once=False, environments=()):
-    """Of these answers, one after the other; what is told meanwhile, and who was asked."""
+    """Proofs with these answers in order; also their pauses, what was told, and who was asked."""
     first = list(environments)
     pauses, told, asked, left = Pauses(), [], [], list(answers)
 

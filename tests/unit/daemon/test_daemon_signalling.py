@@ -18,7 +18,7 @@ PATIENCE_S = 60
 
 @pytest.fixture
 def start():
-    """A process that does nothing, by another uid if that is said."""
+    """Starts a process that does nothing, as another uid if one is given."""
     begun = []
 
     def start(uid=UID):
@@ -36,7 +36,7 @@ def start():
 
 
 def lives(process):
-    """Whether it ends by itself, now that it may."""
+    """Lets the process go, and tells whether it ended normally."""
     process.communicate(timeout=PATIENCE_S)
     return process.returncode == 0
 

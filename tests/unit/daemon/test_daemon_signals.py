@@ -1,4 +1,4 @@
-"""What the daemon's main thread takes for a signal, and what it does about one."""
+"""What the daemon's main thread accepts as a signal, and how it reacts."""
 
 import errno
 import signal
@@ -19,7 +19,7 @@ from tandemd.config import config
     [
         (None, None),
         (SimpleNamespace(si_signo=int(signal.SIGHUP)), signal.SIGHUP),
-        # What CPython returns when SIGCONT ends a wait whose time is over: anything.
+        # CPython may return anything here if SIGCONT ends a wait that had already timed out.
         (SimpleNamespace(si_signo=1107217392), None),
         (SimpleNamespace(si_signo=0), None),
     ],
@@ -31,7 +31,7 @@ def test_only_what_was_waited_for_is_a_signal(monkeypatch, taken, number):
 
 
 class Refusing:
-    """A daemon that cannot go on with another configuration."""
+    """A daemon that fails to take over another configuration."""
 
     failed_reloads = 0
 

@@ -1,4 +1,4 @@
-"""Who computes on a GPU and is no job."""
+"""Processes that compute on a GPU and belong to no job."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tandemd.observers.strangers import PATIENCE_S, Strangers, is_foreign
 
 @pytest.fixture
 def told(monkeypatch):
-    """All processes are somebody else's; looks at who is on gpu 0 and returns what is logged."""
+    """Every process is foreign; looks at who is on GPU 0 and returns what is logged."""
     monkeypatch.setattr(of_strangers, "is_foreign", lambda pid: True)
     strangers = Strangers()
 
@@ -46,7 +46,7 @@ def test_where_the_driver_does_not_say_nothing_is_known(told):
     told([7], PATIENCE_S)
 
     assert told(None, 2 * PATIENCE_S) == ([], None)
-    assert told([7], 3 * PATIENCE_S) == ([], 1)  # and it is not told of again
+    assert told([7], 3 * PATIENCE_S) == ([], 1)  # it is not logged a second time
 
 
 def test_a_pid_that_is_used_again_is_another_process(monkeypatch):
@@ -57,9 +57,9 @@ def test_a_pid_that_is_used_again_is_another_process(monkeypatch):
 
     strangers.look(there, (), 0)
     strangers.look(there, (), PATIENCE_S)
-    strangers.look(there, (), 2 * PATIENCE_S)  # not found out anew
+    strangers.look(there, (), 2 * PATIENCE_S)  # not looked up again
     assert strangers.on(0) == 0
-    started[7] = 2.0  # between two looks
+    started[7] = 2.0  # the pid was reused between two looks
     strangers.look(there, (), 3 * PATIENCE_S)
 
     assert strangers.on(0) == 1

@@ -11,7 +11,7 @@ MS = 1_000_000
 
 
 class Window:
-    """As `_native.Window`: two kernels of 4 ms, the first submitted at 0, and a wait for both."""
+    """Stands for `_native.Window`: two kernels of 4 ms, the first submitted at 0, and a sync."""
 
     begin_ns, end_ns = 0, 10 * MS
     first_iteration, lost, is_cut = 3, 0, False
@@ -73,7 +73,7 @@ def test_an_iteration_that_waits_for_its_host_says_so():
 
 
 def test_an_iteration_that_was_held_back_does_not_blame_its_host():
-    window = Window(second_at_ms=6)  # of these its first kernel runs for 4
+    window = Window(second_at_ms=6)  # for 4 of these its first kernel runs
     window.records += record(6 * MS, WAIT, low=GATE, ns=5 * MS)
 
     (line,) = describe(window, now_ns=10 * MS)

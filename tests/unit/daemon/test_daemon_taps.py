@@ -1,4 +1,4 @@
-"""Telemetry that is drained once and goes to all who record."""
+"""Telemetry is drained once and passed to every recorder."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What the daemon tells of turns and telemetry to whoever records a trace."""
+"""What the daemon reports of turns and telemetry to whoever records a trace."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -50,10 +50,10 @@ def test_marks_are_told_but_for_wishes_and_nothing_else_is():
 @pytest.mark.parametrize(
     "hostile",
     [
-        record(WAIT, 0, value=1),  # at no time
+        record(WAIT, 0, value=1),  # at time 0
         record(WAIT, 1001, value=1),  # in the future
         record(MARK, 2**64 - 1, flags=1),
-        record(WAIT, 100, duration_ns=101, value=1),  # longer than there was time
+        record(WAIT, 100, duration_ns=101, value=1),  # longer than the time that has passed
         record(WAIT, 100, value=0),
         record(WAIT, 100, value=99),
         record(MARK, 100, flags=200),
@@ -79,7 +79,7 @@ def test_who_may_not_be_seen_is_not_told_of():
 
 
 def scheduler_with(*holders):
-    """One whose turn these groups have, each of the job of the same number."""
+    """A scheduler whose turn these groups hold, each with the job of its number."""
     groups = {key: SimpleNamespace(jobs={key: None}) for key in holders}
     first, second, third = [*holders, None, None, None][:3]
     turns = SimpleNamespace(holder=first, companion=second, third=third)
