@@ -1,4 +1,4 @@
-"""The simulation of `bench/partition_mixes.py`: is it right about what can be told by hand?"""
+"""The simulation of `bench/partition_mixes.py` agrees with results derived by hand."""
 
 import pytest
 from bench import partition_mixes as mixes
@@ -6,7 +6,7 @@ from bench.partition_models import NETWORKS, Layer
 
 from tandemd.core.planner.plans import Part
 
-# Multiply-adds of an input, 10^9: VGG-16 and ResNet-50 as their papers and others count them.
+# Multiply-adds per input in 10^9: VGG-16 and ResNet-50 as counted in their papers and elsewhere.
 PUBLISHED = {"vgg16": 15.5, "resnet50": 3.86, "googlenet": 1.58}
 
 
@@ -75,7 +75,7 @@ def test_parts_run_side_by_side_and_mind_each_other_only_for_bandwidth():
     slower = mixes.slowdowns(busy)
     alone_s = (mixes.work_s("vgg16", 1, 9), mixes.work_s("resnet50", 1, 8))
     longest_s = (alone_s[0] * slower[0], alone_s[1] * slower[1])
-    rounding_s = 1e-9  # a sum is rounded otherwise from Python 3.12 on
+    rounding_s = 1e-9  # from Python 3.12 on sums are rounded differently
     for name, least_s, most_s in zip(("vgg16", "resnet50"), alone_s, longest_s, strict=True):
         assert least_s - rounding_s <= ended(made)[name] <= most_s + rounding_s
 
@@ -108,7 +108,7 @@ def test_arrivals_are_the_same_again_and_as_many_as_asked_for():
 def test_of_each_network_is_told_how_many_missed_who_waits_included():
     made = machine((mixes.GROUPS, ("vgg16", "lenet")))
     made.come("lenet")
-    made.now_s = 0.006  # it waits for longer than 5 ms by now
+    made.now_s = 0.006  # the first one has now waited for more than 5 ms
     made.come("lenet")
     made.done = [("lenet", 0.0, 0.004), ("lenet", 0.0, 0.002), ("vgg16", 0.0, 0.1)]
 

@@ -1,4 +1,4 @@
-"""What tests of the client have of the machine."""
+"""What the client's tests need from the machine."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tandem import _paths
 
 @pytest.fixture
 def shim(tmp_path, monkeypatch):
-    """A file in the library's place, which nobody loads."""
+    """A file in place of the shim, which nothing loads."""
     library = tmp_path / "libtandem.so"
     library.touch()
     monkeypatch.setattr(_paths, "SHIM", library)

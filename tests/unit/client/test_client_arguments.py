@@ -1,4 +1,4 @@
-"""What the client refuses before it asks a daemon: there is none."""
+"""Arguments that the client refuses before it contacts a daemon; none runs here."""
 
 import math
 

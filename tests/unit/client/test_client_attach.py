@@ -1,4 +1,4 @@
-"""REGISTER as `tandem run` packs it, held against the contract in csrc/core/wire.h."""
+"""REGISTER as `tandem run` packs it, checked against the contract in csrc/core/wire.h."""
 
 import os
 import re
@@ -90,7 +90,7 @@ def test_the_daemon_reads_what_we_write():
     assert packet.request.memory_bytes == WHOLE.memory_bytes
     assert packet.request.memory_min_bytes == WHOLE.memory_min_bytes
     assert packet.request.memory_percent == 40
-    assert packet.request.wait_memory_s == 2  # whole seconds, rounded up
+    assert packet.request.wait_memory_s == 2  # in whole seconds, rounded up
     assert packet.request.sm_percent == 30
     assert packet.request.slo_p99_ns == 50_000_000
     assert packet.request.preemptible == 2
@@ -226,7 +226,7 @@ def test_a_path_too_long_for_a_socket_is_unavailable(tmp_path):
 
 
 class Hasty:
-    """A connection whose other end says something and hangs up, before or behind our word."""
+    """A connection whose peer says something and hangs up, before or after we send."""
 
     def __init__(self, ours, other, said, *, is_before):
         self._ours, self._other = ours, other
@@ -242,7 +242,7 @@ class Hasty:
             self._hang_up()
         self._ours.send(packet)
         if not self._is_before:
-            self._hang_up()  # without having read it
+            self._hang_up()  # without having read what we sent
 
     def recv(self, size):
         return self._ours.recv(size)

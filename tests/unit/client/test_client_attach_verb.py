@@ -1,4 +1,4 @@
-"""`tandem attach`: always refused, and each time with what to do."""
+"""`tandem attach` is always refused, each time with advice."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from tandem.errors import NotFoundError, StateError, UnavailableError
 
 @pytest.fixture
 def jobs(monkeypatch):
-    """What the daemon knows; None: there is none."""
+    """The jobs that the daemon knows; [None]: there is no daemon."""
     known = []
 
     def open_client():
@@ -29,7 +29,7 @@ def jobs(monkeypatch):
 
 @pytest.fixture
 def process():
-    """One that does nothing until the test ends, and its environment."""
+    """Starts processes that do nothing until the test ends, with this environment."""
     with contextlib.ExitStack() as running:
 
         def start(*words, **environ):
@@ -39,7 +39,7 @@ def process():
             running.callback(child.communicate)
             child.stdin.write(b"up\n")
             child.stdin.flush()
-            assert child.stdout.readline() == b"up\n"  # it is the program that was asked for
+            assert child.stdout.readline() == b"up\n"  # exec is done: it is the requested program
             return child.pid
 
         yield start
@@ -96,7 +96,7 @@ def test_one_that_has_the_library_and_has_not_used_the_gpu_is_told_so(
 
 def test_what_is_no_process_is_not_found(jobs):
     with subprocess.Popen(["/bin/true"]) as ended:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # its pid stays taken
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)  # a zombie keeps its pid
         error = refusal(ended.pid)
 
     assert isinstance(error, NotFoundError)

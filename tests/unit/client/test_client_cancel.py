@@ -1,4 +1,4 @@
-"""What `tandem cancel` makes of a job that is not seen to end."""
+"""What `tandem cancel` says of a job that does not seem to end."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tandem.errors import DeadlineError, UnavailableError
 
 
 class Client:
-    """Of a daemon that answers in the end, or raises this."""
+    """A client whose daemon answers in the end, or fails like this."""
 
     def __init__(self, failure=None):
         self._failure = failure

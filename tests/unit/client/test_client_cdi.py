@@ -1,4 +1,4 @@
-"""`tandem cdi`: what container engines read."""
+"""`tandem cdi`: the files that container engines read."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tandem import _cdi, _paths
 from tandem.cli.cdi import cdi
 from tandem.errors import StateError, UsageError
 
-# What the specification of CDI 0.3.0 has of a name, a kind and a variable.
+# Syntax of names, kinds and variables in the CDI specification 0.3.0.
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 KIND = re.compile(
     r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?"
@@ -21,7 +21,7 @@ KIND = re.compile(
 
 @pytest.fixture
 def nowhere(tmp_path, monkeypatch):
-    """No daemon and no directory of one."""
+    """No daemon runs, and none has a directory."""
     monkeypatch.setattr(_paths, "SYSTEM", tmp_path / "system")
     for name in [name for name in os.environ if name.startswith(("TANDEM_", "XDG_"))]:
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""The command line as a whole: exit codes, and words for what went wrong."""
+"""The command line as a whole: exit codes, and messages for what went wrong."""
 
 import errno
 import os
@@ -107,7 +107,7 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
 def test_bad_options_of_run(tandem, words, complaint):
     code, out, err = tandem("run", *words, *(["--", "true"] if words else []))
 
-    assert (code, out) == (125, "")  # 2 may be the command's own
+    assert (code, out) == (125, "")  # 2 could be the command's own
     assert complaint in err
 
 
@@ -200,7 +200,7 @@ def test_iterations_are_counted_from_one(tandem, number):
 
 @pytest.fixture
 def made_up(tmp_path):
-    """A recording that takes more than a moment."""
+    """A recording that takes more than a moment to read."""
     path = tmp_path / "made-up.trace"
     recording.write(path, 20_000)
     return path
@@ -235,7 +235,7 @@ def test_a_large_recording_shows_progress_on_a_terminal_alone(
     assert code == 0
     assert (f"reading {made_up}" in err) is is_terminal
     assert err.startswith("\r") is is_terminal
-    assert "\x1b[Ktandem: note: " in err or not is_terminal  # erased before anything else is said
+    assert "\x1b[Ktandem: note: " in err or not is_terminal  # erased before other output
 
 
 def test_options_after_the_command_are_its_own(tandem):
@@ -266,7 +266,7 @@ def test_a_dry_run_prints_what_a_shell_can_run(tandem):
     assert code == 0
     assert out.startswith("env 'A=b c' LD_PRELOAD=")
     assert "TANDEM_MEMORY=40%" in out
-    assert "TANDEM_WAIT_MEMORY=600s" in out  # ten minutes where nothing is said
+    assert "TANDEM_WAIT_MEMORY=600s" in out  # ten minutes by default
     assert "TANDEM_PRIORITY=batch" in out
     assert out.endswith("'x y'\n")
 

@@ -1,4 +1,4 @@
-"""Verbs that do a part of what they were told say what they did."""
+"""Verbs that can do only a part of what they were told say what they did."""
 
 import json
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from tandem.errors import NotFoundError
 
 
 class Paused:
-    """A client that knows one job."""
+    """A client that knows only one job."""
 
     def pause(self, name, *, grace_s):
         assert grace_s == 30

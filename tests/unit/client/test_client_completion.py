@@ -1,4 +1,4 @@
-"""`tandem completion`: scripts for shells, and what they get to offer."""
+"""`tandem completion`: scripts for shells, and the words they can offer."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def script(shell):
 
 @pytest.mark.parametrize(("shell", "part"), SHELLS.items(), ids=list(SHELLS))
 def test_the_script_registers_tandem_and_asks_it(shell, part, monkeypatch):
-    monkeypatch.setenv("PATH", "/nonexistent")  # a package may be made where the shell is not
+    monkeypatch.setenv("PATH", "/nonexistent")  # a package may be built without the shell
 
     text = script(shell)
 
@@ -87,7 +87,7 @@ def test_a_wrong_file_of_the_user_keeps_nothing_from_being_completed(tmp_path, m
 
 
 class Daemon:
-    """What a daemon tells."""
+    """A daemon's answers."""
 
     def __enter__(self):
         return self

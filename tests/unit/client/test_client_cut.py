@@ -1,4 +1,4 @@
-"""`tandem partition apply`: what it asks before it destroys anything."""
+"""`tandem partition apply` asks before it destroys anything."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,7 +17,7 @@ PLAN = GpuCut(done=False, destroyed=(OLD,), created=(NEW,), turned="", users=())
 
 @pytest.fixture
 def cutting(monkeypatch):
-    """Runs the command at a terminal, with that answer; what was really asked of the daemon."""
+    """Runs the command at a terminal with this answer; returns what the daemon was really asked."""
 
     def run(*words, answer="", plan=PLAN, at_terminal=True):
         calls = []

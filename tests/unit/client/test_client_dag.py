@@ -1,4 +1,4 @@
-"""What the daemon recorded of a job becomes a window."""
+"""The daemon's record of a job becomes a window."""
 
 from dataclasses import replace
 
@@ -123,9 +123,9 @@ def copy(at_ns, stream, target, size, *, source=0x9000):
 @pytest.mark.parametrize(
     ("one", "other", "independent"),
     [
-        ((0x1000, 256), (0x1100, 256), True),  # of one segment
+        ((0x1000, 256), (0x1100, 256), True),  # two ranges of one segment
         ((0x1000, 257), (0x1100, 256), False),
-        ((0x1000, 256), (0x9000, 256), False),  # writes what the first one reads
+        ((0x1000, 256), (0x9000, 256), False),  # the second writes what the first reads
     ],
 )
 def test_copies_use_no_more_of_a_segment_than_they_name(one, other, independent):
@@ -183,7 +183,7 @@ def test_kernels_have_their_names_where_these_are_known():
 def test_the_order_of_the_job_is_that_of_the_graph():
     graph = graph_of(from_job([window(*FORK)], "train"), 1)
 
-    assert graph.dag.before(1, 4)  # by the event
+    assert graph.dag.before(1, 4)  # through the event
     assert not graph_of(from_job([window(*FORK[1:2], FORK[5])], "train")).dag.before(0, 1)
 
 
@@ -197,7 +197,7 @@ def test_windows_of_two_processes_are_one_but_claim_nothing_between_them():
         [10, 20, 30, 40, 50, 60] * 2
     )
     dag = graph_of(found).dag
-    assert not dag.before(0, 3)  # the copy of one process, the launch of the other
+    assert not dag.before(0, 3)  # the copy of one process, and the launch of the other
 
 
 def test_default_streams_are_one_a_context_and_one_a_thread():
@@ -235,7 +235,7 @@ def test_across_records_that_were_lost_nothing_is_independent():
     told = (
         record(10, MEMSET, ONE, of=0x100, flags=NON_BLOCKING, size=8),
         record(20, EVENT_RECORD, ONE, of=0xE),
-        record(30, EVENT_WAIT, OTHER, of=0xF),  # what was lost may have recorded that one
+        record(30, EVENT_WAIT, OTHER, of=0xF),  # the lost records may have recorded this event
         record(40, MEMSET, OTHER, of=0x200, flags=NON_BLOCKING, size=8),
     )
 

@@ -1,4 +1,4 @@
-"""What `tandem doctor` says of a driver that does not start."""
+"""What `tandem doctor` says about a driver that does not start."""
 
 from types import SimpleNamespace
 

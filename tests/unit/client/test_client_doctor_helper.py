@@ -1,4 +1,4 @@
-"""What `tandem doctor` says of the helper."""
+"""What `tandem doctor` says about the helper."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ US, OTHER = 1000, 1001
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """The verdict, with these owners of the sockets of daemon and helper; None: there is none."""
+    """Returns the verdict for these owners of the daemon's and helper's sockets; None: none."""
     monkeypatch.setattr(os, "geteuid", lambda: US)
 
     def look(daemon, helper):

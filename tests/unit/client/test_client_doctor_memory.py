@@ -1,4 +1,4 @@
-"""What `tandem doctor` says of the memory that moved memory goes to."""
+"""What `tandem doctor` says about the memory that jobs' memory is moved to."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What `tandem doctor` says of MPS."""
+"""What `tandem doctor` says about MPS."""
 
 import os
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tandem._fitness import GpuFacts, Machine, objections
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """The text, with this script as the control program; None: there is none."""
+    """Returns the text, with this script as MPS's control program; None: there is none."""
 
     def look(script, *, pipe=True):
         programs, usual = tmp_path / "bin", tmp_path / "usual"
@@ -70,7 +70,7 @@ WHOLE = Machine(uid=1000, cuda_version=13000, can_start_mps=True)
         ({}, {}, "mps+green", ""),
         ({}, {}, "mig", "this gpu has no MIG"),
         ({"compute_mode": 3}, {}, "time", "compute mode exclusive-process: a second job gets no"),
-        ({"compute_mode": 3}, {}, "mps", ""),  # the server is the one process
+        ({"compute_mode": 3}, {}, "mps", ""),  # the MPS server is the one allowed process
         ({"compute_mode": 2}, {}, "mps", "compute mode prohibited"),
         ({"has_mig_on": True, "instances": 2}, {}, "time", "MIG is on"),
         ({"has_mig_on": True, "instances": 2}, {}, "mps", "MIG is on"),
@@ -78,7 +78,7 @@ WHOLE = Machine(uid=1000, cuda_version=13000, can_start_mps=True)
         ({"has_mig_on": True}, {}, "mig", "it is not cut into instances"),
         ({"has_mig_on": False}, {}, "mig", "it is not cut into instances"),
         ({}, {"can_start_mps": False}, "mps", "no nvidia-cuda-mps-control on the PATH"),
-        ({}, {"can_start_mps": False, "mps_owner": 0}, "mps", ""),  # started by somebody else
+        ({}, {"can_start_mps": False, "mps_owner": 0}, "mps", ""),  # somebody else started it
         ({}, {"mps_owner": 1000}, "mps", ""),
         ({}, {"mps_owner": 1001}, "mps", "is of uid 1001 and serves no other"),
         ({}, {"mps_owner": 1001}, "mps+green", "is of uid 1001"),
@@ -97,7 +97,7 @@ def test_what_keeps_a_mode_from_working_is_told(gpu, machine, mode, why):
     assert list(found) == ["time", "mps", "mps+green", "mig"]
     assert why in found[mode]
     assert bool(found[mode]) is bool(why)
-    assert all(len(text) < 80 for text in found.values())  # a refusal has room for it
+    assert all(len(text) < 80 for text in found.values())  # short enough to be part of a refusal
 
 
 def test_the_doctor_warns_where_jobs_cannot_share_and_says_what_to_do(monkeypatch, tmp_path):

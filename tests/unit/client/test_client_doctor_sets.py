@@ -1,4 +1,4 @@
-"""What `tandem doctor` says of sets of SMs, and whom it asks."""
+"""What `tandem doctor` says about sets of SMs, and whom it asks."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tandem._results import SetProof
 GPU = GpuFacts(index=0, uuid="GPU-0", is_software=True)
 PATIENCE_S = 30
 NOTHING = {"under_way": False, "groups": 0, "group_sms": 0, "problem": ""}
-# In every Python of the doctor's; holds the two that try sets, and says who they are.
+# Runs in every Python that the doctor starts: the two that try sets record their pids, then hang.
 HOLDING = """
 import os, sys, time
 if "tandem._set_holder" in sys.orig_argv:
@@ -42,7 +42,7 @@ def test_what_the_daemon_has_found_out_is_not_tried_again(tmp_path, proof, text)
 
 @pytest.fixture
 def control(tmp_path, monkeypatch):
-    """A control daemon that says of itself what the test says."""
+    """A control daemon that gives the answers that the test chooses."""
 
     def make(servers):
         program = tmp_path / "nvidia-cuda-mps-control"
@@ -121,7 +121,7 @@ def test_where_it_disturbs_nobody_it_is_tried(tmp_path, variables, level, text):
 
     (found,) = (one for one in json.loads(out) if one["check"] == "gpu 0, mode mps+green")
     assert (found["level"], found["text"].startswith(text)) == (level, True)
-    assert told == ""  # no line of progress where nobody looks
+    assert told == ""  # no progress line without a terminal
 
 
 def test_interrupted_it_leaves_nothing(tmp_path):

@@ -1,4 +1,4 @@
-"""`tandem env`: what somebody else's launcher has to set."""
+"""`tandem env`: the variables that another launcher has to set."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ODD = 'it\'s \\ $HOME "x"'
 
 @pytest.fixture
 def heard(monkeypatch):
-    """Has a daemon answer; returns what it was asked."""
+    """Makes a daemon answer; returns what it was asked."""
     asked = []
 
     def answers(answer):
@@ -176,7 +176,7 @@ def test_an_instance_needs_a_daemon_that_knows_it(shim, heard):
 
 def test_the_place_of_the_daemon_is_named_unless_all_look_there(tmp_path, monkeypatch):
     monkeypatch.setattr(_paths, "SYSTEM", tmp_path / "system")
-    nobody = 4_000_000_000  # has no /tmp/tandem-<uid>
+    nobody = 4_000_000_000  # a user without /tmp/tandem-<uid>
     own = tmp_path / "xdg" / "tandem"
     named = {"XDG_RUNTIME_DIR": str(tmp_path / "xdg")}
 
@@ -186,7 +186,7 @@ def test_the_place_of_the_daemon_is_named_unless_all_look_there(tmp_path, monkey
     assert found({"TANDEM_SOCKET": "/s"}) == {"TANDEM_SOCKET": "/s"}
     assert found({"TANDEM_RUNTIME_DIR": "/r"}) == {"TANDEM_RUNTIME_DIR": "/r"}
     assert found({"TANDEM_RUNTIME_DIR": str(tmp_path / "system")}) == {}
-    assert found(named) == {}  # a guess: no daemon is there
+    assert found(named) == {}  # only a guess: no daemon is there
     own.mkdir(parents=True)
     (own / "attach.sock").touch()
     monkeypatch.setattr(_paths, "_trusted", lambda *_, **__: True)
@@ -194,7 +194,7 @@ def test_the_place_of_the_daemon_is_named_unless_all_look_there(tmp_path, monkey
 
 
 def test_its_requests_are_those_of_the_shim():
-    """Each variable of a request is one that the shim reads."""
+    """The shim reads each variable of a request."""
     whole = Request(priority="batch", memory_bytes=1, sm_count=2, checkpoint=True, group="g")
     settings = (_paths.SHIM.parents[2] / "shim/job/settings.cpp").read_text()
 

@@ -55,7 +55,7 @@ def test_every_reason_is_given_somewhere_and_by_its_own_error(request):
             r'raise (\w+Error)\((?:(?!raise ).)*?reason="([A-Z_]+)"', text, re.DOTALL
         )
     }
-    of_calls = {"NO_TOKEN"}  # before a servicer is asked
+    of_calls = {"NO_TOKEN"}  # raised before a servicer is called
 
     assert {reason for reason, _ in given} == REASONS.keys() - of_calls
     assert {(reason, REASONS[reason].__name__) for reason, _ in given} == given

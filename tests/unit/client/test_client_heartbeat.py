@@ -1,4 +1,4 @@
-"""Whether a stream that tells nothing is ended: when nobody answers, and not before."""
+"""Ends a silent stream when the daemon no longer answers, and not before."""
 
 import threading
 
@@ -9,7 +9,7 @@ from tandem.errors import CapacityError, DeadlineError, UnavailableError
 
 
 class Stream:
-    """One that ends when it is cancelled, or when a test says so."""
+    """A stream that ends when it is cancelled, or when a test says so."""
 
     def __init__(self, *, is_over=False):
         self.is_cancelled = threading.Event()
@@ -27,7 +27,7 @@ class Stream:
 
 
 class Daemon:
-    """Answers, or raises what comes next, and says when it was asked for the last time."""
+    """Answers with, or raises, one item per call; signals when the last one is taken."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -74,4 +74,4 @@ def test_of_a_stream_that_is_over_nobody_is_asked():
 
     Heartbeat(Stream(is_over=True), Daemon(), every_s=0.001)
 
-    assert set(threading.enumerate()) <= before  # those of other tests may end
+    assert set(threading.enumerate()) <= before  # threads of other tests may end

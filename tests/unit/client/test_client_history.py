@@ -1,4 +1,4 @@
-"""`tandem history`, before a client that only notes what it is asked."""
+"""`tandem history` with a client that only records what it is asked."""
 
 import contextlib
 import csv
@@ -39,7 +39,7 @@ JOB = PastJob(
 
 @pytest.fixture
 def printed(monkeypatch):
-    """What it prints of these jobs, and what it asked for."""
+    """Runs it on these jobs; returns what it prints and what it asked for."""
 
     def run(*words, jobs=(JOB,)):
         asked = []

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# At the first of the imports that take long.
+# Interrupts at the first of the slow imports.
 HASTY = """
 import os, signal, sys
 

@@ -17,7 +17,7 @@ from tandemd.core.model import JobSpec
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """Jupyter's folder of the user, and an ipykernel."""
+    """The user's Jupyter folder; an ipykernel is installed."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("JUPYTER_PATH", raising=False)
     monkeypatch.delenv("TANDEM_SOCKET", raising=False)
@@ -130,7 +130,7 @@ def test_only_ours_are_listed_and_removed(data):
 
 @pytest.fixture
 def answer(monkeypatch):
-    """Has a daemon answer; None: there is none."""
+    """Makes a daemon answer; None: there is no daemon."""
 
     def set_(value):
         def register(path, request, *, command, gpu, timeout_s):

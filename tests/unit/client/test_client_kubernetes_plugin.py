@@ -1,4 +1,4 @@
-"""`tandem kubernetes`: what needs neither a kubelet nor a daemon."""
+"""`tandem kubernetes`: the parts that need neither a kubelet nor a daemon."""
 
 import asyncio
 import sys
@@ -69,8 +69,8 @@ def test_what_is_preferred_is_available_has_what_is_required_and_is_of_few_gpus(
 @pytest.mark.parametrize(
     ("free", "size", "expected"),
     [
-        ((3, 2, 5), 2, {1: 2}),  # the fullest
-        ((3, 2, 5), 4, {2: 4}),  # that has room
+        ((3, 2, 5), 2, {1: 2}),  # the fullest GPU
+        ((3, 2, 5), 4, {2: 4}),  # the fullest one with enough room
         ((3, 2, 5), 6, {2: 5, 1: 1}),  # or the emptiest, and the rest where little is left
     ],
 )
@@ -118,7 +118,7 @@ def test_nothing_is_told_that_the_kubelet_knows():
         first = await anext(lists)
         waiting = asyncio.ensure_future(anext(lists))
         await inventory.update([gpu(0)])
-        await asyncio.sleep(0)  # it wakes, and goes on waiting
+        await asyncio.sleep(0)  # it wakes and waits again
         is_told = waiting.done()
         await inventory.update([gpu(0, draining=True)])
         return first, is_told, await waiting
@@ -175,7 +175,7 @@ def test_the_files_are_laid_out_for_containers_and_exchanged_only_when_they_diff
 
 @pytest.fixture
 def health(tmp_path):
-    """What a daemon says of itself; its socket is `rpc` in the test's folder."""
+    """The health service of a daemon; its socket is `rpc` in the test's folder."""
     servicer = HealthServicer()
     with ThreadPoolExecutor(1) as pool:
         server = grpc.server(pool)

@@ -173,7 +173,7 @@ def test_a_command_in_a_folder_one_may_not_enter_is_126(monkeypatch):
     def closed(path):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(_launch.os, "stat", closed)  # root may enter every real folder
+    monkeypatch.setattr(_launch.os, "stat", closed)  # root could enter every real folder
 
     with pytest.raises(LaunchError, match="may not enter") as caught:
         find_program("/hidden/tool", path="")

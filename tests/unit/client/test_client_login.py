@@ -1,4 +1,4 @@
-"""The login socket, with a daemon played by the test."""
+"""The login socket; the test plays the daemon."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ FOREVER_S = 3600.0
 
 @pytest.fixture
 def listener(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # pytest's folders are too long for a socket's name
+    monkeypatch.chdir(tmp_path)  # pytest's folders are too long for a socket address
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind("login.sock")
         listener.listen()
@@ -22,7 +22,7 @@ def listener(tmp_path, monkeypatch):
 
 
 def connect(listener, *parts, timeout_s=FOREVER_S):
-    """A login, and the daemon's end of it, which sent `parts`."""
+    """Returns a login and the daemon's end of it, which has sent `parts`."""
     ends = []
 
     def serve():
@@ -57,7 +57,7 @@ def test_the_token_is_one_line_however_it_arrives(logged_in):
 def test_looking_after_a_login_never_waits(logged_in):
     login, _ = logged_in
 
-    assert login.alive()  # with an hour as its timeout
+    assert login.alive()  # although its timeout is an hour
 
 
 def test_a_login_is_dead_once_the_daemon_hung_up(logged_in):

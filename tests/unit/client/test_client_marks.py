@@ -1,4 +1,4 @@
-"""Marks, outside the shim and into a fake one."""
+"""Marks, outside the shim and with a fake one."""
 
 import asyncio
 import math
@@ -85,7 +85,7 @@ def test_a_phase_begins_and_ends_with_the_hash_of_its_name(shim):
     with tandem.phase("foobar"):
         shim.marks.append("inside")
 
-    hash_of_foobar = 0x85944171F73967E8  # published test vector of FNV-1a
+    hash_of_foobar = 0x85944171F73967E8  # published FNV-1a test vector
     assert shim.marks == [(2, hash_of_foobar, 0), "inside", (3, hash_of_foobar, 0)]
 
 

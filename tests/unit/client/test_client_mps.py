@@ -1,4 +1,4 @@
-"""What is asked of a control daemon of MPS, and of which."""
+"""The questions put to an MPS control daemon, and to which one."""
 
 import os
 from types import SimpleNamespace
@@ -8,13 +8,13 @@ import pytest
 from tandem import _mps
 from tandem._mps import PROGRAM, Control
 
-LAST = "echo 100.0"  # answers the question that ends each session
+LAST = "echo 100.0"  # answers the last question of each session
 USAGE = "echo namespace --apply"
 
 
 @pytest.fixture
 def control(tmp_path):
-    """A control daemon whose program does what the test says."""
+    """A control daemon whose program runs this script."""
 
     def make(script, timeout_s=20):
         program = tmp_path / PROGRAM
@@ -31,9 +31,9 @@ def control(tmp_path):
 @pytest.mark.parametrize(
     "answer",
     [
-        r"printf '\377\376 12\n'",  # no UTF-8
-        r"printf '%05000d\n' 7",  # more digits than Python takes
-        "echo '\u0663'",  # a digit of another script
+        r"printf '\377\376 12\n'",  # not UTF-8
+        r"printf '%05000d\n' 7",  # more digits than Python converts
+        "echo '\u0663'",  # a non-ASCII digit
     ],
 )
 def test_what_makes_no_sense_is_no_answer(control, answer):
@@ -58,7 +58,7 @@ def test_clients_that_make_no_sense_are_not_answered(control):
 
 
 def test_no_words_and_code_0_are_no_answer_and_it_is_asked_again(control, tmp_path):
-    # So it is while somebody else has a session.
+    # It answers like this while somebody else has a session.
     busy = f"mkdir {tmp_path}/asked 2>/dev/null && exit 0"
     asked = control(f"[ $# = 0 ] || exit 1; {busy}; echo 17; {LAST}")
 

@@ -1,4 +1,4 @@
-"""A daemon that does not know what it is asked."""
+"""A daemon that does not know a call of its client."""
 
 import shutil
 import socket
@@ -16,7 +16,7 @@ from tandem.errors import StateError
 
 @pytest.fixture
 def ancient():
-    """The runtime directory of one that knows no call at all."""
+    """Returns the runtime directory of a daemon that knows no calls at all."""
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_insecure_port(f"unix:{folder / 'tandemd.sock'}")

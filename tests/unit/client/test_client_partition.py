@@ -1,4 +1,4 @@
-"""`tandem partition show`: what it prints of what a daemon tells."""
+"""What `tandem partition show` prints of a daemon's answers."""
 
 import json
 import sys
@@ -67,7 +67,7 @@ KNOWN = JobPart(
 
 
 class Daemon:
-    """What a daemon tells."""
+    """A daemon's answers."""
 
     def __enter__(self):
         return self

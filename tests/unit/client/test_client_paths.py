@@ -52,7 +52,7 @@ def test_the_daemon_of_the_machine_is_found_by_a_user_without_one(tmp_path, syst
 
 
 def test_a_directory_that_may_not_be_entered_has_no_daemon(tmp_path, system, monkeypatch):
-    """Root may enter any, so this one is as a user would find it."""
+    """Root may enter every directory, so `stat` fails here as it does for a user."""
     system.mkdir()
     stat = os.stat
 
@@ -68,7 +68,7 @@ def test_a_directory_that_may_not_be_entered_has_no_daemon(tmp_path, system, mon
 
 
 def test_without_any_daemon_the_place_is_the_one_the_shim_will_look_in(tmp_path, system):
-    nobody = 4_000_000_000  # has no /tmp/tandem-<uid>
+    nobody = 4_000_000_000  # a user without /tmp/tandem-<uid>
 
     assert runtime_dir({"XDG_RUNTIME_DIR": "/z"}, uid=nobody).path == Path("/z/tandem")
     assert runtime_dir({}, uid=nobody).path == Path(f"/tmp/tandem-{nobody}")
@@ -81,7 +81,7 @@ def test_a_directory_of_somebody_else_is_not_believed(tmp_path, system):
     listen_in(system)
     stranger = UID + 1
 
-    if UID == 0:  # root's files are trusted by everybody; make these somebody else's
+    if UID == 0:  # everybody trusts root's files, so give them to another user
         os.chown(tmp_path / "xdg" / "tandem", 12345, -1)
     place = runtime_dir({"XDG_RUNTIME_DIR": str(tmp_path / "xdg")}, uid=stranger)
 

@@ -1,4 +1,4 @@
-"""One thread listens for all blocks of a process; a fake shim says what the daemon says."""
+"""One thread listens for all blocks of a process; a fake shim plays the daemon."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ DEADLINE_S = 30
 
 
 class Shim:
-    """Answers looks by a script, and waits for its end with whatever the last one was."""
+    """Scripted answers to looks; the last one is repeated until the listener ends."""
 
     def __init__(self, *numbers):
         self._numbers = list(numbers)
@@ -41,7 +41,7 @@ def watch():
 @pytest.fixture
 def listen(watch, heard, monkeypatch):
     def listen(*numbers, **callbacks):
-        """To the end of the script."""
+        """Listens until the script has ended."""
         shim = Shim(*numbers)
         monkeypatch.setattr(_marks, "pause_number", shim.look)
         monkeypatch.setattr(_marks, "listen_no_more", shim.ended.set)
@@ -83,7 +83,7 @@ def test_one_that_is_over_before_another_begins_is_so_also_between_two_looks(lis
 
 
 def test_all_listeners_are_called_before_the_process_is_ready(watch, heard, monkeypatch):
-    shim, told = Shim(7, 7), []  # the second look is that of who is ready
+    shim, told = Shim(7, 7), []  # the second look reports that the process is ready
     monkeypatch.setattr(_marks, "listen_no_more", shim.ended.set)
     both = [Listener(before=[lambda n=n: heard.append(n)]) for n in (1, 2)]
 
@@ -145,7 +145,7 @@ def test_a_forked_child_begins_with_none(watch, monkeypatch):
 
     child = os.fork()
     if child == 0:
-        watch.remove(parents)  # is none of its own
+        watch.remove(parents)  # the parent's listener is not one of the child's
         called = threading.Event()
         monkeypatch.setattr(_marks, "pause_number", lambda ready: 7)
         watch.add(Listener(before=[called.set]))

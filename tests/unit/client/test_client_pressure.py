@@ -1,4 +1,4 @@
-"""A program hears that its memory is wanted."""
+"""A program is told that its memory is wanted."""
 
 import threading
 
@@ -11,11 +11,11 @@ DEADLINE_S = 30
 
 
 class Wanted:
-    """What the shim says, look by look; then that nothing is wanted."""
+    """The shim's answers, look by look; after the last one nothing is wanted."""
 
     def __init__(self, *looks):
         self._looks = list(looks)
-        self.seen = threading.Event()  # all of them
+        self.seen = threading.Event()  # all answers were given
 
     def __call__(self):
         if self._looks:
@@ -25,7 +25,7 @@ class Wanted:
 
 
 def calls_with(monkeypatch, *looks):
-    """How often a program is called while the shim says that."""
+    """Returns how often the program is called while the shim gives these answers."""
     calls = []
     wanted = Wanted(*looks)
     monkeypatch.setattr(_marks, "memory_is_wanted", wanted)

@@ -1,4 +1,4 @@
-"""A daemon that has more calls than it takes at once turns some away before it reads them."""
+"""A daemon with more calls than it takes at once refuses some before it reads them."""
 
 import shutil
 import socket
@@ -17,7 +17,7 @@ SOON_S = 20.0
 PREFACE_BYTES = 24
 HEADERS, RST_STREAM, SETTINGS = 1, 3, 4  # RFC 9113, 6
 END_OF_STREAM_AND_HEADERS, REFUSED_STREAM = 5, 7
-REFUSALS = 5  # gRPC itself asks once more
+REFUSALS = 5  # gRPC itself tries once more
 
 
 def frame(kind, payload=b"", *, flags=0, stream=0):
@@ -37,7 +37,7 @@ NOT_FOUND = (
 
 
 def serve(listener, login, asked):
-    """Refuse some calls and answer the next one, as HTTP/2 has it."""
+    """Refuses some calls and answers the next one, in HTTP/2 frames."""
     logged_in, _ = login.accept()
     logged_in.sendall(b"0" * 64 + b"\n")
     connection, _ = listener.accept()

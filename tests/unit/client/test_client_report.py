@@ -1,4 +1,4 @@
-"""The report of the jobs' memory, and its form for ui.perfetto.dev."""
+"""The report of the jobs' memory, and its export for ui.perfetto.dev."""
 
 import io
 import json
@@ -113,7 +113,7 @@ def test_moments_have_what_all_jobs_hold():
         (25, [10, 0]),
         (30, [10, 0]),
         (30.1, [60, 0]),
-        (40, [60, 0]),  # until now
+        (40, [60, 0]),  # up to now
     ]
 
 
@@ -133,7 +133,7 @@ def test_of_many_moments_the_fullest_stay_and_none_is_made_up():
 def test_the_last_seconds_begin_with_what_was_held_then():
     found = since(HISTORY, 28 * S)
 
-    (only,) = found.curves  # the other one had ended
+    (only,) = found.curves  # the other job had already ended
     assert [(p.time_ns // S, p.resident_bytes // GIB) for p in only.points] == [
         (28, 10),
         (30, 10),
@@ -142,7 +142,7 @@ def test_the_last_seconds_begin_with_what_was_held_then():
 
 
 def tops(path):
-    """The heights of an area's upper edge, left to right."""
+    """Returns the heights of an area's upper edge, left to right."""
     upper = path.split("Z")[0].removeprefix("M").split("L")
     return [float(pair.split()[1]) for pair in upper[: len(upper) // 2]]
 
@@ -159,11 +159,11 @@ def test_areas_are_stacked_up_to_the_capacity():
     (limit,) = re.findall(r'class="limit"[^>]* y1="([^"]*)"', drawn)
     assert min(tops(other)) == pytest.approx(float(limit))  # 10 + 70 of 80 GiB
     assert min(tops(one)) > float(limit)
-    assert tops(other)[0] == tops(one)[0]  # nothing upon it yet
+    assert tops(other)[0] == tops(one)[0]  # nothing is stacked on it yet
 
 
 class Balance(HTMLParser):
-    """Counts elements that are open at the end, and keeps the text of scripts."""
+    """Counts the elements left open at the end, and keeps the text of scripts."""
 
     def __init__(self):
         super().__init__()
@@ -203,7 +203,7 @@ def test_the_page_is_whole_and_names_are_no_markup():
         [50 * GIB, 0],
         [0, 0],
     ]
-    assert "80 GiB of 80 GiB" in text  # the most that was held
+    assert "80 GiB of 80 GiB" in text  # the most ever held
     assert "50 GiB to the host within 200 ms" in text
 
 
@@ -280,11 +280,11 @@ def test_scaling_curves_are_drawn_with_the_knee_and_what_it_is_now():
     page.write(HISTORY, file, partitions=[PARTITION])
     text = file.getvalue()
 
-    assert 'd="M110.0 216.0L379.0 117.5' in text  # no SMs; a quarter, 49 % of the speed
+    assert 'd="M110.0 216.0L379.0 117.5' in text  # no SMs; then a quarter, with 49 % of the speed
     assert text.count('class="knee" cx="648.0"') == 1  # in the middle
     assert "recorded on 132 SMs: 3.9 ms" in text
     assert "now, on 66 SMs: 5 ms" in text
-    assert "20.0%" in text  # predicted 4 ms
+    assert "20.0%" in text  # compared with the predicted 4 ms
     assert "<b>x" not in text
     assert "unknown" not in text
 
@@ -299,7 +299,7 @@ def test_what_was_computed_before_the_last_seconds_is_not_of_them():
 
 
 class Daemon:
-    """What a daemon tells."""
+    """A daemon's answers."""
 
     def __enter__(self):
         return self
@@ -376,7 +376,7 @@ def test_a_trace_is_of_what_comes(tandem, tmp_path, monkeypatch):
 
     assert code == 0
     events = json.loads((tmp_path / "x.json").read_text())["traceEvents"]
-    assert {e["ts"] for e in events if e["ph"] == "C"} == {0}  # from then on
+    assert {e["ts"] for e in events if e["ph"] == "C"} == {0}  # from the start of the recording
     assert slices_in(tmp_path / "x.json") == [("j-1", 1e6, 2e6), ("j-2", 3e6, 0)]
 
 

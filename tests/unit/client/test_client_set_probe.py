@@ -1,4 +1,4 @@
-"""The probe of sets of SMs: what it takes for a proof, and how it ends."""
+"""The probe of sets of SMs: what it accepts as proof, and how it ends."""
 
 import json
 import os
@@ -19,7 +19,7 @@ DEAF = "print('{}', flush=True); " + SILENT
 
 
 def two(program, *words):
-    """Of it, each with the number of its half behind the words."""
+    """Starts two processes of a program, each with the number of its half as last argument."""
     return [
         subprocess.Popen(
             [sys.executable, "-c", program, *words, str(half)],
@@ -81,15 +81,15 @@ SPLIT = {"groups": GROUPS, "group_sms": GROUP_SMS}
 
 
 class ModelGpu:
-    """SMs with room for some blocks each, which stay; others wait for the first to leave.
+    """SMs with room for some blocks each, which stay; more blocks wait for the first to leave.
 
     Blocks avoid SMs that another process may use, so that sharing shows as late as it can.
     """
 
     def __init__(self, sms, lag_ns=0, tenant=0):
-        self.sms = sms  # of each group, as the driver gives them to either process
-        self.lag_ns = lag_ns  # of the second process behind the first
-        self.tenant = tenant  # blocks of somebody else on each SM, while both are there
+        self.sms = sms  # of each group, as the driver assigns them to each process
+        self.lag_ns = lag_ns  # how far the second process lags behind the first
+        self.tenant = tenant  # blocks of another process on each SM, while both halves run
         self.taken = [(), ()]
         self.tries = 0
 
@@ -98,7 +98,7 @@ class ModelGpu:
         return PER_SM * GROUP_SMS * len(groups)
 
     def stay(self, extra, stay_ns):
-        """What each says for whom there is an order of so many blocks more than fit."""
+        """Returns what each process reports that was to run `extra` more blocks than fit."""
         self.tries += 1
         taken = self.tenant if len(extra) == 2 else 0
         free = dict.fromkeys(range(100), PER_SM - taken)
@@ -107,7 +107,7 @@ class ModelGpu:
             sms, groups = self.taken[who]
             begin_ns = 1_000 + (who * self.lag_ns if len(extra) == 2 else 0)
             blocks = PER_SM * GROUP_SMS * groups + extra[who]
-            if begin_ns >= 1_000 + stay_ns:  # the other has left
+            if begin_ns >= 1_000 + stay_ns:  # the other one has left
                 free = dict.fromkeys(free, PER_SM)
             begins, others = [], self.taken[1 - who][0]
             for sm in sorted(sms, key=lambda sm: sm in others):
@@ -129,7 +129,7 @@ PIDS = 7, 8
 
 
 class ModelControl:
-    """Of an MPS with one server, whose clients are others each time it is asked."""
+    """The control of an MPS with one server, whose client list changes with every question."""
 
     def __init__(self, *clients):
         self.coming = list(clients)
@@ -142,7 +142,7 @@ class ModelControl:
 
 
 class ModelHolder:
-    """Speaks as `tandem._set_holder` does."""
+    """Speaks the protocol of `tandem._set_holder`."""
 
     def __init__(self, gpu, who, waiting):
         self.gpu, self.who, self.waiting = gpu, who, waiting
@@ -161,7 +161,7 @@ class ModelHolder:
             self.waiting[self.who] = self.order[0]
 
     def hear(self):
-        if not self.lines:  # everybody was let go
+        if not self.lines:  # all processes were let go
             for who, said in self.gpu.stay(dict(self.waiting), self.order[1]).items():
                 self.gpu.holders[who].lines.append(said)
             self.waiting.clear()
@@ -169,7 +169,7 @@ class ModelHolder:
 
 
 def found_on(gpu, control=None):
-    """What the probe finds on a model."""
+    """Returns what the probe finds on a model GPU."""
     waiting = {}
     gpu.holders = [ModelHolder(gpu, who, waiting) for who in (0, 1)]
 
@@ -191,7 +191,7 @@ def with_group(number, sms):
     [
         (USUAL, USUAL, "", True),
         (USUAL, USUAL[::-1], _set_probe.SHARED, True),
-        # Within a half, which a comparison of halves would not see.
+        # Within one half, where comparing only the halves would not show it.
         (USUAL, [USUAL[1], USUAL[0], *USUAL[2:]], _set_probe.SHARED, True),
         (USUAL, with_group(0, {0, 3}), _set_probe.SHARED, True),
         (with_group(4, {8, 9, 0}), USUAL, _set_probe.TOO_MANY, True),
@@ -264,7 +264,7 @@ def test_every_two_groups_are_apart_either_way_round():
 
 def test_both_are_let_go_before_either_is_waited_for(tmp_path):
     os.mkfifo(tmp_path / "meeting")
-    # Opening a pipe waits for the other end, so neither goes on without the other.
+    # Opening a pipe waits for the other end, so neither half goes on without the other.
     program = """
 import json, sys
 def say(**what):
@@ -321,7 +321,7 @@ def test_its_processes_end_with_it(tmp_path):
             "subprocess.run(words)",
         ],
         env=softgpu.environment(folder=tmp_path),
-        stdin=subprocess.PIPE,  # which the one half waits for
+        stdin=subprocess.PIPE,  # one half waits on it
         stdout=subprocess.PIPE,
     )
     assert b"groups" in parent.stdout.readline()

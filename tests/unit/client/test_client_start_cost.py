@@ -1,4 +1,4 @@
-"""What a start loads. Counted in modules, for times depend on the machine."""
+"""What a start loads, counted in modules because times depend on the machine."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def test_a_client_is_loaded_when_it_is_asked_for():
 
 
 def test_at_its_end_no_time_goes_into_looking_for_garbage():
-    """What is registered first is called last."""
+    """Callbacks registered first run last."""
     early = "import atexit, gc\natexit.register(lambda: print('alive', len(gc.get_objects())))\n"
 
     done = subprocess.run(

@@ -41,7 +41,7 @@ WAITER = job(
 
 
 class Machine:
-    """What a daemon tells, as far as `top` asks; a test changes it."""
+    """A daemon's answers, as far as `top` asks; a test changes them."""
 
     def __init__(self, *jobs):
         self.rows = {one.name: one for one in jobs}
@@ -84,7 +84,7 @@ def machine():
 
 
 def watch(machine, scenario, *, size=(200, 40), **options):
-    """Run the live view without a terminal, and the scenario in it."""
+    """Runs the scenario in the live view, without a terminal."""
 
     async def run():
         view = Top(machine, interval_s=3600, **({"is_readonly": False} | options))
@@ -96,7 +96,7 @@ def watch(machine, scenario, *, size=(200, 40), **options):
 
 
 async def settled(view, pilot):
-    """All that was asked is answered and shown."""
+    """Waits until every question is answered and shown."""
     await view.workers.wait_for_complete()
     await pilot.pause()
     await view.workers.wait_for_complete()
@@ -138,7 +138,7 @@ def test_the_group_of_a_job_is_shown(group, cell):
 def test_the_live_view_shows_jobs_gpus_and_why(machine):
     async def scenario(view, pilot):
         assert list(shown(view)) == ["j-7f3a", "j-2"]
-        assert shown(view)["j-2"]["NAME"] == "train [bold]"  # no markup
+        assert shown(view)["j-2"]["NAME"] == "train [bold]"  # not interpreted as markup
         assert shown(view)["j-2"]["WAITING"] == "2 GiB #1"
         assert "busy 50%, memory 60 GiB of 80 GiB, on the host 6 GiB" in text(view, "gpus")
         assert "why j-7f3a" in text(view, "why")
@@ -251,7 +251,7 @@ def test_what_is_typed_that_is_not_utf_8_is_passed_over():
         terminal.exit_event.set()
 
     terminal.process_message = hear
-    keyboard, screen = socket.socketpair(type=socket.SOCK_SEQPACKET)  # each a read of its own
+    keyboard, screen = socket.socketpair(type=socket.SOCK_SEQPACKET)  # one read per packet
     with keyboard, screen:
         terminal.fileno = screen.fileno()
         keyboard.send(b"\xff")
@@ -267,7 +267,7 @@ def test_a_small_terminal_has_room_for_jobs(machine):
     machine.explain = lambda name: replace(tell(name), lines=reasons)
 
     async def scenario(view, pilot):
-        assert view.query_one("#jobs").size.height >= 2  # the header, and one
+        assert view.query_one("#jobs").size.height >= 2  # the header and one job
 
     watch(machine, scenario, size=(40, 10))
 

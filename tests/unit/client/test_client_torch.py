@@ -1,4 +1,4 @@
-"""What PyTorch programs let Tandem know."""
+"""What Tandem learns from PyTorch programs."""
 
 import importlib.util
 

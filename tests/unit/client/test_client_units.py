@@ -247,7 +247,7 @@ def test_a_moment_is_so_long_ago_or_a_date(text, seconds_ago):
 
 
 def test_a_date_without_an_offset_is_in_local_time_and_is_written_so(monkeypatch):
-    monkeypatch.setenv("TZ", "UTC-2")  # two hours before UTC
+    monkeypatch.setenv("TZ", "UTC-2")  # two hours ahead of UTC
     time.tzset()
     try:
         assert parse_moment("1970-01-02", now_ns=0) == 22 * 3600 * 10**9

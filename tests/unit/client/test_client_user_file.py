@@ -1,4 +1,4 @@
-"""~/.config/tandem/config.toml: what is asked for a job where nothing else says it."""
+"""~/.config/tandem/config.toml: a job's request where nothing else states it."""
 
 import json
 import shlex
@@ -39,7 +39,7 @@ def file(monkeypatch, tmp_path):
 
 
 def asked(tandem, *words):
-    """The variables of a request that `tandem run` would set."""
+    """Returns the variables of a request that `tandem run` would set."""
     code, out, err = tandem("run", "--dry-run", *words, "--", "true")
     assert code == 0, err
     said = dict(word.split("=", 1) for word in shlex.split(out)[1:-1])
@@ -213,7 +213,7 @@ def test_help_is_there_whatever_is_wrong_with_it(tandem, file):
     file("[rnu]\n")
 
     assert tandem("run", "--help")[0] == 0
-    assert "No such option" in tandem("run", "--bogus")[2]  # what is nearer goes first
+    assert "No such option" in tandem("run", "--bogus")[2]  # the more specific error comes first
 
 
 def test_an_error_that_names_an_option_says_that_the_file_gave_it(tandem, file):

@@ -1,4 +1,4 @@
-"""What is waited for, before a daemon that has forgotten it."""
+"""Waiting for a job that the daemon has already forgotten."""
 
 import pytest
 
@@ -11,7 +11,7 @@ JOB = _convert.job(pb.Job(name="j-1", status=pb.JobStatus(state=pb.STATE_RUNNING
 
 
 class Forgetful:
-    """Of all that have ended its daemon keeps none."""
+    """A client of a daemon that keeps no ended jobs."""
 
     def watch(self, *, deadline_s):
         assert deadline_s is None

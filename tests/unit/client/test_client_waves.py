@@ -1,4 +1,4 @@
-"""Waves take turns, phase by phase, and leave nobody waiting."""
+"""Waves take turns phase by phase and leave nobody waiting."""
 
 import threading
 
@@ -10,7 +10,7 @@ DEADLINE_S = 30
 
 
 class Stream:
-    """As torch has them; what it was told."""
+    """Stands for torch's stream; records what it was told."""
 
     def __init__(self):
         self.told = []

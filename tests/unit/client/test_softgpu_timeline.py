@@ -1,4 +1,4 @@
-"""Timelines for people: the trace for Perfetto and the HTML report, from made-up rows."""
+"""Timelines for people: the Perfetto trace and the HTML report, from made-up rows."""
 
 import json
 import resource

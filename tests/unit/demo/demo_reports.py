@@ -9,7 +9,7 @@ MS = 1_000_000
 
 
 def server(*latencies_ms, pid=1, start_ns=0, correct=True):
-    """Requests that arrive every 100 ms and are taken up at once."""
+    """Requests that arrive every 100 ms and are served at once."""
     items = tuple(
         {
             "arrival_ns": i * 100 * MS,
@@ -23,7 +23,7 @@ def server(*latencies_ms, pid=1, start_ns=0, correct=True):
 
 
 def trainer(role, *, iterations, each_ms, pid=2, start_ns=0, correct=True, exit_code=0):
-    """Iterations one after the other."""
+    """Iterations that follow each other without gaps."""
     items = tuple(
         {"begin_ns": i * each_ms * MS, "end_ns": (i + 1) * each_ms * MS, "correct": correct}
         for i in range(iterations)

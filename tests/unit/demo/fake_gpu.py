@@ -1,4 +1,4 @@
-"""A device for the demo's buffers: runs its kernels in Python, one word after the other."""
+"""A device for the demo's buffers, which runs kernels in Python, word by word."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""A bench of several parts, of which one fails."""
+"""A bench of several parts, one of which fails."""
 
 import pytest
 from bench import __main__ as bench

@@ -15,7 +15,7 @@ ALONE = Alone(request_ns=8e6, iteration_ns={"vision": 100e6, "language": 200e6})
 
 def test_time_in_the_queue_counts_as_latency_and_not_as_noise():
     waited = server(8, 8, 8)
-    waited.items[2].update(arrival_ns=100_000_000)  # came while another was served
+    waited.items[2].update(arrival_ns=100_000_000)  # arrived while another was served
 
     assert server_figures(waited)["p99_ms"] == 108.0
     assert noise_ratio(waited) == 1.0
@@ -43,9 +43,9 @@ def test_the_device_is_busy_while_some_kernel_of_ours_runs_inside_the_window():
     spans = [
         kernel(0, 100, pid=1),
         kernel(50, 200, pid=2),
-        kernel(300, 400, pid=99),  # not ours
+        kernel(300, 400, pid=99),  # not from our processes
         kernel(500, 600, pid=1, kind="copy"),
-        kernel(900, 1500, pid=2),  # runs over the end
+        kernel(900, 1500, pid=2),  # extends beyond the window
     ]
     both = outcome("x", server(8), trainer("vision", iterations=1, each_ms=1), spans=spans)
 
@@ -67,7 +67,7 @@ def test_the_share_of_idle_comes_from_the_timeline_where_contexts_take_turns():
 
 
 def test_without_a_timeline_work_is_weighed_with_its_time_alone():
-    # Ten requests of 8 ms, and 5 iterations that alone take 100 ms, in one second.
+    # In one second, ten requests of 8 ms and 5 iterations that take 100 ms each when alone.
     both = outcome("x", server(*[20] * 10), trainer("vision", iterations=5, each_ms=200))
 
     assert idle_share(both, ALONE) == pytest.approx(500 / 920)

@@ -85,7 +85,7 @@ def test_further_ways_to_share_are_columns_of_their_own(results):
 
     assert report["ratios"]["server_p99_vs_alone"]["mps"] == 3.0
     assert format_table(report).splitlines()[2].split() == ["alone", "unmanaged", "tandem", "mps"]
-    # Kernels overlap there, so that time used is not told from the timeline.
+    # Kernels overlap under MPS, so the timeline does not tell the time used.
     shares = report["ratios"]["trainers_share_of_idle"]
     assert shares["mps"] != shares["unmanaged"]
 

@@ -1,4 +1,4 @@
-"""What the part `lifecycle` makes of counts, when a process that is asked fails in between."""
+"""How the part `lifecycle` handles counts when a process it asks fails midway."""
 
 from contextlib import contextmanager
 
@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 class Machine:
-    """Stands for the process, NVML and the daemon at once. `broken`: kinds at which it ends."""
+    """Stands for the process, NVML and the daemon; the process dies at the kinds in `broken`."""
 
     pid = 77
 

@@ -1,4 +1,4 @@
-"""What the part `lifecycle` keeps of a checkpoint that breaks the job."""
+"""What the part `lifecycle` reports of a checkpoint that breaks the job."""
 
 import pytest
 from bench.gpu.parts.lifecycle import _steps, is_whole, wrong_words
@@ -9,7 +9,7 @@ DONE = {"result": "CUDA_SUCCESS", "ms": 3.0}
 
 
 class Said:
-    """A program that answers with these messages, and then no more."""
+    """A program that answers with these messages, and then falls silent."""
 
     def __init__(self, *messages):
         self._messages = list(messages)

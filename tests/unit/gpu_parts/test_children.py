@@ -49,13 +49,13 @@ def test_what_a_program_started_ends_with_it(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    # A shell, for that has begun it long before its time is over; what it left has its stdout.
+    # A shell starts well within its time limit; the process it leaves behind inherits its stdout.
     leave = ["sh", "-c", f"sleep 600 3> {pipe} &"]
 
     with pytest.raises(WorkerError, match="not done"):
         children.run(leave, os.environ, deadline_s=3)
 
-    # Once nobody has the pipe open any more, its end can be read.
+    # Reading reports the end of the pipe once nobody has it open.
     assert select.select([reader], [], [], PATIENCE_S)[0]
     assert os.read(reader, 1) == b""
     os.close(reader)
@@ -75,7 +75,7 @@ def test_programs_that_talk_have_a_log_each(tmp_path):
 
 
 def test_one_that_is_not_needed_any_more_may_leave_by_itself(tmp_path):
-    """Whoever kills a client of MPS may take its server along, and with it other clients."""
+    """Killing a client of MPS may take down its server, and with it other clients."""
     code = f"{SAYS}\nopen({str(tmp_path / 'left')!r}, 'w')"
 
     with children.ready(SimpleNamespace(folder=tmp_path), python(code), os.environ):

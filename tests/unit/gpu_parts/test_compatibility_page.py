@@ -1,4 +1,4 @@
-"""What the compatibility page says of the rows of `make gpu PART=workloads` and `programs`."""
+"""How the compatibility page shows the rows of `make gpu PART=workloads` and `programs`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What was asked of a program becomes a row."""
+"""A program's answers become a row."""
 
 import pytest
 from bench.gpu.figures.asked import unlisted

@@ -1,4 +1,4 @@
-"""The table of the ways to share a GPU, joined from what several parts found."""
+"""The table of ways to share a GPU, joined from the results of several parts."""
 
 import json
 

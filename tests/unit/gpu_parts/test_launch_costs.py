@@ -1,4 +1,4 @@
-"""What single launches of three processes come to."""
+"""Costs of a launch, computed from single launches in three processes."""
 
 import pytest
 from bench.gpu.figures.launch_costs import launch_costs
@@ -12,7 +12,7 @@ def rounds(*pairs):
 
 
 def test_what_is_added_is_that_to_the_round_beside_it():
-    # The machine became half as fast after the first round.
+    # The machine slowed to half its speed after the first round.
     found = launch_costs(
         {
             "bare": rounds((2000, 3000), (4000, 6000), (4000, 6000)),

@@ -1,4 +1,4 @@
-"""Rounds of runs with and without markers become what one marker costs."""
+"""The cost of one marker, from rounds of runs with and without markers."""
 
 import pytest
 from bench.gpu.figures.marker_costs import costs, pairs, verdict
@@ -12,7 +12,7 @@ def rounds(**runs):
 
 
 def test_drift_between_rounds_is_no_cost_of_markers():
-    # The machine slows down from round to round by more than a marker costs.
+    # From round to round the machine slows down by more than a marker costs.
     bare_ns, bare_us = [1000, 2000, 3000], [5.0, 6.0, 7.0]
 
     found = costs(
@@ -40,7 +40,7 @@ def test_one_wild_round_does_not_count():
 
 
 def cost(write, event):
-    """Of two kernels; percent of a segment on the host, the device ten times as much."""
+    """Costs for two kernels in percent of a segment on the host; ten times that on the device."""
     return {
         kernel: {
             kind: {"every_4": {"host_pct_of_segment": pct, "device_pct_of_segment": pct * 10}}

@@ -1,4 +1,4 @@
-"""Where the parts of `make gpu` run what is to be with and without MPS."""
+"""Where the parts of `make gpu` run what is measured with and without MPS."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ def bench(tmp_path, kind, where):
     place = Place(
         name="a GPU",
         kind=kind,
-        mode="mps",  # a control daemon runs already
+        mode="mps",  # a control daemon already runs
         clock="real",
         image=Path("image"),
         base_env={"CUDA_MPS_PIPE_DIRECTORY": "/run/mps", "HOME": "/root"},
@@ -49,7 +49,7 @@ def test_a_control_daemon_of_our_own_is_ended_with_the_block(tmp_path):
         assert why == ""
         assert found.control().servers() == []
     end = time.monotonic() + 20
-    while found.control().servers() is not None:  # it says yes, and then goes
+    while found.control().servers() is not None:  # it confirms, and then exits
         assert time.monotonic() < end
     shutil.rmtree(folder)
 

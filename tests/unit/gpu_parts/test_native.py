@@ -1,4 +1,4 @@
-"""What the parts of `make gpu` compile: once for all parts of a run, and never half."""
+"""Programs that the parts of `make gpu` compile: once per run, and never partially."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def test_a_part_takes_what_another_one_has_compiled(part, tmp_path, monkeypatch)
     (tmp_path / "asks.cpp").write_text("int main() {}\n")
     (tmp_path / "kernels.cu").write_text(KERNEL)
     command = native.command(part(), "asks", "kernels")
-    monkeypatch.setenv("PATH", str(tmp_path))  # without a compiler
+    monkeypatch.setenv("PATH", str(tmp_path))  # no compiler on it
 
     assert native.command(part(), "asks", "kernels") == command
     assert sorted(path.name for path in part().made.iterdir()) == ["asks", "kernels.so"]

@@ -1,4 +1,4 @@
-"""What runs the parts of `make gpu`: a limit that leaves nothing behind, one file of results."""
+"""The runner of the parts of `make gpu`: a time limit that leaves no process, one results file."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from bench.gpu.parts.same_results import compare
 from tandem.demo.measure import WorkerReport
 
 ROOT = Path(__file__).resolve().parents[3]
-# A child in a session of its own, as the programs of a part are; it holds our pipe open.
+# A child in a session of its own, like a part's programs; it keeps our pipe open.
 LEAVE_A_CHILD = "setsid sleep 600 & echo started; "
 PATIENCE_S = 60
 
@@ -26,7 +26,7 @@ def limited(seconds, code):
     with child:
         assert child.stdout.readline() == b"started\n"
         code = child.wait(timeout=PATIENCE_S)
-        # Once nobody holds the pipe open any more, its end can be read.
+        # Reading reports the end of the pipe once nobody has it open.
         assert select.select([child.stdout], [], [], PATIENCE_S)[0]
         assert child.stdout.read() == b""
         return code
@@ -204,7 +204,7 @@ def test_a_part_that_fails_later_leaves_what_it_had_said(tmp_path):
     (parts / "vmm.json").write_text('{"calls": 2}')
     (parts / "demo.failed").write_text('{"failed": 2}')
 
-    for _ in range(2):  # after each part of a run
+    for _ in range(2):  # once per part of a run
         results.merge(parts, output)
 
     merged = json.loads(output.read_text())

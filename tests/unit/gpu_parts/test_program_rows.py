@@ -1,4 +1,4 @@
-"""What programs came to, bare, with a daemon each and all under one, becomes a row."""
+"""Runs of programs bare, each under its own daemon, and all under one become a row."""
 
 import pytest
 from bench.gpu.figures.program_rows import ARMS, BARE_TOO, COLUMNS, TOGETHER, row_of

@@ -1,4 +1,4 @@
-"""How a part runs tests: several at a time, and those that mind that once more."""
+"""How a part runs tests: several at a time, then those that failed once more by themselves."""
 
 import pytest
 from bench.gpu.harness import pytests
@@ -24,7 +24,7 @@ def test_what_fails_beside_others_is_tried_by_itself(tmp_path, monkeypatch):
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # of who runs this
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # set by whoever runs this test
 
     found = run_tests(".", [], at_a_time=2)
 

@@ -1,4 +1,4 @@
-"""A question of a part that fails, or for which no time is left."""
+"""A part's question that fails, or for which no time is left."""
 
 import json
 import subprocess

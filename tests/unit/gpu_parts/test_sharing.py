@@ -1,4 +1,4 @@
-"""What the part `lifecycle` makes of memory that two processes have."""
+"""How the part `lifecycle` counts memory that two processes share."""
 
 import pytest
 from bench.gpu.parts import accounting
@@ -10,7 +10,7 @@ STEPS = ("before", "made", "opened", "freed")
 
 
 class Machine:
-    """Stands for both processes. `opener`: what each list adds for it when it opens."""
+    """Stands for both processes; `in_list`, `in_job`: what NVML and the job add on opening."""
 
     pid = 7
 

@@ -27,7 +27,7 @@ def ran(*stretches, ready_ns=0):
     [
         ([], ((10, 90),)),
         ([(30, 50)], ((10, 30), (50, 90))),
-        ([(60, 70), (31, 49), (30, 50)], ((10, 30), (50, 60), (70, 90))),  # told by two threads
+        ([(60, 70), (31, 49), (30, 50)], ((10, 30), (50, 60), (70, 90))),  # reported by two threads
         ([(40, 60), (30, 50)], ((10, 30), (60, 90))),
         ([(5, 20)], ((20, 90),)),
         ([(80, 95)], ((10, 80),)),
@@ -57,7 +57,7 @@ def test_what_was_cut_off_is_ready_to_go_on():
 
 
 def test_a_slice_counts_only_where_the_other_waited_from_its_beginning():
-    # The second one's first kernel comes in the midst of a run, its next one is there all along.
+    # The second's first kernel arrives in the middle of a run; its next one waits from the start.
     first = [ran((0, 100), (180, 250))]
     second = [ran((110, 170), ready_ns=40), ran((260, 300), ready_ns=175)]
 
@@ -100,7 +100,7 @@ def test_rows_are_read_in_the_hosts_time(tmp_path):
     ahead_ns = 1_000_000
     path = tmp_path / "rows"
     words = [100, 200, 900, ahead_ns + 300, ahead_ns + 800, 1, ahead_ns + 400, ahead_ns + 600]
-    words += [1000, 1000, 0, 0, 0, 0]  # one that the device has not stamped
+    words += [1000, 1000, 0, 0, 0, 0]  # not stamped by the device
     path.write_bytes(array("Q", words).tobytes())
 
     seen, unseen = read_rows(path, ahead_ns)
@@ -116,7 +116,7 @@ def test_a_timeline_is_read_as_it_grows(tmp_path):
         {"pid": 7, "op": 1, "t_start_ns": 10, "t_end_ns": 20},
         {"pid": 8, "op": 1, "t_start_ns": 30, "t_end_ns": 40},
         {"pid": 7, "op": 1, "t_start_ns": 50, "t_end_ns": 60},
-        {"pid": 7, "op": 1, "t_start_ns": 60, "t_end_ns": 70},  # with other SMs
+        {"pid": 7, "op": 1, "t_start_ns": 60, "t_end_ns": 70},  # on other SMs
     ]
     rest = {"kind": "kernel", "name": "stamped", "t_ready_ns": 5}
     other = {**parts[0], "name": "clock_now"}

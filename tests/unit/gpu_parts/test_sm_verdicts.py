@@ -1,4 +1,4 @@
-"""What the part `sm_sets` makes of lists of SMs and of times."""
+"""How the part `sm_sets` judges lists of SMs and times."""
 
 from bench.gpu.figures.sm_verdicts import curves, judge_groups, judge_overlap, spans_of, with_curves
 
@@ -44,7 +44,7 @@ def test_processes_that_take_turns_never_run_together():
 
     found = judge_overlap(first, second)
 
-    assert found["window_ms"] == 20.0  # from 10 to 30
+    assert found["window_ms"] == 20.0  # from 10 to 30 ms
     assert (found["first"], found["second"], found["both"]) == (0.5, 0.5, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Processes of the programs of frameworks: which can run here, and what came of them."""
+"""Framework programs as processes: which can run here, and what came of them."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What trainers keep is told from the second half of a run, when the policy has settled."""
+"""A trainer's rate counts in the second half of a run, when the policy has settled."""
 
 import itertools
 
@@ -22,7 +22,7 @@ def report(role, *ends_s):
 @pytest.mark.parametrize(
     ("ends_s", "part"),
     [
-        ([2, 4, 5, 6, 7, 8], 0.5),  # slower at first, which does not count
+        ([2, 4, 5, 6, 7, 8], 0.5),  # the slow start does not count
         ([1, 2, 3, 4, 6, 8], 0.25),
         ([8], 0),
         ([], 0),

@@ -1,4 +1,4 @@
-"""What the part `vmm` makes of what its programs say."""
+"""How the part `vmm` evaluates the reports of its programs."""
 
 from contextlib import nullcontext
 
@@ -10,7 +10,7 @@ from bench.gpu.parts.vmm import KINDS, add_ratios, room_bytes
 
 def test_rates_stand_over_those_of_the_drivers_own_memory():
     copies = {kind: {"out_gb_s": 50.0, "in_gb_s": 40.0} for kind in KINDS}
-    copies["memfd"] = {"out_gb_s": 25.0, "in_gb_s": 40.0}  # a slow one makes no move look good
+    copies["memfd"] = {"out_gb_s": 25.0, "in_gb_s": 40.0}  # slow, but no excuse for the move
     move = {"out_gb_s": 40.0, "in_gb_s": 30.0}
 
     add_ratios({"copies": copies, "move": move, "stall": {}})

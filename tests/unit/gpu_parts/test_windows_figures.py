@@ -1,4 +1,4 @@
-"""What both programs saw of a configuration, against each alone."""
+"""What both programs measured in a configuration, relative to each running alone."""
 
 from array import array
 
@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def told(latencies_ns, *, seconds=1.0, ready_ns=0, unfinished=0):
-    """A launch every millisecond, each with its latency."""
+    """A launch every millisecond, with these latencies."""
     rows = [
         Row(at, at, at + latency, Ran(at + ready_ns, ((at, at + latency),)))
         for at, latency in ((n * MS, latency) for n, latency in enumerate(latencies_ns))
@@ -80,7 +80,7 @@ def test_without_a_measurement_there_is_no_verdict():
 
 
 class Program:
-    """One that has stamped its kernels by the device's clock, and compared that with the host's."""
+    """A program that stamps kernels by the device clock, which it has compared with the host's."""
 
     pid = 1
 
@@ -107,7 +107,7 @@ class Program:
 
 def test_both_programs_stamps_stay_on_the_one_clock_of_the_device(tmp_path):
     stamped = {"server": [(1_000, 2_000)], "trainer": [(2_500, 3_000)]}
-    offsets = {"server": (100, 40), "trainer": (900, 500)}  # and how wrong that may be
+    offsets = {"server": (100, 40), "trainer": (900, 500)}  # (offset, its error bound)
     programs = {
         role: Program(tmp_path / f"{role}.rows", stamped[role], offset_ns=offset, error_ns=error)
         for role, (offset, error) in offsets.items()

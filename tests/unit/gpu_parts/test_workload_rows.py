@@ -1,4 +1,4 @@
-"""What the processes of a workload said becomes a row, and rows a table."""
+"""Reports of a workload's processes become a row, and rows become a table."""
 
 import pytest
 from bench.gpu.figures.tables import is_table, table
@@ -39,7 +39,7 @@ def test_a_row_has_every_column():
 
 
 def test_ratios_are_of_the_rounds_beside_each_other():
-    # The machine became half as fast after the first round: the ratio is the same in both.
+    # The machine slowed to half its speed after the first round; the ratio stays the same.
     found = runs(bare=run(rates=(100, 50)), managed=run(rates=(90, 45)))
 
     row = row_of(found)
@@ -124,7 +124,7 @@ def test_a_program_that_fails_under_tandem_alone_is():
     row = row_of(runs(managed=Run(error="said no 'up' within 60 s")))
 
     assert not row["ok"]
-    assert row["same_results"] == "not run"  # whatever observed came to
+    assert row["same_results"] == "not run"  # whatever the observed run gave
     assert row["bare_per_s"] == 100
 
 

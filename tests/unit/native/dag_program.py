@@ -4,7 +4,7 @@ from tandem._native import Dag, Operation, OperationKind, StreamKind
 
 
 class Program:
-    """A context with a stream of every kind and one thread; adds operations in a line."""
+    """A context with a stream of each kind and one thread; adds operations in sequence."""
 
     def __init__(self, **limits):
         self.dag = Dag(**limits)

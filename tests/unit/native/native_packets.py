@@ -1,4 +1,4 @@
-"""Packets as a shim would send them, packed by hand from csrc/core/wire.h."""
+"""Packets as a shim would send them, packed by hand according to csrc/core/wire.h."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Many nodes and edges at once: the same as one by one."""
+"""Adding many nodes and edges at once gives the same graph as one by one."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ EVENT, BUFFER = 7, (0x1000, 64, False)
 
 @pytest.fixture
 def dag():
-    """Launches on two streams, in turn, that write the same; the second stream waits once."""
+    """Launches alternate between two streams and write the same buffer; one stream waits once."""
     program = Program()
     for turn in range(6):
         program.launch((program.one, program.other)[turn % 2], accesses=[BUFFER])
@@ -57,7 +57,7 @@ def operation(kind, thread, stream, **rest):
 
 
 def graph_of(*operations, gaps=()):
-    """Of two processes, each with a thread and a stream, and two contexts."""
+    """A graph of two processes, each with a thread, a context and a stream."""
     dag = Dag()
     streams = [dag.add_stream(dag.add_context(), StreamKind.NON_BLOCKING) for _ in range(2)]
     add_all(dag, operations, streams=streams, processes=[0, 1], gaps=set(gaps))

@@ -1,4 +1,4 @@
-"""When operations ran, what the length hangs on, and what had time."""
+"""When operations ran, which of them determine the length, and which had slack."""
 
 import pytest
 from timed_program import ESTIMATED, HOST_WAITS, PROGRAMMATIC, UNRESOLVED, TimedProgram
@@ -10,7 +10,7 @@ def program():
 
 
 def fork_and_join(program):
-    """A fork: 100 ns, then 50 ns beside 300 ns, then 10 ns; all handed over at once."""
+    """A fork: 100 ns, then 50 ns beside 300 ns, then 10 ns; all submitted at once."""
     fork = program.launch(program.one, takes=100)
     program.record(program.one, 1)
     program.wait(program.other, 1)
@@ -114,7 +114,7 @@ def test_programmatic_launches_may_run_beside_each_other_and_end_in_their_order(
     found = program.analyse()
 
     assert (found.gpu_critical_ns, found.critical_ns) == (150, 280)
-    assert found.gpu_critical_path == [1, 2, 3]  # the third ends after the second, the last then
+    assert found.gpu_critical_path == [1, 2, 3]  # the third ends after the second, then the last
 
 
 def test_the_path_goes_through_what_the_host_waited_for(program):
@@ -171,7 +171,7 @@ def test_a_copy_that_the_host_waits_for_delays_what_it_submits_next(program):
     found = program.analyse()
 
     assert found.slack_ns[copy] == 0
-    assert found.slack_ns[aside] == 0  # handed over after the copy, and the other kernel follows
+    assert found.slack_ns[aside] == 0  # submitted after the copy, and the other kernel follows it
 
 
 def test_by_data_alone_there_is_a_path_only_where_all_accesses_are_known(program):

@@ -1,4 +1,4 @@
-"""Which uses of memory need an order, and what is independent of what."""
+"""Which uses of memory need an order, and which operations are independent."""
 
 import pytest
 from dag_program import Program

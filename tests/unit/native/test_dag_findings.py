@@ -1,4 +1,4 @@
-"""What runs at once, what bounds it, when the GPU is idle and why, and what is used next."""
+"""What runs at once, what bounds it, when and why the GPU idles, and what is used next."""
 
 import pytest
 from timed_program import HOST_WAITS, TimedProgram
@@ -51,7 +51,7 @@ def test_kernels_side_by_side_overlap_each_other(program):
 
 
 def classes_of(program):
-    """At 1 byte/ns, with 8 SMs and 5 us as small."""
+    """Classes at 1 byte/ns, with 8 SMs, and 5 us as the limit for small."""
     found = program.analyse(sm_count=8, bandwidth_bytes_per_s=10**9)
     return [c.name for c in found.classes], found
 
@@ -63,9 +63,9 @@ def classes_of(program):
         (4, 100, [(0, 90 * US, True)], "SMALL"),
         (100, 100, [(0, 70 * US, True)], "MEMORY"),
         (100, 100, [(0, 10 * US, True)], "COMPUTE"),
-        (100, 100, [(0, 40 * US, True)], "UNKNOWN"),  # in between
-        (100, 100, [(0, 101 * US, True)], "UNKNOWN"),  # it cannot have touched all of that
-        (100, 100, [(0, 70 * US, True), (0, 70 * US, False)], "MEMORY"),  # the same bytes
+        (100, 100, [(0, 40 * US, True)], "UNKNOWN"),  # between the two limits
+        (100, 100, [(0, 101 * US, True)], "UNKNOWN"),  # too short to have touched all of that
+        (100, 100, [(0, 70 * US, True), (0, 70 * US, False)], "MEMORY"),  # the same bytes twice
         (100, 100, None, "UNKNOWN"),
         (0, 100, [(0, 70 * US, True)], "UNKNOWN"),
     ],

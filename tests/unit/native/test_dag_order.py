@@ -1,4 +1,4 @@
-"""By which rules operations come after each other."""
+"""The rules by which operations follow each other."""
 
 import pytest
 from dag_program import Program

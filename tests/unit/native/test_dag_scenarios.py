@@ -1,4 +1,4 @@
-"""Whole small programs, and what their graphs say."""
+"""Whole small programs and their graphs."""
 
 import pytest
 from dag_program import Program
@@ -14,7 +14,7 @@ def program():
 
 
 def join(program, source, target, event):
-    """Let a stream wait for another."""
+    """Makes one stream wait for another."""
     program.add(OperationKind.EVENT_RECORD, source, object=event)
     program.add(OperationKind.EVENT_WAIT, target, object=event)
 
@@ -81,7 +81,7 @@ def test_the_default_streams_of_two_devices_have_nothing_in_common(program):
 
 def test_what_is_captured_is_no_node_and_a_launch_of_it_is_one(program):
     first = program.launch(program.one)
-    # Here the program captures launches into a graph: nobody tells of them, for nothing runs.
+    # The launches that the program captures here are not reported, since nothing runs.
     graph = program.add(OperationKind.GRAPH, program.one, object=5)
     after = program.launch(program.one)
 

@@ -1,4 +1,4 @@
-"""Iterations are found in what programs submit. Labels come from the programs' own marks."""
+"""Iterations are found in what programs submit, and checked against the programs' own marks."""
 
 import bisect
 import statistics
@@ -27,7 +27,7 @@ KINDS = {
 
 
 def encode(program):
-    """Records whose ticks are their place in the sequence, and the places of the labels."""
+    """Returns records whose ticks are their positions, and the positions of the labels."""
     records, labels = [], []
     for kind, *names in program:
         if kind == "step":
@@ -45,10 +45,10 @@ def found_in(records):
 
 
 def share_right(labels, ends):
-    """Of the labels, those with exactly one end near them.
+    """Returns the share of the labels with exactly one end near them.
 
-    Where in its loop an iteration is said to end is a matter of taste, so a constant distance
-    from the labels is no mistake: near is within a tenth of an iteration of the usual distance.
+    Where in its loop an iteration ends is a matter of convention, so a constant distance from the
+    labels is no mistake: near is within a tenth of an iteration of the usual distance.
     """
     length = statistics.median(after - before for before, after in pairwise(labels))
     nearest = [min(labels, key=lambda label: abs(label - end)) - end for end in ends]
@@ -63,7 +63,7 @@ def share_right(labels, ends):
 
 
 def share_of_ends_right(labels, ends):
-    """Of the ends, those that lie near a label, by the length of the iteration that it ends."""
+    """Returns the share of the ends near a label, relative to the length of the iteration."""
     right = 0
     for end in ends:
         place = bisect.bisect_left(labels, end)
@@ -136,7 +136,7 @@ def test_what_an_iteration_consists_of_is_told():
 
     assert finder.found
     length = labels[1] - labels[0]
-    assert finder.duration == length  # ticks are places here
+    assert finder.duration == length  # ticks are positions here
     assert finder.launches == length - 2  # all but the copy and the wait
 
 

@@ -12,7 +12,7 @@ STUB = ast.parse((Path(tandem.__file__).parent / "_native.pyi").read_text())
 
 
 def declared() -> dict[str, set[str]]:
-    """Class or function of the stub -> its public members."""
+    """Maps each class or function of the stub to its public members."""
     names: dict[str, set[str]] = {}
     for node in STUB.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

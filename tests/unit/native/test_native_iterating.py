@@ -1,4 +1,4 @@
-"""What the poller tells of a process's iterations: by marks where there are any, else as found."""
+"""The poller's report of a process's iterations: from its marks if it has any, else as found."""
 
 import mmap
 import struct
@@ -24,7 +24,7 @@ KINDS = {
     "alloc": (4, 0),
     "free": (5, 0),
 }
-TICK_NS = 1000  # from record to record
+TICK_NS = 1000  # between records
 
 
 class Job:
@@ -37,10 +37,10 @@ class Job:
         self._state = mmap.mmap(self.process.fds[1], STATE_BYTES)
         self._put(NS_PER_TICK, 1 << 32)
         self.now_ns = 1
-        self.launch_ns = 0  # as predicted; 0 = not known
+        self.launch_ns = 0  # predicted; 0: unknown
         self._steps = 0
         self._unread = 0
-        self._threads: dict[int, int] = {}  # of recorded ones
+        self._threads: dict[int, int] = {}  # thread ids of replayed records
 
     def submit(self, operation: tuple[str, ...], *, thread: int = 0) -> None:
         kind, *rest = operation
@@ -58,7 +58,7 @@ class Job:
         self._record(0, MARK, flags=kind, object_=fnv1a(name.encode()))
 
     def replay(self, record: bytes) -> None:
-        """A recorded one, in the ring of its thread."""
+        """Writes a recorded record into the ring of its thread."""
         (tid,) = struct.unpack_from("<I", record, 12)
         thread = self._threads.setdefault(tid, len(self._threads))
         if record[8] == MARK and record[9] == STEP:
@@ -114,13 +114,13 @@ def run(job: Job, program: Iterable[tuple[str, ...]], *, marks: bool = False) ->
             job.submit(operation)
         elif marks:
             job.step()
-    for _ in range(3):  # what is complete is looked at two rounds later
+    for _ in range(3):  # complete records are read two rounds later
         snapshot = job.seen()
     return snapshot
 
 
 def submit_with_backward_aside(job: Job, program: Iterable[tuple[str, ...]]) -> None:
-    """As PyTorch does it: a thread of its own launches the backward pass."""
+    """A separate thread launches the backward pass, as in PyTorch."""
     thread = 0
     for operation in program:
         if operation[0] == "phase":
@@ -143,7 +143,7 @@ def test_work_is_counted_from_the_end_of_an_iteration_that_was_found(job: Job) -
     job.launch_ns = 500
     snapshot = run(job, train(iterations=20, layers=3))
     since_ns = snapshot.work_ns - snapshot.step_work_ns
-    # The last one is not known to have ended yet, and the first launches are those it is known by.
+    # Its last iteration may not have ended yet, and is recognised by its first few launches.
     launches = snapshot.iteration_launches
     assert (launches - 8) * job.launch_ns <= since_ns <= launches * job.launch_ns
 
@@ -191,7 +191,7 @@ def test_the_thread_that_waits_tells_the_iterations(job: Job) -> None:
     submit_with_backward_aside(job, update_many_at_a_time(60))
     snapshot = job.seen()
 
-    assert snapshot.iteration_launches == 136 + 18  # the backward pass has more: 185
+    assert snapshot.iteration_launches == 136 + 18  # the backward thread has more: 185
     assert 55 <= snapshot.iterations <= 60
 
 

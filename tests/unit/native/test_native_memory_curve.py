@@ -1,4 +1,4 @@
-"""What an iteration's records tell of its memory curve."""
+"""The memory curve that an iteration's records yield."""
 
 import struct
 
@@ -16,7 +16,7 @@ def launch(ns):
 
 
 def memory(kind, size, held):
-    """A record of an allocation or free of that size, after which so much is held."""
+    """A record of an allocation or free of `size` that leaves `held` bytes."""
     halves = held & 0xFFFFFFFF, held >> 32
     return RECORD.pack(0, kind, 0, 0, 5, 0, 0x1000, size, *halves, 0, 0)
 

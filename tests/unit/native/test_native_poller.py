@@ -11,13 +11,13 @@ import pytest
 
 from tandem import _native
 
-MINUTE_NS = 60_000_000_000  # a deadline only, never waited for
+MINUTE_NS = 60_000_000_000  # only a deadline, never waited for
 SLOTS, RING_HEADERS, RINGS, STATE_BYTES = 4096, 5 * 4096, 6 * 4096, 6 * 4096 + 17 * 65536
 TICK = 128
 
 
 class Job:
-    """A process as the daemon sees it, and its state page as the shim does."""
+    """A process as the daemon sees it, and its state page as the shim sees it."""
 
     def __init__(self, process_id: int) -> None:
         self.process = _native.Process(process_id=process_id, job_id=1)
@@ -216,7 +216,7 @@ def test_an_exception_of_a_signal_handler_ends_the_wait(poller: _native.Poller) 
         raise KeyboardInterrupt
 
     def wait() -> None:
-        # In here, for on a busy machine the signal comes before the wait has begun.
+        # Set here: on a busy machine the signal might otherwise come before the wait.
         signal.setitimer(signal.ITIMER_REAL, 0.02)
         poller.wait(timeout_ns=MINUTE_NS)
 
@@ -233,7 +233,7 @@ def test_the_native_threads_block_every_signal(poller: _native.Poller) -> None:
 
     blocked = {}
     for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # another's, which has ended
+        with suppress(FileNotFoundError, ProcessLookupError):  # another thread, which has ended
             lines = (task / "status").read_text().splitlines()
             status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
             blocked[status["Name"]] = int(status["SigBlk"], 16)

@@ -1,4 +1,4 @@
-"""Forward, backward and update are found in what iterations submit, against their labels."""
+"""Forward, backward and update found in what iterations submit, against their labels."""
 
 import struct
 import zlib
@@ -35,7 +35,7 @@ def mark(kind, name):
 
 
 def iterations_of(program):
-    """The records of each iteration, and the letters of its launches."""
+    """Yields each iteration's records, and a letter for the phase of each of its launches."""
     records, letters, letter = b"", "", "-"
     for operation in program:
         match operation:
@@ -50,13 +50,13 @@ def iterations_of(program):
 
 
 def boundaries(letters):
-    """The launches with which a phase begins."""
+    """Returns the launches that begin a new phase."""
     lengths = [len(list(group)) for _, group in groupby(letters)]
     return [sum(lengths[:place]) for place in range(1, len(lengths))]
 
 
 def is_right(found, labels):
-    """Every boundary within a twentieth of the iteration."""
+    """Tells whether every boundary is within a twentieth of the iteration."""
     pairs = list(zip(boundaries(found), boundaries(labels), strict=False))
     same = len(boundaries(found)) == len(boundaries(labels))
     return same and all(abs(one - other) <= len(labels) / 20 for one, other in pairs)

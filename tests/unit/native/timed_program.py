@@ -1,4 +1,4 @@
-"""A program for the analyses: a context, one thread, two streams of its own; times in ns."""
+"""A program for the analyses: a context, a thread, two non-blocking streams; times in ns."""
 
 from tandem._native import Dag, Operation, OperationKind, StreamKind, analyse
 
@@ -16,7 +16,7 @@ class TimedProgram:
         self.other = self.dag.add_stream(context, StreamKind.NON_BLOCKING)
 
     def add(self, kind, stream=None, *, at=0, takes=0, uses=None, **rest):
-        """`uses`: (address, bytes, only read) of each buffer; None = it is not known."""
+        """`uses`: (address, bytes, read-only) for each buffer; None: unknown."""
         where = {} if stream is None else {"stream": stream}
         return self.dag.add(
             Operation(

@@ -1,4 +1,4 @@
-"""Workloads in few words, and what became of them."""
+"""Workloads in few words, and their outcomes."""
 
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -39,7 +39,7 @@ def ends_ms(outcome):
 
 @dataclass(frozen=True)
 class Turn:
-    """What one context had of the GPU without another between."""
+    """An uninterrupted period in which one context had the GPU."""
 
     context: int
     begin_ns: int

@@ -1,4 +1,4 @@
-"""The histograms of gaps answer as the native ones do: cases of their own tests."""
+"""Gap histograms answer like the native ones; the cases come from the native tests."""
 
 import pytest
 

@@ -15,7 +15,7 @@ def engine():
 
 
 def run_out(engine):
-    """To the end of all that was submitted: who ended something, and when."""
+    """Runs until all submitted work is done; returns who ended something, and when."""
     ended = []
     while (at_ns := engine.next_ns) is not None:
         context = engine.advance(at_ns)

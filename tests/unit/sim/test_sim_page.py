@@ -1,4 +1,4 @@
-"""What the page of the simulator shows is what it says."""
+"""The simulator's page shows the figures that the simulator reports."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What policies make of the same clients: eight that serve requests of different lengths."""
+"""What each policy does with the same clients: eight servers with requests of different lengths."""
 
 import pytest
 from bench.policies import ALIKE_MS
@@ -24,7 +24,7 @@ def clients(of, load, objective_ms, duration):
 
 
 def slowdowns(outcome, of):
-    """Of each client: what its requests took on average, by what they compute."""
+    """Returns each client's mean request time, divided by what a request computes."""
     return {
         job.name: sum(job.requests_ns) / len(job.requests_ns) / (of[job.name][0] * MS)
         for job in outcome.jobs
@@ -59,7 +59,7 @@ def test_under_token_the_worst_off_is_better_off(mixed):
 
 
 def test_under_token_short_requests_of_whatever_class_do_not_wait_for_long_ones(mixed):
-    """`a` came late, so under `fifo` it waits for nearly everybody; `c` is of class batch."""
+    """`a` comes late, so under `fifo` it waits for nearly all; `c` is of class batch."""
     assert mixed["token"]["a"] < mixed["fifo"]["a"]
     assert mixed["token"]["c"] < mixed["priority"]["c"]
 
@@ -87,7 +87,7 @@ def test_under_exclusive_servers_are_slowed_down_less_than_all_at_once(alike):
 
 
 def cut(outcome, of):
-    """The part of the servers' turns that did not end with a request."""
+    """Returns the share of the servers' turns that did not end with a request."""
     names = dict(enumerate(of, start=1))
     whole = [
         turn.worked_ns % (of[names[turn.context]][0] * MS) == 0
@@ -98,5 +98,5 @@ def cut(outcome, of):
 
 
 def test_under_exclusive_requests_are_computed_whole(alike):
-    """But for some: of which nothing is known, that began on a quiet gpu, or met a min_share."""
+    """Except when a request is unknown, begins on an idle GPU, or meets a min_share."""
     assert cut(alike["exclusive"], ALIKE) < cut(alike["priority"], ALIKE) / 2

@@ -1,4 +1,4 @@
-"""Small workloads whose outcome can be told by hand."""
+"""Small workloads whose outcome can be computed by hand."""
 
 import pytest
 from scenes import MS, ends_ms, gaps_ns, played, server, trainer, turns, workload
@@ -26,7 +26,7 @@ def test_alone_a_trainer_takes_its_iterations_and_nothing_else():
 
 
 def test_fifo_runs_two_trainers_one_after_the_other():
-    """Both submit a window before the daemon first comes round; that of the second cuts in once."""
+    """Both submit a window before the daemon's first round; the second's window cuts in once."""
     outcome = played(trainer("a", 50, "20ms"), trainer("b", 50, "20ms"), policy="fifo")
 
     cut_in_ms = SWITCH_MS + 2 * SEGMENT_MS + SWITCH_MS
@@ -38,9 +38,9 @@ def test_fifo_runs_two_trainers_one_after_the_other():
 
 
 def test_under_fair_two_equal_trainers_have_a_quantum_each_in_turn():
-    """Two rounds are one late: the one that finds it busy at first, and the one that does no more.
+    """Two rounds come one late: the one that finds a job busy, and the one that finds it idle.
 
-    So a turn is a quantum and a period, and the next one begins a period after its gate has closed.
+    So a turn is a quantum plus a period, and the next begins a period after its gate has closed.
     """
     outcome = played(
         trainer("a", 50, "20ms", marks=False), trainer("b", 50, "20ms", marks=False), policy="fair"
@@ -84,7 +84,7 @@ TRAINING = trainer("trainer", 250, "20ms", **{"class": "batch"})
 def test_under_priority_a_server_is_near_as_quick_as_alone_and_under_fair_it_is_not():
     alone_ms = p99_ms(played(SERVING), "server")
 
-    # A request may find a window and a switch in front of it, and the next ones behind it so, too.
+    # A request may wait for a window and a switch, and so may the next ones behind it.
     under_priority_ms = p99_ms(played(SERVING, TRAINING, policy="priority"), "server")
     under_fair_ms = p99_ms(played(SERVING, TRAINING, policy="fair"), "server")
 
@@ -108,7 +108,7 @@ def test_a_request_takes_the_gpu_from_a_trainer_whose_slice_is_over():
 def test_behind_a_request_runs_what_was_queued_and_the_rest_when_it_lingers_no_more(
     kernel, segment_us
 ):
-    """Two segments of whole kernels were, of which the first had begun."""
+    """Two segments of whole kernels were queued, and the first had begun."""
     linger_ms = 5
     requests = server("server", "2ms", arrivals=["100050us", "1s"], **{"class": "latency"})
     training = trainer("trainer", 50, "24ms", kernel=kernel)
@@ -131,7 +131,7 @@ def test_who_is_not_preemptible_loses_the_turn_between_iterations_alone():
     cut = played(*jobs, policy="fair")
     kept = played(jobs[0] | {"preemptible": False}, jobs[1], policy="fair")
 
-    # In the first turn the other one's window cuts in before the daemon has come round.
+    # In the first turn the other's window cuts in before the daemon's first round.
     assert sum(map(bool, whole_iterations(kept, 1, 50 * MS))) <= 2
     assert sum(map(bool, whole_iterations(cut, 1, 50 * MS))) > 20
 
@@ -157,7 +157,7 @@ def test_lanes_let_in_only_what_fits(promises):
     assert [job.problem for job in outcome.jobs] == ["", ""]
     assert [job.steps for job in outcome.jobs] == [20, 20]
     assert not outcome.is_stuck
-    # One iteration at a time, once both are known: nobody loses the GPU before its end.
+    # Once both are known, iterations run one at a time: none loses the GPU before its end.
     assert {turn.worked_ns % (20 * MS) for turn in turns(outcome)[3:]} == {0}
 
 
@@ -171,7 +171,7 @@ def test_a_promise_that_can_never_be_kept_is_refused_under_lanes_as_tandem_run_d
 
 
 def test_memory_of_a_job_that_left_is_kept_for_a_moment_before_lanes_let_others_in():
-    """The driver may take a while to give it back (`memory_grace_ns`)."""
+    """The driver may take a while to give the memory back (`memory_grace_ns`)."""
     jobs = [trainer(name, 5, "20ms", persistent="6GiB") for name in ("a", "b")]
     first, second = played(*jobs, gpu=GIB, policy="lanes").jobs
 
@@ -179,7 +179,7 @@ def test_memory_of_a_job_that_left_is_kept_for_a_moment_before_lanes_let_others_
 
 
 def test_where_nothing_happens_the_daemon_still_comes_round():
-    """Who stands at the end of its iteration gets its lane by a look that nothing else asks for."""
+    """A job at the end of its iteration gets its lane by a look that nothing else triggers."""
     jobs = (
         trainer("first", 4, "3011us", host="973us", arrival="1488us"),
         trainer("second", 5, "4129us", host="2975us", arrival="2648us"),

@@ -1,4 +1,4 @@
-"""Files are read strictly: what is wrong is told with the file, the key and what is allowed."""
+"""Files are read strictly: errors name the file, the key and the allowed values."""
 
 import json
 import os
@@ -204,7 +204,7 @@ def test_help_has_examples(capsys):
 
 
 def test_the_same_file_gives_the_same_bytes(file):
-    """Whatever a process makes of the hashes of texts."""
+    """The result does not depend on how a process hashes strings."""
     command = [sys.executable, "-m", "tandemd.sim", str(file), "--policy", "priority", "--json"]
     told = {
         subprocess.run(

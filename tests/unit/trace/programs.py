@@ -1,4 +1,4 @@
-"""Recordings of whole programs, to draw and to count."""
+"""Recordings of whole programs, for drawing and counting."""
 
 from recordings import Thread
 
@@ -7,7 +7,7 @@ NON_BLOCKING = 32
 
 
 class Program(Thread):
-    """Counts its calls."""
+    """Numbers its calls."""
 
     def __init__(self, *, first=1, **where):
         super().__init__(**where)
@@ -26,7 +26,7 @@ class Program(Thread):
 
 
 def diamond():
-    """A kernel, two side by side, and one after both."""
+    """One kernel, then two in parallel, then one after both."""
     thread = Thread().function().function(MUL, b'mul "<b>"')
     thread.launch(number=1, stream=ONE, device_ns=1000)
     thread.call("cuEventRecord", FORK, ONE, number=2, stream=ONE, flags=32)
@@ -39,7 +39,7 @@ def diamond():
 
 
 def loop(iterations, launches=20, *, before=0):
-    """Copies a batch, launches, and waits, so many times; launches and waits once before that."""
+    """Copies a batch, launches and waits, `iterations` times; may launch and wait once before."""
     thread, number = Thread(), 1
     for handle in range(launches):
         thread.function(VADD + handle, b"k%d" % handle)

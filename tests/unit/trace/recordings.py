@@ -1,4 +1,4 @@
-"""Makes recordings record by record, as the shim and the tracer write them."""
+"""Builds recordings record by record, as the shim and the tracer write them."""
 
 from tandem._native import TRACE_CALLS
 from tandem.trace.file import header_line, new_header, parse
@@ -25,7 +25,7 @@ VADD = 0xF0
 
 
 class Thread:
-    """Collects the records of one thread, in one chunk."""
+    """Collects the records of one thread in one chunk."""
 
     def __init__(self, tid=PID, pid=PID, *, time_ns=1000):
         self.tid, self.pid, self.time_ns = tid, pid, time_ns
@@ -33,7 +33,7 @@ class Thread:
         self._event(PROCESS, words=(), text=b"prog", stream=1, object_=pid, bytes_=1)
 
     def device(self, sm_count, bandwidth_bytes_per_s):
-        """On which its contexts are from now on."""
+        """Sets the device of the contexts from here on."""
         words = (sm_count, bandwidth_bytes_per_s)
         self._event(PROCESS, words=words, text=b"prog", stream=1, object_=self.pid, bytes_=1)
         return self
@@ -66,14 +66,14 @@ class Thread:
         return self
 
     def launch(self, *, number, stream, device_ns=None, function=VADD, parameters=(0x7F00, 5)):
-        """One block of 32 threads."""
+        """Launches one block of 32 threads."""
         words = (function, 1, 1, 1, 32, 1, 1, 0, stream, 0x1000, 0, *parameters)
         return self.call(
             "cuLaunchKernel", *words, number=number, stream=stream, device_ns=device_ns
         )
 
     def device_time(self, *, number, device_ns):
-        """Of another thread's launch."""
+        """Reports the device time of another thread's launch."""
         self._event(DEVICE_TIME, words=(), text=b"", object_=number, duration=device_ns)
         return self
 
@@ -82,7 +82,7 @@ class Thread:
         return self
 
     def chunk(self):
-        """Everything so far, as the tracer writes it."""
+        """Returns everything so far as the tracer writes it."""
         count = len(self.records)
         head = RECORD.pack(0, CHUNK, 0, 0, self.tid, 0, self.pid, count, 0, 0, 0, 0)
         return head + b"".join(self.records)

@@ -1,4 +1,4 @@
-"""What is said of a recording, by recordings of a few calls."""
+"""Facts about recordings, tested on recordings of a few calls."""
 
 import pytest
 from bench.gpu.figures.trace_facts import family, full_words, iterations, parameters, streams
@@ -35,7 +35,7 @@ def test_kernels_are_told_apart_by_name(kernel, whose):
 
 
 def test_only_whole_words_of_parameters_count():
-    # A pointer, an int, a structure of 20 bytes: two words and a half.
+    # A pointer, an int, and a structure of 20 bytes, which is two and a half words.
     assert full_words([8, 4, 20], [10, 11, 12, 13, 14]) == [10, 12, 13]
     assert full_words([8, 8], [10]) == [10]
     assert full_words([], [10]) == []
@@ -67,7 +67,7 @@ def test_kernels_of_unknown_sizes_are_counted_as_such():
     found = parameters(recording_of(thread))["cublas"]
 
     assert (found["launches"], found["sized_share"], found["words"]) == (1, 0.0, 0)
-    assert "resolved_share" not in found  # there were no addresses
+    assert "resolved_share" not in found  # it had no addresses
 
 
 def test_streams_are_counted_by_kind_and_context():

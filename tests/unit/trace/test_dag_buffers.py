@@ -1,4 +1,4 @@
-"""Which memory the launches of a recording use, and what is therefore independent."""
+"""Which memory the launches of a recording use, and what is independent as a result."""
 
 import pytest
 from programs import ONE, TWO, Program
@@ -19,7 +19,7 @@ CUT = 8
 
 
 def program(**where):
-    """Knows three allocations and five kernels."""
+    """A program with three allocations and five kernels."""
     made = Program(**where).function(FILL, b"_Z4fillPf", (8,))
     made.function(COPY, b"_Z4copyPKfPfi", (8, 8, 4)).function(PLAIN, b"plain", (8,))
     made.function(PAIR, b"_Z4pair4PairPf", (16, 8)).function(WALK, b"_Z4walkP4Node", (8,))
@@ -33,7 +33,7 @@ def graph(thread):
 
 
 def last(thread):
-    """Accesses of the last operation, and whether they are all."""
+    """Returns the accesses of the last operation, and whether they are complete."""
     operation = from_trace(recording_of(thread), "x.trace").operations[-1]
     uses = list(operation.accesses)
     return uses, not operation.flags & UNRESOLVED
@@ -71,7 +71,7 @@ def test_figures_say_what_data_asks_for_if_all_is_known():
 @pytest.mark.parametrize(
     ("between", "between_ns", "resting_bytes", "is_bound"),
     [
-        (FILL, 700, BYTES, False),  # to the host and back takes 683 ns
+        (FILL, 700, BYTES, False),  # the way to the host and back takes 683 ns
         (FILL, 600, 0, False),
         (PLAIN, 700, BYTES, True),  # which may use A as well
     ],
@@ -102,7 +102,7 @@ def test_of_an_iteration_what_comes_next_is_the_same_again():
         made.on("tandem_mark_v1", STEP, 0, 0)
     recorded = from_trace(recording_of(made), "x.trace")
 
-    # The one use of an iteration is followed by that of the next, after no time at all.
+    # Each iteration uses it once, and the next iteration's use follows immediately.
     assert stats_of(graph_of(recorded, iteration=2)).memory.resting_bytes == 0
     (use,) = graph_of(recorded, iteration=2).analysis.next_uses
     assert use.next is not None
@@ -132,7 +132,7 @@ def test_what_the_name_explains_is_all(function, parameters, uses):
         (COPY, (A, UNKNOWN, 7), [(A, BYTES, True)]),
         (COPY, (A, B + BYTES, 7), [(A, BYTES, True)]),
         (COPY, (A, B), [(A, BYTES, True), (B, BYTES, False)]),  # fewer words than parameters
-        (0xFF, (A,), []),  # a function that was not described
+        (0xFF, (A,), []),  # an undescribed function
         (FILL, (0,), []),
     ],
 )

@@ -1,4 +1,4 @@
-"""Graphs as text, and which part of a recording they show."""
+"""Graphs as text, and the part of a recording that they show."""
 
 import io
 import json
@@ -179,7 +179,7 @@ def test_what_a_program_does_before_its_loop_is_no_iteration(launches):
 
     window = with_iterations(from_trace(recording_of(thread), "x.trace"))
 
-    first = launches + 1  # with the wait behind them
+    first = launches + 1  # includes the wait after them
     later = [(first + 22 * i, first + 22 * i + 22) for i in range(5)]
     assert set(window.iterations) <= set(later)
     assert len(window.iterations) >= 4

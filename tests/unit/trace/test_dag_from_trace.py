@@ -1,4 +1,4 @@
-"""Which nodes and edges the calls of a recording come to."""
+"""The nodes and edges that the calls of a recording become."""
 
 import pytest
 from programs import Program
@@ -107,7 +107,7 @@ def test_a_launch_has_name_blocks_and_time():
     assert timed.flags & ESTIMATED == 0
     assert (untimed.duration_ns, untimed.flags & ESTIMATED) == (700, ESTIMATED)
     assert (wide.blocks, wide.flags & PROGRAMMATIC) == (8, PROGRAMMATIC)
-    assert serial.flags & PROGRAMMATIC == 0  # what is programmatic is not timed
+    assert serial.flags & PROGRAMMATIC == 0  # programmatic launches are not timed
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_an_event_of_a_context_orders_none_of_its_streams_with_another(of):
 
     graph = graph_of(window_of(program))
 
-    assert not graph.dag.before(0, 3)  # the driver lets them run beside each other ...
-    assert not graph.dag.independent(0, 3)  # ... but what comes after the wait it does not
+    assert not graph.dag.before(0, 3)  # the driver lets them overlap ...
+    assert not graph.dag.independent(0, 3)  # ... but not what follows the wait
     assert all(graph.operation(node).flags & UNKNOWN_ORDER for node in (1, 2))
     assert lane_names(graph)["stream", 1] == "events of the context"
 

@@ -1,4 +1,4 @@
-"""What marks and the times of copies in a recording say."""
+"""What a recording's marks and copy times yield."""
 
 import pytest
 from programs import ONE, VADD, Program
@@ -20,7 +20,7 @@ def mark(program, kind, name=""):
 
 
 def iterate(program, *, marks=True):
-    """A training iteration that says what it is."""
+    """A training iteration that marks its phases and its end."""
     for name, launches in PHASES.items():
         if marks:
             mark(program, PHASE_BEGIN, name)
@@ -41,7 +41,7 @@ def test_iterations_end_where_the_program_says_so():
 
     assert found.iterations == ((0, LAUNCHES), (LAUNCHES, 2 * LAUNCHES))
     assert found.is_marked
-    assert len(found.operations) == 2 * LAUNCHES + 1  # marks are none
+    assert len(found.operations) == 2 * LAUNCHES + 1  # marks are not operations
 
 
 def test_without_marks_iterations_are_looked_for():

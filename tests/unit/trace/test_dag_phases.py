@@ -1,4 +1,4 @@
-"""Forward, backward and update of an iteration of a recording or a job, against their labels."""
+"""Forward, backward and update in iterations of a recording or a job, against their labels."""
 
 import io
 import json
@@ -31,7 +31,7 @@ def handle(name):
 
 
 class Recorder:
-    """Makes the recording of a program, and keeps the labels of its launches by iteration."""
+    """Records a program, and keeps the labels of its launches by iteration."""
 
     def __init__(self):
         self.thread, self.labels = Thread(), [[]]
@@ -76,7 +76,7 @@ class Recorder:
 
 
 def recorded(program):
-    """The window of a program's recording, and the labels of its launches by iteration."""
+    """Returns the window of a program's recording, and its launches' labels by iteration."""
     recorder = Recorder()
     for operation in program:
         recorder.take(*operation)

@@ -77,7 +77,7 @@ def test_a_diamond_is_drawn_with_its_critical_path():
     assert drawn.lanes == ("stream 1", "stream 2")
     hot = {placed.box.nodes[0] for placed in drawn.boxes if placed.is_critical}
     assert {0, 4, 7} <= hot
-    assert 3 not in hot  # the shorter side
+    assert 3 not in hot  # the shorter branch
     across = [(edge.kind, edge.is_critical) for edge in drawn.edges]
     assert across == [(EdgeKind.EVENT, True)] * 2
     by_node = {placed.box.nodes[0]: placed for placed in drawn.boxes}
@@ -127,7 +127,7 @@ def test_a_page_runs_nothing_that_a_name_says_and_asks_nobody():
     assert "<img" not in page
     assert page.count("</script>") == 1
     assert "\u202e" not in page
-    shown = page.replace("src=x onerror", "")  # as text
+    shown = page.replace("src=x onerror", "")  # it appears only as text
     assert not re.search(r"(src|href)\s*=|@import|url\((?!#)", shown)
 
 
@@ -136,7 +136,7 @@ def test_a_page_has_the_picture_the_figures_and_what_is_not_known():
 
     assert "x.trace, iteration 2" in page
     assert "2 of 5 found" in page
-    assert "20 \u00d7" not in page  # different kernels
+    assert "20 \u00d7" not in page  # they are different kernels
     assert "No times of the GPU were recorded" in page
     assert "How long 21 GPU operations take is not known" in page
 
@@ -171,14 +171,14 @@ def test_the_figures_of_a_diamond():
     assert (stats.edges["stream"], stats.edges["event"]) == (6, 2)
     assert (stats.gpu_ns, stats.gpu_critical_ns, stats.critical.gpu_ns) == (6000, 5000, 5000)
     assert (stats.iteration, stats.iterations, stats.unknown.lost_calls) == (None, 0, 0)
-    # 1000 ns of two kernels at once, of 6000 ns
+    # Two kernels overlap for 1000 ns, which counts for both, of 6000 ns.
     assert (stats.overlap.cc, stats.overlap.ct) == (pytest.approx(1 / 3), 0)
     assert (stats.width.most, stats.width.busy_ns) == (2, 5000)
     assert sum(stats.classes.values()) == pytest.approx(1)
 
 
 def one_long_kernel(*devices):
-    """A millisecond of one block."""
+    """One block that runs for a millisecond."""
     thread = Thread().function()
     for device in devices:
         thread.device(*device)

@@ -1,4 +1,4 @@
-"""What kernels without types in their names are declared to take."""
+"""Declared parameters of kernels whose names carry no types."""
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +17,7 @@ DECLARED = {"copy": "const float* from, float* to, int n"}
 
 @pytest.fixture
 def copies():
-    """Three allocations, and the first copied to the others by two launches."""
+    """Three allocations; two launches copy the first to the others."""
     made = Program().function(0xF0, b"copy", (8, 8, 4))
     for address in (A, B, C):
         made.on("cuMemAlloc_v2", 9, address, BYTES)

@@ -1,4 +1,4 @@
-"""Kept recordings of programs are whole, and their iterations are found without their marks."""
+"""Kept recordings of programs are complete, and their iterations are found without marks."""
 
 from functools import cache
 
@@ -44,7 +44,7 @@ def test_of_the_demos_trainer_all_parameters_are_known():
     assert kernels["sized_share"] == 1
     assert kernels["addresses"] == kernels["words"] >= kernels["launches"] > 2000
     assert kernels["resolved_share"] == 1
-    # Its kernels have names without types, so their pointers may lead to others.
+    # Its kernels' names carry no types, so their pointers may lead to further pointers.
     assert kernels["all_known_share"] == 0
 
 

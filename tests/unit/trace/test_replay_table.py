@@ -1,4 +1,4 @@
-"""What `tandem replay` says besides its figures."""
+"""What `tandem replay` prints besides its figures."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`tandem trace show`, `export` and `replay` on made-up recordings: what they print and refuse."""
+"""`tandem trace show`, `export` and `replay` on made-up recordings: output and refusals."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tandem.errors import CapacityError, UsageError
 
 @pytest.fixture
 def recording(tmp_path):
-    """Two look-ups, one of which finds nothing, and a call."""
+    """Two lookups, one of which finds nothing, and a call."""
     path = tmp_path / "x.trace"
     thread = (
         Thread()

@@ -1,4 +1,4 @@
-"""Recordings: what is written is read, and what is not a recording is refused in words."""
+"""Recordings: what is written can be read, and anything else is refused with a message."""
 
 import json
 

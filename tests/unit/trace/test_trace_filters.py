@@ -1,4 +1,4 @@
-"""-e, and the table of -c."""
+"""Filters by -e, and the table printed by -c."""
 
 import pytest
 from recordings import TABLE, Thread, recording_of

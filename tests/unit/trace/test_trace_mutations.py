@@ -1,4 +1,4 @@
-"""Whatever the bytes of a recording are, reading it ends, with a recording or in words."""
+"""Reading any bytes as a recording terminates, with a recording or an error message."""
 
 import io
 import json
@@ -31,7 +31,7 @@ PLACES = st.integers(BODY, len(WHOLE) - 1)
 
 
 def use(data):
-    """Everything that is done with recordings, but to play them."""
+    """Does everything that is done with recordings, except playing them."""
     try:
         recording = parse(data)
     except ValueError:

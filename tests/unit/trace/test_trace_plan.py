@@ -1,4 +1,4 @@
-"""What a recording comes to when it is played."""
+"""The plan by which a recording is played."""
 
 from recordings import CONTEXT, Thread, recording_of
 
