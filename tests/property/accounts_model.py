@@ -1,11 +1,11 @@
-"""Random allocations of every kind under the shim, beside a model of what is held.
+"""Random allocations of every kind under the shim, checked against a model of what is held.
 
     python tests/property/accounts_model.py SOCKET_FOLDER [KIND]
 
-In the environment of the software GPU with the shim preloaded. After each step the shim's counter
-equals the model's, and agrees with the ledger of the device. With a KIND, one call in four about
-memory of that kind goes round the shim to the driver's own function: the comparison has to find
-that, and the program ends with 3.
+Runs in the environment of the software GPU with the shim preloaded. After each step the shim's
+counter must equal the model's, and agree with the device's ledger. With a KIND, one call in four
+about memory of that kind bypasses the shim and goes to the driver's own function: the comparison
+has to notice that, and the program then exits with 3.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hypothesis.stateful import (
 from shim_daemon import VIRTUAL, FakeDaemon
 
 GRANULE = 2 << 20
-CONTEXT_BYTES = 8 << 20  # what one occupies on the tiny device
+CONTEXT_BYTES = 8 << 20  # the size of a context on the tiny device
 SUCCESS = cu.CUresult.CUDA_SUCCESS
 SIZES = st.sampled_from([1, 4096, 1_000_000, 3 << 20])
 FEW = st.integers(1, 3)
@@ -53,7 +53,7 @@ def refused(result):
 
 
 class Driver:
-    """The driver's own functions, which the shim does not see called."""
+    """The driver's own functions, whose calls the shim does not see."""
 
     def __init__(self) -> None:
         with open("/proc/self/maps") as maps:
@@ -99,13 +99,13 @@ class Physical:
 
 
 class Accounts(RuleBasedStateMachine):
-    """What the shim says is held is what the model says, and what the device's ledger says."""
+    """The shim's count of held memory equals the model's and the device ledger's."""
 
     linear = Bundle("linear")  # addresses
     arrays = Bundle("arrays")  # handles
     pools = Bundle("pools")
     pooled = Bundle("pooled")  # (address, pool)
-    handles = Bundle("handles")  # physical memory, once for each of its handles
+    handles = Bundle("handles")  # physical memory, once per handle
     mappings = Bundle("mappings")  # (address, physical)
 
     attached = None
@@ -115,17 +115,17 @@ class Accounts(RuleBasedStateMachine):
 
     @initialize()
     def start(self):
-        # One context of its own, so that it can be destroyed; the primary one keeps the pools.
+        # A context of its own, so that it can be destroyed; the primary one keeps the pools.
         self.context = ok(cu.cuCtxCreate(None, 0, 0))
         self.stream = ok(cu.cuStreamCreate(0))
-        self.held: dict[int, int] = {}  # linear memory and arrays: bytes
+        self.held: dict[int, int] = {}  # linear memory and arrays, in bytes
         self.of_context: set[int] = set()
         self.physicals: list[Physical] = []
         self.mapped: list[tuple[int, Physical]] = []
         self.default = Pool(ok(cu.cuDeviceGetDefaultMemPool(0)), is_default=True)
         self.live = [self.default]
-        self.leaving = 0  # given back at the next wait
-        self.lingering: list[tuple[Pool, int]] = []  # destroyed pools: what they held
+        self.leaving = 0  # returned at the next wait
+        self.lingering: list[tuple[Pool, int]] = []  # destroyed pools and what they held
         self.graphs_hold = 0
         self.chances = 0
 
@@ -186,7 +186,7 @@ class Accounts(RuleBasedStateMachine):
 
     @rule(address=consumes(linear), how=st.sampled_from(["now", "in a thread", "in order"]))
     def free(self, address, how):
-        if address not in self.held:  # it went with its context
+        if address not in self.held:  # freed along with its context
             return refused(cu.cuMemFree(address))
         size = self.held.pop(address)
         if self.round_the_shim("linear"):
@@ -449,7 +449,7 @@ def ok_first(result):
 
 
 def attach(folder: Path):
-    """The daemon's side of this very process's channel."""
+    """The daemon's side of this process's own channel."""
     daemon = FakeDaemon(folder)
     found: list[object] = []
     answering = threading.Thread(target=lambda: found.append(daemon.attach(clock=VIRTUAL)))
@@ -467,12 +467,12 @@ def main() -> int:
     Accounts.driver = Driver()
     Accounts.plant = plants[0] if plants else ""
     chosen = settings(
-        max_examples=400 if plants else 150,  # the first find ends it
+        max_examples=400 if plants else 150,  # the first difference ends the run
         stateful_step_count=30,
         deadline=None,
         derandomize=True,
         database=None,
-        phases=[Phase.generate],  # what leaks stays: an example cannot be repeated
+        phases=[Phase.generate],  # leaks persist, so an example cannot be repeated
         suppress_health_check=list(HealthCheck),
     )
     try:

@@ -1,7 +1,7 @@
-"""What comes after what, and which bytes are why: the rules of docs/dag.md by brute force.
+"""Which operations follow which, and which bytes are why: the rules of docs/dag.md by brute force.
 
-Sets of nodes are bits of integers. Nothing is reduced or forgotten: `ended[n]` are all nodes that
-have ended for sure when n begins.
+Sets of nodes are the bits of an integer. Nothing is reduced or forgotten: `ended[n]` holds every
+node that has certainly ended when n begins.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tandem._native import EdgeKind, Operation, OperationKind, StreamKind
 HOST_WAITS, UNRESOLVED, UNKNOWN_ORDER, PROGRAMMATIC = 1, 4, 8, 16
 KERNELS = (OperationKind.LAUNCH, OperationKind.GRAPH)
 SYNCS = (OperationKind.SYNC_STREAM, OperationKind.SYNC_EVENT, OperationKind.SYNC_CONTEXT)
-BYTES = 32  # of memory; one more stands for all other
+BYTES = 32  # of memory; one more stands for all the rest
 
 Access = tuple[int, int, bool]
 
 
 def members(nodes: int) -> Iterator[int]:
-    """The nodes of a set, from the newest."""
+    """Yields the nodes of a set, newest first."""
     while nodes:
         newest = nodes.bit_length() - 1
         yield newest
@@ -34,15 +34,15 @@ class Chain:
     context: int
     kind: StreamKind | None = None
     nodes: int = 0
-    waited: int = 0  # by a thread: what it has seen the end of
+    waited: int = 0  # for a thread: nodes whose end it has seen
 
 
 @dataclass
 class Byte:
-    """Who used it last."""
+    """The last users of a byte."""
 
     writer: int | None = None
-    is_unknown: bool = False  # whether the writer wrote
+    is_unknown: bool = False  # whether the writer wrote is unknown
     readers: set[int] = field(default_factory=set)
 
 
@@ -51,15 +51,16 @@ class Model:
 
     def __init__(self) -> None:
         self.chains: list[Chain] = []
-        self.chain: list[Chain] = []  # of each node
+        self.chain: list[Chain] = []  # for each node
         self.kinds: list[OperationKind] = []
         self.ended: list[int] = []
-        self.beside: list[int | None] = []  # the kernel that it may overlap
+        self.beside: list[int | None] = []  # the kernel that a node may overlap
         self.resolved: list[bool] = []
         self.accesses: list[list[Access]] = []
         self.data_edges: list[set[tuple[int, EdgeKind]]] = []
         self.doubts: list[int] = []
-        # The record of an event may have been forgotten together with that it was not lost.
+        # The graph may have forgotten that an event was recorded, and so that its record is not
+        # missing.
         self.possible_doubts: list[int] = []
         self._has_lost = False
         self._recorded: dict[int, int] = {}
@@ -67,7 +68,7 @@ class Model:
         self._barrier: int | None = None
 
     def add_chain(self, context: int, kind: StreamKind | None = None) -> Chain:
-        """A stream, or without a kind a thread."""
+        """Adds a stream, or a thread if no kind is given."""
         self.chains.append(Chain(context, kind))
         return self.chains[-1]
 
@@ -80,7 +81,7 @@ class Model:
         *,
         begin: int,
     ) -> int:
-        """The next node; the graph has those from `begin` on."""
+        """Adds the next node; the graph keeps those from `begin` on."""
         node = len(self.ended)
         self._doubt(op, node, begin)
         is_of_host = stream is None or op.kind in SYNCS
@@ -158,11 +159,11 @@ class Model:
         return None
 
     def forget_event(self, event: int) -> None:
-        """It is destroyed."""
+        """Destroys the event."""
         self._recorded.pop(event, None)
 
     def lose(self) -> None:
-        """Operations are missing here."""
+        """Notes that operations are missing here."""
         self._recorded.clear()
         self._has_lost = True
         self._bytes = [Byte() for _ in range(BYTES + 1)]
@@ -170,14 +171,14 @@ class Model:
         self.doubts.append(len(self.ended))
 
     def is_before(self, first: int, second: int) -> bool:
-        """Whether the first has ended for sure when the second begins."""
+        """Tells whether the first has certainly ended when the second begins."""
         return bool(self.ended[second] >> first & 1)
 
     def edges(self, node: int, begin: int) -> set[tuple[int, bool]]:
-        """The fewest that imply `ended`, from nodes from `begin` on; and whether it is of overlap.
+        """Returns the fewest edges that imply `ended`, each with whether it is an overlap edge.
 
-        An edge from a node implies all of its chain up to there; one of overlap what had ended
-        when the other began.
+        Only nodes from `begin` on count. An edge from a node implies its chain up to that node; an
+        overlap edge implies everything that had ended when the other node began.
         """
         wanted = found = self.ended[node]
         for later in members(wanted):
@@ -192,7 +193,7 @@ class Model:
         return {(other, overlaps) for other, overlaps in edges if other >= begin}
 
     def is_independent(self, first: int, second: int) -> bool | None:
-        """Whether no order is kept and none is needed; None where the graph need not say."""
+        """Tells whether no order is kept and none is needed; None where the graph need not say."""
         first, second = sorted((first, second))
         if first == second or self.is_before(first, second):
             return False
@@ -203,7 +204,7 @@ class Model:
         return None if any(first < d <= second for d in self.possible_doubts) else True
 
     def may_overlap(self, first: int, second: int) -> bool:
-        """Whether they may share a byte that one of them writes."""
+        """Tells whether the two may share a byte that one of them writes."""
         if not (self.resolved[first] and self.resolved[second]):
             return True
         used: list[tuple[set[int], set[int]]] = []

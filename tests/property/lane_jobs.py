@@ -1,7 +1,7 @@
-"""Jobs that take device memory unit by unit, and two rules for who may: lanes, and "it fits now".
+"""Jobs that take device memory unit by unit, under two rules: lanes, and "it fits now".
 
-A job takes its persistent units, then runs iterations: it takes its ephemeral units and gives them
-back. At the end it gives everything back.
+A job takes its persistent units and then runs iterations, in each of which it takes its ephemeral
+units and gives them back. At the end it gives everything back.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ class Plan:
     persistent: int
     ephemeral: int
     iterations: int = 2
-    is_known: bool = True  # its need, before its first iteration has ended
+    is_known: bool = True  # whether its need is known before its first iteration ends
 
     @property
     def need(self):
@@ -28,7 +28,7 @@ class Plan:
         for number in range(self.iterations):
             yield "begin"
             if number == 0 and not self.is_known:
-                yield from ("take",) * self.persistent  # nothing before its turn
+                yield from ("take",) * self.persistent  # it takes nothing before its turn
             yield from ("take",) * self.ephemeral
             yield "end"
         yield "leave"
@@ -36,7 +36,7 @@ class Plan:
 
 @dataclass
 class World:
-    """`may(job, act)` is the rule; what it refuses is tried again later."""
+    """Jobs under the rule `may(job, act)`; what it refuses is tried again later."""
 
     capacity: int
     plans: list[Plan]
@@ -51,9 +51,9 @@ class World:
         return self.capacity - sum(self.held.values())
 
     def finishes(self, choices: Iterable[int]) -> bool:
-        """Whether all do, where those choices say who acts, and then the first that can.
+        """Tells whether all jobs finish, acting as `choices` say, and then each the first that can.
 
-        False: some are left, and none of them can ever go on.
+        False: some jobs are left, and none of them can ever go on.
         """
         choices = iter(choices)
         refused: set[int] = set()
@@ -67,7 +67,7 @@ class World:
                 if job in self._acts:
                     refused.add(job)
                 else:
-                    refused.clear()  # it has given up, and all that it held
+                    refused.clear()  # it gave up and returned all that it held
                 continue
             refused.clear()
             self._do(job, act)
@@ -91,7 +91,7 @@ class World:
 
 
 class ItFitsNow(World):
-    """Progressive: whoever finds room takes it, whoever does not waits for it."""
+    """Whoever finds room takes memory at once; the others wait for it."""
 
     def may(self, job, act):
         return act != "take" or self.free > 0
@@ -141,7 +141,7 @@ class InLanes(World):
         return True
 
     def _give_up(self, job):
-        """It needs more than the others do not hold for good: its allocation fails."""
+        """The job needs more than the others do not hold for good, so its allocation fails."""
         self._learn(self.lanes.leave((0, str(job))))
         self.held[job] = 0
         del self._acts[job]

@@ -1,7 +1,7 @@
-"""Two ranks of a job that share a lane with another job, in step with each other.
+"""Two ranks of a job in lockstep, which share a lane with another job.
 
-Neither ends an iteration that the other has not begun: it waits for it on its host, with its gate
-open. What is seen of them is old: a look may leave out either.
+Neither rank ends an iteration that the other has not begun: it waits for the other on the host,
+with its gate open. The daemon's view of them is stale: a look may leave out either rank.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ from tandemd.core.scheduler import Scheduler
 MS = 1_000_000
 DRAIN_MS = 5
 RANKS = (1, 2)
-OTHER = 3  # the only process of the other job
+OTHER = 3  # the other job's only process
 
 
 class Ranks:
     def __init__(self, *, begun: int, lead: int):
-        """Each has marked so many iterations, and the first so many more than the second."""
+        """Starts with so many iterations marked by each rank, and `lead` more by the first."""
         self.now_ns = MS
         self.core = Scheduler(Options(policy="lanes", drain_ns=DRAIN_MS * MS))
         self.core.memory.line.capacity_bytes = {0: 10}
@@ -32,9 +32,9 @@ class Ranks:
         self.look(*RANKS)
 
     def hand_on(self, choices: Iterable[tuple[int, int]]) -> bool:
-        """Whether the other job has its turn at last.
+        """Tells whether the other job gets its turn in the end.
 
-        A choice is which rank goes on next, if it can, and whom a look leaves out.
+        A choice names the rank that goes on next, if it can, and the one that a look leaves out.
         """
         self._attach(OTHER, job_id=2)
         waits = Usage(process_id=OTHER, waiting_threads=1, wait_reason=WaitReason.GATE)
@@ -50,7 +50,7 @@ class Ranks:
         return False
 
     def go_on(self, rank: int) -> None:
-        """End an iteration, unless it stands, or the other one has not come as far."""
+        """Ends an iteration, unless the rank stands or the other has not come as far."""
         limit, other = self.limits[rank], 3 - rank
         lead = self.steps[rank] - self.steps[other]
         if self.stands(rank) or lead > 0 or (lead == 0 and self.stands(other)):

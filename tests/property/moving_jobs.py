@@ -1,4 +1,4 @@
-"""What processes whose memory moves may say next, honest or not."""
+"""The next reports of processes whose memory moves, honest or not."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +10,7 @@ from tandemd.core.model import MemoryWait, SwapOutcome, Usage, WaitReason
 MS = 1_000_000
 GIB = 1 << 30
 
-# busy, and what one of its threads waits for
+# (is busy, what one of its threads waits for)
 WORK = {
     "works": (True, WaitReason.NONE),
     "steps": (True, WaitReason.NONE),
@@ -23,9 +23,9 @@ ANSWERS = ("obeys", "obeys", "obeys", "half", "fails")
 
 CLAIMS = st.lists(
     st.tuples(
-        st.integers(0, 7),  # which of the living
+        st.integers(0, 7),  # which living process
         st.sampled_from([*WORK, *MEMORY, *ANSWERS]),
-        st.sampled_from([0, 1, 1, 3, 30, 300]),  # milliseconds before
+        st.sampled_from([0, 1, 1, 3, 30, 300]),  # milliseconds before it
         st.integers(1, 4),  # GiB
     ),
     min_size=4,
@@ -35,10 +35,10 @@ CLAIMS = st.lists(
 
 @dataclass
 class Movers:
-    """Those that live, and what they were told."""
+    """The living processes, and what they were told."""
 
     living: dict[int, Usage] = field(default_factory=dict)
-    moving: set[int] = field(default_factory=set)  # whose memory may be moved
+    moving: set[int] = field(default_factory=set)  # processes whose memory may be moved
     moves: dict[int, MoveMemory] = field(default_factory=dict)
     asked: dict[int, OfferFile | TakeBack] = field(default_factory=dict)
     copies: list[CopyPool] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Movers:
                     self.copies.append(action)
 
     def says(self, process: int, what: str, after_ms: int, size_bytes: int) -> Usage:
-        """What it says next."""
+        """Returns the process's next report."""
         old = self.living[process]
         if what in WORK:
             said = _worked(old, what, after_ms)
@@ -106,7 +106,7 @@ class Movers:
                 return replace(_worked(old, "rests", 0), memory_wait=wait)
 
     def _answered(self, old: Usage, what: str) -> Usage:
-        """It does what it was told last, or does not."""
+        """The process does what it was told last, or fails to."""
         outcome = SwapOutcome.FAILED if what == "fails" else SwapOutcome.REACHED
         asked = self.asked.pop(old.process_id, None)
         move = self.moves.get(old.process_id)

@@ -1,4 +1,4 @@
-"""Random work on memory pools of the software GPU, beside a model of what a program may rely on.
+"""Random work on memory pools of the software GPU, against a model of what is guaranteed.
 
 python tests/property/pool_model.py      # in the environment of the software GPU
 """
@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 ALIGNMENT = 512
 GRANULE = 2 << 20
 ATTRIBUTE = cu.CUmemPool_attribute
-# A few sizes, in words, so that what one stream frees is often what another could use.
+# Few sizes (in words), so that one stream often frees what another could use.
 SIZES = st.sampled_from([1, 1000, 300_000, 400_000])
 STREAMS = st.integers(0, 3)
 ACTS = [
@@ -74,7 +74,8 @@ class Pools(RuleBasedStateMachine):
         which = ATTRIBUTE.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
         ok(cu.cuMemPoolSetAttribute(self.pool, which, cu.cuuint64_t(threshold)))
         self.threshold = threshold
-        # Two that synchronise with the legacy stream, one that does not, and that one itself.
+        # Two that synchronise with the legacy stream, one that does not, and the legacy stream
+        # itself.
         self.streams = [ok(cu.cuStreamCreate(flag)) for flag in (0, 0, 1)] + [cu.CUstream(0)]
         self.event = ok(cu.cuEventCreate(2))
         self.live: list[Allocation] = []
@@ -84,7 +85,7 @@ class Pools(RuleBasedStateMachine):
         which = getattr(ATTRIBUTE, f"CU_MEMPOOL_ATTR_{name}")
         return int(ok(cu.cuMemPoolGetAttribute(self.pool, which)))
 
-    # One rule for all: hypothesis leaves some rules out of a run, and no memory, no test.
+    # One rule for all acts: hypothesis leaves some rules out of a run, and without memory no test.
     @rule(data=st.data())
     def act(self, data):
         act = data.draw(st.sampled_from(ACTS))
@@ -107,7 +108,7 @@ class Pools(RuleBasedStateMachine):
         self.live.append(Allocation(at, words, stream, self.values))
 
     def free_after_more_work(self, draw):
-        """The free is ordered after a write: who gets the memory too early is overwritten."""
+        """Frees after a pending write, so that whoever gets the memory too early is overwritten."""
         gone = self.live.pop(draw(st.integers(0, len(self.live) - 1)))
         stream = self.streams[gone.stream]
         for value in (1, 2):

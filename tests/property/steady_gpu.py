@@ -1,8 +1,9 @@
-"""Three jobs on a GPU under constant load, as a queue for each part, and the scheduler's core.
+"""Three jobs on a GPU under constant load: a queue for each part, and the scheduler's core.
 
-Requests come by chance, and are answered in order of arrival by whoever shares a set of SMs; where
-jobs take turns, on a share of the time as if it were a slower GPU. Where they vary in size each job
-has one at a time, the sooner the more have come meanwhile, and it is told what each was held.
+Requests arrive at random and are answered in order of arrival by all jobs that share a set of SMs;
+where jobs take turns, a share of the time acts like a slower GPU. Where requests vary in size each
+job runs one at a time, and the next follows at once if it is already due; the core is told how long
+each was held.
 """
 
 import heapq
@@ -27,9 +28,9 @@ from tandemd.core.tuner.latency import RequestKind
 MS, SECOND = 1_000_000, 1_000_000_000
 GROUPS, SMS = 8, 16
 QUANTUM_NS, TICK_NS, WINDOW_NS = 5 * MS, 100 * MS, SECOND
-PATIENCE_NS = 2 * SECOND  # who would wait for longer is turned away
+PATIENCE_NS = 2 * SECOND  # a request that would wait longer is turned away
 SPREAD = {False: 0.1, True: 0.6}  # of the logarithm of sizes, by whether they vary
-LARGE = 2.5  # nineteen of twenty are smaller then
+LARGE = 2.5  # nineteen of twenty varying requests are smaller
 HERE = frozenset({0})
 GREEN = {
     "mps_gpus": HERE,
@@ -41,10 +42,10 @@ GREEN = {
 
 @dataclass(frozen=True)
 class Load:
-    """Of one job: as fast on `knee` groups as on all; without a rate it is always busy."""
+    """One job's load: as fast on `knee` groups as on all; without a rate it is always busy."""
 
     knee: int
-    ms: float  # an iteration or a request on all SMs
+    ms: float  # per iteration or request on all SMs
     rate: float = 0.0
     slo_ns: int = 0
 
@@ -59,7 +60,7 @@ class Load:
 
 
 def loads_of(chance, servers):
-    """Three jobs, of which so many answer requests."""
+    """Returns three jobs, `servers` of which answer requests."""
     found = []
     for number in range(3):
         knee, ms = chance.choice([1, 2, 3, 5, 8]), chance.uniform(2, 10)
@@ -72,7 +73,7 @@ def loads_of(chance, servers):
 
 
 class Steady:
-    """Played event by event."""
+    """Plays the load event by event."""
 
     def __init__(self, seed, *, tuner, planner, green=True, varied=False):
         self.chance, self.is_green, self.now_ns = Random(seed), green, 0
@@ -88,7 +89,7 @@ class Steady:
             )
         )
         loads = loads_of(self.chance, self.chance.randint(1, 3 if green else 2))
-        if varied:  # there is room for large ones
+        if varied:  # leave room for large requests
             loads = [replace(load, slo_ns=int(LARGE * load.slo_ns)) for load in loads]
         self.loads = dict(enumerate(loads, start=1))
         self.under_way = dict.fromkeys(self.loads, 0)
@@ -111,7 +112,7 @@ class Steady:
         self.push(TICK_NS, "tick")
 
     def play(self, until_s):
-        """When sizes changed, and what they were."""
+        """Returns when sizes changed, and what they became."""
         while self.coming[0][0] <= until_s * SECOND:
             at_ns, what, number, took = heapq.heappop(self.coming)
             self.now_ns = at_ns
@@ -147,7 +148,7 @@ class Steady:
         self.push(after_ns, "come", number)
 
     def tell_where(self):
-        """Sizes of requests are those of requests on the same SMs; where these vary they count."""
+        """Tells where jobs run: varying request sizes count, and only compare on the same SMs."""
         told = []
         for number, job in self.core.jobs.items() if self.is_varied else ():
             if self.where.get(number) != job.set:
@@ -180,7 +181,7 @@ class Steady:
             self.push(took_ns, "end", number, (took_ns, held_ns))
 
     def turn_ns(self, job):
-        """Of a job without requests on the same SMs, that has begun."""
+        """Returns what is left of the turn of a job without requests on the same SMs."""
         others = (self.core.jobs[n] for n, load in self.loads.items() if not load.rate)
         is_shared = self.is_green and any(other.set == job.set for other in others)
         return int(self.chance.uniform(0, QUANTUM_NS)) if is_shared else 0

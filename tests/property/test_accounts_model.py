@@ -11,7 +11,7 @@ from tandem import _paths, softgpu
 pytest.importorskip("cuda.bindings")
 pytestmark = pytest.mark.slow
 
-FOUND = 3  # what the program ends with when the comparison found a planted leak
+FOUND = 3  # the exit code for a planted leak that was found
 
 
 def run_model(folder, *arguments):

@@ -1,4 +1,4 @@
-"""Who pays for GPU time, against a model in fractions: nothing is lost, nothing is paid twice."""
+"""Who pays for GPU time, against a model in fractions: none is lost or paid for twice."""
 
 import mmap
 import struct
@@ -18,7 +18,7 @@ sms = st.integers(1, 132)
 
 @dataclass
 class Payer:
-    """A process; what it says of its work, what it counts for, and what it should have paid."""
+    """A process: what it reports, what it counts for, and what it should have paid."""
 
     process: _native.Process
     gpu: int
@@ -31,7 +31,7 @@ class Payer:
     exclusive_ns: Fraction = Fraction(0)
     shared_ns: Fraction = Fraction(0)
     even_ns: Fraction = Fraction(0)
-    looks: int = 0  # in each of which two parts are rounded
+    looks: int = 0  # each rounds two parts
 
     def __post_init__(self):
         self.state = mmap.mmap(self.process.fds[1], STATE_BYTES)
@@ -52,8 +52,8 @@ class Charging(RuleBasedStateMachine):
         self.poller = _native.Poller()
         self.payers = {}
         self.now_ns = self.numbers = 0
-        self.busy_ns = dict.fromkeys(range(GPUS), 0)  # of each GPU
-        self.gone_ns = dict.fromkeys(range(GPUS), (0, 0))  # paid by those that left; evenly
+        self.busy_ns = dict.fromkeys(range(GPUS), 0)  # for each GPU
+        self.gone_ns = dict.fromkeys(range(GPUS), (0, 0))  # paid by leavers: in all, evenly
 
     def teardown(self):
         for payer in self.payers.values():
@@ -64,7 +64,7 @@ class Charging(RuleBasedStateMachine):
 
     @initialize(counts=st.lists(st.tuples(sms, sms), min_size=4, max_size=4))
     def begin(self, counts):
-        """All of three groups are busy on one GPU, and told of: most else is rare."""
+        """Starts with three busy, weighted groups on one GPU, which chance alone rarely gives."""
         for nth, (own, most) in enumerate(counts):
             self.come(gpu=0, group=1 + nth % GROUPS)
             self.work(nth, busy=True)
@@ -102,7 +102,7 @@ class Charging(RuleBasedStateMachine):
     @precondition(lambda self: self.payers)
     @rule(nth=which)
     def go(self, nth):
-        """Between two looks: what comes after the last is nobody's."""
+        """Leaves between two looks; time since the last look is charged to nobody."""
         payer = self.one(nth)
         number = payer.process.process_id
         last = self.poller.remove(process_id=number)
@@ -123,7 +123,7 @@ class Charging(RuleBasedStateMachine):
         self.check()
 
     def pay(self, gpu, interval_ns):
-        """Of those who were busy when it began."""
+        """Charges those who were busy when the interval began."""
         groups = {}
         for payer in self.payers.values():
             if payer.gpu == gpu and payer.was_busy:

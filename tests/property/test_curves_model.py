@@ -1,4 +1,4 @@
-"""The shift that is found is the smallest that keeps within the budget: tried one by one."""
+"""The shift found is the smallest within the budget, as trying them one by one confirms."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ LONGEST = 12
 
 @st.composite
 def curves(draw):
-    """Steps at whole nanoseconds, not longer than `LONGEST`."""
+    """Steps at whole nanoseconds, no longer than `LONGEST` in all."""
     length = draw(st.integers(1, LONGEST))
     starts = sorted({0, *draw(st.lists(st.integers(0, length - 1), max_size=5))})
     held = draw(st.lists(st.integers(0, 9), min_size=len(starts), max_size=len(starts)))
@@ -18,7 +18,7 @@ def curves(draw):
 
 
 def held_at(curve, progress):
-    """Looked up step by step; at rest before and after."""
+    """Looks it up step by step; before and after, the curve is at rest."""
     if not 0 <= progress < curve.length_ns:
         return curve.held_bytes[-1]
     return [
@@ -27,7 +27,7 @@ def held_at(curve, progress):
 
 
 def fits(running, own, shift, budget):
-    """Whether the sum stays within the budget at every whole nanosecond."""
+    """Tells whether the sum stays within the budget at every whole nanosecond."""
     for t in range(shift + 2 * LONGEST):
         beside = sum(held_at(one, progress + t) for one, progress in running)
         if beside + own(t - shift) > budget:
@@ -43,7 +43,7 @@ BUDGETS = st.integers(0, 30)
 def test_the_shift_is_the_smallest_that_fits(running, curve, budget):
     found = smallest_shift(running, curve, budget)
 
-    # Behind all others nothing changes any more: a larger shift is as good as that.
+    # Once it runs after all others, a larger shift changes nothing.
     tried = range(LONGEST + 1)
     fitting = (s for s in tried if fits(running, lambda at: held_at(curve, at), s, budget))
     assert found == next(fitting, None)

@@ -1,4 +1,4 @@
-"""Random jobs in the graph, beside a model that knows nothing of clocks, reduction or windows."""
+"""Random jobs in the graph, against a model that knows nothing of clocks, reduction or windows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tandem._native import Dag, EdgeKind, Operation, OperationKind, StreamKind
 KINDS = (StreamKind.LEGACY, *(StreamKind.BLOCKING, StreamKind.NON_BLOCKING) * 2)
 CONTEXTS = 2  # of two devices, or of two processes
 THREADS = (0, 0, 1)  # the context of each
-MANY = 200  # operations after which a graph that has forgotten them moves the rest
+MANY = 200  # operations, after which a graph that forgot them moves the rest
 
 ACTS = [
     *["launch"] * 6,
@@ -53,7 +53,7 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class Step:
-    """An act, and numbers out of which it takes what it needs."""
+    """An act, and numbers from which it takes what it needs."""
 
     act: str
     thread: int
@@ -79,7 +79,7 @@ STEPS = st.builds(
 
 
 class World:
-    """The graph and the model, told the same."""
+    """The graph and the model, which are told the same."""
 
     def __init__(self) -> None:
         self.dag = Dag()

@@ -1,4 +1,4 @@
-"""Schedule, paths and slack against a plain model that knows the order of every two operations."""
+"""Schedule, paths and slack against a plain model that knows the order of any two operations."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ STEPS = st.lists(
         st.integers(0, 3),  # stream
         st.integers(0, 1),  # thread
         st.integers(0, 2),  # event
-        st.integers(0, 30),  # since the call before
+        st.integers(0, 30),  # ns since the previous call
         st.integers(0, 60),  # duration
         st.booleans(),  # the host waits
     ),
@@ -58,10 +58,10 @@ def program(steps, *, timed=GPU):
 
 
 class Model:
-    """By the definition: an operation begins when all that comes before it has ended.
+    """The definition: an operation begins when everything before it has ended.
 
-    What overlaps a kernel is taken to begin when that has ended, but for the longest chain, for
-    which it begins when that does, and ends after it.
+    What may overlap a kernel is assumed to begin when that kernel has ended. Only for the longest
+    chain it begins when the kernel begins, and ends no earlier than it.
     """
 
     def __init__(self, dag):
@@ -76,7 +76,7 @@ class Model:
         return op.kind.name in WAITS or op.flags & HOST_WAITS
 
     def run(self, handed, delays):
-        """When each was free to run and ended, and the thread's wait before it."""
+        """Returns when each was ready to run and ended, and the thread's last wait before it."""
         ready, ends, waits, last = [], [], [], {}
         for n, op in enumerate(self.ops):
             wait = last.get(op.thread)
@@ -94,7 +94,7 @@ class Model:
         return ready, ends, waits
 
     def length_with(self, node, delay_ns):
-        """The end of everything if that node begins so much later."""
+        """Returns the end of everything if this node begins `delay_ns` later."""
 
         def handed(op, wait):
             if wait is None:

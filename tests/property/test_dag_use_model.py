@@ -1,4 +1,4 @@
-"""Width, overlap, gaps and next uses against a model that looks at every ns and every pair."""
+"""Width, overlap, gaps and next uses against a model that checks every ns and every pair."""
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,7 @@ OPERATIONS = st.lists(
     st.tuples(
         st.sampled_from([OperationKind.LAUNCH, OperationKind.COPY, OperationKind.MEMSET]),
         st.integers(0, 2),  # stream
-        st.integers(0, 40),  # since the call before
+        st.integers(0, 40),  # ns since the previous call
         st.integers(0, 60),  # duration
         st.none() | st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4)), max_size=2),
     ),
@@ -42,7 +42,7 @@ def program(operations):
 
 
 def running(dag, found):
-    """For each ns the nodes that run."""
+    """Returns, for each ns, the nodes that run."""
     end = max(found.ends_ns)
     at = [[] for _ in range(end)]
     for node, (start, stop) in enumerate(zip(found.starts_ns, found.ends_ns, strict=True)):

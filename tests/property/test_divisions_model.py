@@ -1,4 +1,4 @@
-"""GPUs divided by plan while anything happens: parts, sets and turns never contradict another."""
+"""GPUs divided by plan amid random events: parts, sets and turns never contradict each other."""
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -33,7 +33,7 @@ def curve(knee, ms):
 
 
 class DivisionsModel(RuleBasedStateMachine):
-    """Answers for plans come at once, late, or not at all."""
+    """Plans are found at once, late, or not at all."""
 
     @initialize(tuner=st.booleans(), policy=st.sampled_from(["fair", "priority", "pair", "fifo"]))
     def begin(self, tuner, policy):
@@ -169,7 +169,7 @@ class DivisionsModel(RuleBasedStateMachine):
             names = [name for part in division.plan for name in part.members]
             here = {job.display_name for job in self.core.jobs.values() if job.processes}
             assert len(names) == len(set(names))
-            assert division.why_not or set(names) in (here, set())  # which nobody goes by
+            assert division.why_not or set(names) in (here, set())  # empty: nobody goes by it
             assert sum(part.groups for part in division.plan) <= GROUPS
             assert all(part.groups >= 1 for part in division.plan)
 

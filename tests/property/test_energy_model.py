@@ -1,4 +1,4 @@
-"""Energy beside a model of the GPUs: none is lost, and none goes to who did not run."""
+"""Energy against a model of the GPUs: none is lost, and none goes to a job that did not run."""
 
 from collections import Counter, defaultdict
 from fractions import Fraction
@@ -12,7 +12,7 @@ from tandemd.core.model import JobSpec, Usage
 from tandemd.core.scheduler import Scheduler
 
 GPUS, JOBS = (0, 1), range(1, 5)
-IDLE_W, BUSY_W = 70, 700  # which are mJ per ms
+IDLE_W, BUSY_W = 70, 700  # watts, which are mJ per ms
 MS = 1_000_000
 
 gpus = st.sampled_from(GPUS)
@@ -20,16 +20,16 @@ times_ms = st.integers(1, 3000)
 
 
 class Energy(RuleBasedStateMachine):
-    """Jobs that run alone or side by side, end and come; counters that are read now and then."""
+    """Jobs run alone or side by side, come and end; counters are read now and then."""
 
     def __init__(self):
         super().__init__()
         self.core = Scheduler()
         self.now_ns = 0
-        self.usages = {}  # of processes that live; a job has one, on the GPU of that number
+        self.usages = {}  # of living processes; a job has one per GPU
         self.counted_mj = Counter()  # by the drivers
-        self.read_at = {}  # by GPU: when it was read, and what had been counted
-        self.ran_ns = defaultdict(Counter)  # by GPU: of each job, since then
+        self.read_at = {}  # by GPU: when it was read, and the count then
+        self.ran_ns = defaultdict(Counter)  # by GPU: each job's time since then
         self.expected_mj = defaultdict(Fraction)  # exactly
         self.taken_mj = Counter()  # by GPU, between readings
         self.readings = 0
@@ -53,7 +53,7 @@ class Energy(RuleBasedStateMachine):
 
     @rule(gpu=gpus, busy_ms=times_ms, idle_ms=st.integers(0, 3000), choice=st.randoms())
     def some_run_and_then_nobody(self, gpu, busy_ms, idle_ms, choice):
-        """Those side by side are charged equal parts."""
+        """Jobs that run side by side are charged equal parts."""
         those = [job for job, where in self.usages if where == gpu]
         running = choice.sample(those, choice.randint(0, len(those)))
         for job in running:
@@ -77,7 +77,7 @@ class Energy(RuleBasedStateMachine):
 
     @rule(read=st.sets(gpus))
     def is_read(self, read):
-        """Of others the driver says nothing this time."""
+        """The driver reports nothing for the other GPUs this time."""
         self.core.energy.read({gpu: self.counted_mj[gpu] for gpu in read}, self.now_ns)
         self.readings += len(read)
         for gpu in read:
@@ -112,7 +112,7 @@ class Energy(RuleBasedStateMachine):
         for job in JOBS:
             found_mj = self.core.energy.of_job(job)
             assert (found_mj is None) is (job not in self.expected_mj)
-            if found_mj is not None:  # what does not divide is nobody's, a reading
+            if found_mj is not None:  # each reading's remainder is nobody's
                 exactly_mj = self.expected_mj[job]
                 assert exactly_mj - self.readings <= found_mj <= exactly_mj
 

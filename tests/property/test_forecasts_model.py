@@ -1,10 +1,11 @@
-"""What is foretold of requests, beside a queue that is played: by chance, and one at a time.
+"""Forecasts of request times against a simulated queue: random requests, and one at a time.
 
-Requests of a client are all alike, or differ in what they need.
+A client's requests are all alike, or differ in what they need.
 
-Forecasts take waits to be exponential, and say nothing of how many of those who come one at a time
-come right behind their last one: so they are held to half of what is measured, and twice, no more.
-Where all come one at a time there is nothing of chance in the longest wait, and they are exact.
+Forecasts take waits to be exponential, and do not model how often a client that sends one at a time
+sends right after its last answer. They only have to be within half and twice of what is measured.
+Where every client sends one at a time, the longest wait does not depend on chance, and they are
+exact.
 """
 
 import heapq
@@ -19,25 +20,25 @@ from tandemd.core.tuner.sizes import ALIKE, sizes_of
 from tandemd.core.turns.interference import Interference
 
 MS, SPAN_S = 1_000_000, 400
-QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # nobody slows anybody down
+QUIET = Interference(weights=(0, 0, 0, 0, 0, 0, 1))  # no job slows another down
 
 
 @dataclass(frozen=True)
 class Client:
-    """Asks so often; one that is serial thinks for so long, after its answer."""
+    """Sends requests at `rate`; a serial client waits for each answer, then thinks."""
 
-    ms: float  # that a request takes, or the least of them
+    ms: float  # of a request, or of the smallest one
     rate: float
     is_serial: bool = False
-    times: tuple[float, ...] = (1,)  # that, each of them as often as the others
+    times: tuple[float, ...] = (1,)  # multiples of `ms`, all equally frequent
 
     def needs_ns(self, chance):
-        """What the next one takes."""
+        """Returns what the next request takes."""
         return self.ms * MS * chance.choice(self.times)
 
 
 def measured(clients):
-    """What each request took, and needed, in order of arrival."""
+    """Returns what each request took and needed, in order of arrival."""
     chance, free_s = Random(1), 0.0
     took, needed = {name: [] for name in clients}, {name: [] for name in clients}
     coming = [(chance.expovariate(client.rate), name) for name, client in clients.items()]
@@ -54,7 +55,7 @@ def measured(clients):
 
 
 def off(*clients, knows_sizes=True):
-    """Forecast over measurement of the p99 of each, where all take turns; rates are as measured."""
+    """Returns forecast / measured p99 of each client, all taking turns at their measured rates."""
     known = {str(number): client for number, client in enumerate(clients)}
     took, needed = measured(known)
     workers = {

@@ -1,4 +1,4 @@
-"""The state file beside a model of it: from files of any schema, through any number of restarts."""
+"""The state file against a model: from files of any schema, through any number of restarts."""
 
 import sqlite3
 import tempfile
@@ -15,7 +15,7 @@ from tandemd.core.turns.interference import Features, Neighbour, Trial
 from tandemd.edges import journal
 from tandemd.edges.journal import APPLICATION_ID, MIGRATIONS, GoneJob, Journal, KeptJob, KeptTrial
 
-MOST = 5  # trials of a kind, in place of a thousand
+MOST = 5  # trials per kind, instead of a thousand
 
 parts = st.floats(0, 1)
 features = st.builds(Features, sm=parts, memory=parts, copy=parts, busy=parts)
@@ -26,7 +26,7 @@ trials = st.builds(
     others=st.lists(neighbours, min_size=1, max_size=2).map(tuple),
     factor=st.floats(0.5, 16),
 )
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)  # what UTF-8 can say
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)  # what UTF-8 can encode
 kinds = st.sampled_from([("H200", "580"), ("H200", "590"), ("", "")])
 kept_trials = st.builds(KeptTrial, kind=kinds, trial=trials)
 job_ids = st.integers(1, 4)
@@ -45,7 +45,7 @@ notes = st.one_of(kept_trials, kept_jobs, st.builds(GoneJob, job_id=job_ids))
 
 
 def file_of(path, version, found):
-    """As a daemon of that version has left it."""
+    """Writes the file as a daemon of that version would have left it."""
     file = sqlite3.connect(path, isolation_level=None)
     for step in MIGRATIONS[:version]:
         for statement in step:
@@ -60,7 +60,7 @@ def file_of(path, version, found):
 
 
 class JournalBesideModel(RuleBasedStateMachine):
-    """What the file says is what was written to it, in this life of the daemon or an earlier."""
+    """The file returns what was written to it, in this or an earlier life of the daemon."""
 
     def __init__(self):
         super().__init__()
@@ -102,7 +102,7 @@ class JournalBesideModel(RuleBasedStateMachine):
 
     @rule()
     def killed(self):
-        self.open()  # and nobody has closed it before
+        self.open()  # without having been closed
 
     @rule()
     def reboot(self):

@@ -1,4 +1,4 @@
-"""What has to stay for want of the host's room is what looking at one after the other gives."""
+"""The memory that stays for lack of host room, against looking at one process after another."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ LEFT = st.integers(-UNIT, 4 * MANY)
 
 
 def place(has, away, filed, pool, denied):
-    """Of a process that has so many units, so many of them on the host, and so large a pool."""
+    """A process with these units in all, on the host and in files, and a pool of this size."""
     size = has * UNIT
     usage = Usage(
         process_id=1,
@@ -45,7 +45,7 @@ def found(parts):
 
 
 def searched(places, left_bytes):
-    """The least that can stay, by trying all."""
+    """Returns the least that can stay, by trying every amount."""
     resident = sum(one.resident_bytes for one in places)
     total = sum(one.process.usage.swappable_bytes for one in places)
     counts = range(total // UNIT + 1)
@@ -54,7 +54,7 @@ def searched(places, left_bytes):
 
 
 def one_by_one(lacks, left_bytes, but):
-    """What stays of all together: each gets what those before it left over."""
+    """Returns what stays of all: each gets the room that those before it left."""
     stuck = 0
     for number, lack in enumerate(lacks):
         if number != but:
@@ -90,7 +90,7 @@ def test_what_has_to_stay_of_many_is_what_each_leaves_to_the_next(groups, left_b
 
 
 def test_one_of_a_thousand_who_waits_asks_of_a_few_only():
-    """The cost of a decision must not grow with the square of how many there are."""
+    """The cost of a decision must not grow with the square of the number of jobs."""
     asked = []
 
     class Counted(Home):

@@ -1,7 +1,7 @@
-"""Looking only at what is news comes to the same as looking at every group of the lanes each time.
+"""Looking only at what is new decides as looking at every group of the lanes each time does.
 
-Two schedulers hear the same of a world that follows what it is told; one of them believes before
-each event that anything may have changed. And no turn ends before an iteration has: who was given a
+Two schedulers hear the same from a world that obeys them; one of them assumes before each event
+that anything may have changed. Also, no turn ends before an iteration has: a group that was given a
 lane is not passed over.
 """
 
@@ -33,7 +33,7 @@ LOOKS = 700
 
 
 class World:
-    """Jobs that work behind open gates, end iterations, and stop where they are told."""
+    """Jobs that work behind open gates, end iterations, and stop where they are told to."""
 
     def __init__(self, dice, options):
         self.dice = dice
@@ -46,7 +46,7 @@ class World:
         self.limits: dict[int, int] = {}
         self.actions = []
         self.jobs = 0
-        self.turns = {}  # of groups that run: their marks by process, when that began
+        self.turns = {}  # of running groups: their marks by process when the turn began
         self.turns_ended = 0
 
     def tell(self, event):
@@ -85,7 +85,7 @@ class World:
 
     def come(self):
         process_id = self.jobs
-        # Now and then a further process of the job before.
+        # Now and then it is another process of the previous job.
         self.jobs += 1
         job_id = process_id - (self.dice.random() < 0.2)
         self.usages[process_id] = Usage(process_id=process_id)
@@ -96,7 +96,7 @@ class World:
         self.tell(ProcessAttached(now_ns=self.now_ns, spec=spec, **who))
 
     def happen(self):
-        """Something that is no sample, seldom."""
+        """A rare event other than a sample."""
         dice, now_ns = self.dice, self.now_ns
         if not self.usages or dice.random() < 0.02:
             self.come()
@@ -145,7 +145,7 @@ class World:
         )
         if dice.random() > 0.3:
             return usage
-        if usage.process_id % 8 == 0:  # marks none
+        if usage.process_id % 8 == 0:  # marks no iterations
             return replace(usage, iterations=usage.iterations + 1)
         steps = usage.steps + 1
         stopped = steps if 0 < limit <= steps else usage.stopped
@@ -167,5 +167,5 @@ def test_a_look_at_what_is_news_decides_as_one_at_all(order, seed):
         world.look()
 
     stops = [action for action in world.actions if isinstance(action, SetStepLimit)]
-    assert len(stops) > LOOKS // 50  # lanes passed on
+    assert len(stops) > LOOKS // 50  # lanes were passed on
     assert world.turns_ended > LOOKS // 100

@@ -1,4 +1,4 @@
-"""Lanes never lock up where "it fits now" does, and let in whoever fits."""
+"""Lanes never deadlock where "it fits now" does, and admit whoever fits."""
 
 import pytest
 from hypothesis import Phase, find, given, settings
@@ -15,7 +15,7 @@ CAPACITY = 12
 
 @st.composite
 def worlds(draw, *, with_unknown=False):
-    """Plans of jobs that fit alone, and in which order they act."""
+    """Plans of jobs that each fit alone, and the order in which they act."""
     known = st.booleans() if with_unknown else st.just(value=True)
     plan = st.builds(Plan, st.integers(0, 4), st.integers(0, 8), st.integers(1, 3), known)
     choices = st.lists(st.integers(0, 4), max_size=60)
@@ -62,7 +62,7 @@ def test_who_is_not_known_comes_alone_and_nobody_locks_up(order, world):
 
 
 def test_who_is_not_known_gets_what_the_others_do_not_hold_for_good():
-    plans = [Plan(3, 6), Plan(2, 7, is_known=False)]  # 3 + 6 + 2 + 7 is more than 12
+    plans = [Plan(3, 6), Plan(2, 7, is_known=False)]  # 3 + 6 + 2 + 7 exceed 12
 
     assert InLanes(CAPACITY, plans, "fifo").finishes([step % 2 for step in range(60)])
 
@@ -80,7 +80,7 @@ def test_ranks_that_wait_for_each_other_hand_their_lane_on(begun, lead, choices)
 
 
 class Admission(RuleBasedStateMachine):
-    """Follows what is said, with sets and sums of its own."""
+    """Follows the answers with sets and sums of its own."""
 
     @initialize(order=st.sampled_from(sorted(ORDERS)))
     def begin(self, order):
@@ -128,7 +128,7 @@ class Admission(RuleBasedStateMachine):
     @precondition(lambda self: self.on)
     @rule(number=st.integers(0, 9), persistent=st.integers(0, 2), ephemeral=st.integers(0, 2))
     def grow(self, number, persistent, ephemeral):
-        """Where there is room for it, nobody is barred."""
+        """A job grows where there is room, which bars nobody."""
         key = sorted(self.on)[number % len(self.on)]
         before = self.needs[key]
         grown = (before[0] + persistent, before[1] + ephemeral)

@@ -1,4 +1,4 @@
-"""Lent memory never locks jobs up, whatever they do; handed out while there is some, it does."""
+"""Leases never deadlock jobs, whatever they do; memory handed out first come, first served does."""
 
 import pytest
 from hypothesis import Phase, find, given, settings
@@ -10,7 +10,7 @@ CAPACITY = 12
 
 
 class Trainer:
-    """Climbs to its peak step by step and down again; it rests with what it began with."""
+    """Climbs to its peak step by step and back down to what it began with."""
 
     def __init__(self, number, rest, climb, is_new):
         self.number, self.rest, self.climb, self.is_new = number, rest, climb, is_new
@@ -18,7 +18,7 @@ class Trainer:
 
     @property
     def is_within(self):
-        """Who has ended no iteration is always in one."""
+        """A trainer that has ended no iteration is always within one."""
         return self.at > 0 or self.is_new
 
     @property
@@ -28,7 +28,7 @@ class Trainer:
         return Claim(more_bytes=max(0, self.climb - self.at), left_ns=2 * self.climb - self.at)
 
     def step(self, may_take):
-        """One unit up or down; False if it has to wait."""
+        """Goes one unit up or down; False if it has to wait."""
         if self.at < self.climb:
             if may_take < 1:
                 return False
@@ -42,7 +42,7 @@ class Trainer:
 
 
 def by_leases(trainers, free):
-    """And two in an iteration at most, as in shifts.py; beside a new one who can end it."""
+    """At most two in an iteration, as in shifts.py; beside a new one, only one that can end."""
     within = [t for t in trainers if t.is_within]
     starting = next((t for t in trainers if not t.is_within), None)
     beside = within[0] if len(within) == 1 else None
@@ -59,7 +59,7 @@ def while_there_is_some(trainers, free):
 
 @st.composite
 def worlds(draw):
-    """Trainers that fit alone beside those who rest, and who acts when."""
+    """Trainers that each fit beside the others at rest, and the order in which they act."""
     count = draw(st.integers(1, 3))
     rests = [draw(st.integers(0, 3)) for _ in range(count)]
     room = CAPACITY - sum(rests)
@@ -70,7 +70,7 @@ def worlds(draw):
 
 
 def locks_up(world, rule):
-    """Whether a time comes when nobody can do anything."""
+    """Tells whether a time comes when no trainer can act."""
     plans, choices = world
     trainers = [Trainer(number, *plan) for number, plan in enumerate(plans)]
     for choice in (*choices, *range(3 * 4 * CAPACITY)):

@@ -1,9 +1,9 @@
-"""The line for device memory against a model of the GPUs it is for.
+"""The line for device memory, against a model of its GPUs.
 
-The model's processes try when they are told to, and only then, and take what fits. It keeps its own
-books of who came first. Nobody may overtake who could be served without them, nobody may be refused
-whom somebody could still help, and when those who compute give back what they have, everybody who
-waits has to come to an end.
+The model's processes try only when they are told to, and take what fits. The model keeps its own
+record of who came first. Nobody may overtake a process that could be served without them, nobody
+may be refused while somebody could still help, and once those who compute give back what they hold,
+nobody may be left waiting.
 """
 
 from dataclasses import dataclass, replace
@@ -24,14 +24,14 @@ from tandemd.core.memory.ceilings import NONE, Ceiling
 from tandemd.core.model import NO_LIMIT, JobSpec, MemoryWait, Options, Usage
 from tandemd.core.scheduler import Scheduler
 
-CAPACITY = 16  # bytes; what is counted in does not matter
-LATER_NS = 2 * 10**9  # more than the grace after an exit
+CAPACITY = 16  # bytes; the unit does not matter
+LATER_NS = 2 * 10**9  # longer than the grace after an exit
 PATIENCE_NS = 10**15
 
 
 @dataclass
 class Worker:
-    """A process as it is, not as the scheduler sees it."""
+    """A process as it really is, not as the scheduler sees it."""
 
     process_id: int
     job_id: int
@@ -40,10 +40,10 @@ class Worker:
     uid: int = 1
     holds: int = 0
     wants: int = 0
-    came: int = 0  # among all requests, in order
+    came: int = 0  # its place among all requests
     ticket: int = 0
     tried: int = 0
-    said_quota: bool = False  # when it tried last
+    said_quota: bool = False  # at its last try
     told: SetMemoryPlace | None = None
 
     @property
@@ -57,7 +57,7 @@ class Waiting(RuleBasedStateMachine):
         self.core = Scheduler(Options())
         self.core.memory.line.capacity_bytes = {0: CAPACITY, 1: CAPACITY}
         self.workers: dict[int, Worker] = {}
-        self.ceilings = {1: NO_LIMIT, 2: NO_LIMIT}  # by uid, of each GPU
+        self.ceilings = {1: NO_LIMIT, 2: NO_LIMIT}  # by uid, on each GPU
         self.now_ns = 0
         self.numbers = 0
         self.requests = 0
@@ -91,7 +91,7 @@ class Waiting(RuleBasedStateMachine):
         return [w for w in self.on(worker.gpu) if w.uid == worker.uid]
 
     def lefts(self, worker):
-        """Of the limit of its job, and of what all jobs of its user may hold there."""
+        """Returns what its job's limit leaves, and what its user's ceiling leaves, on its GPU."""
         siblings = [w for w in self.of_job(worker.job_id) if w.gpu == worker.gpu]
         return (
             worker.quota - sum(w.holds for w in siblings),
@@ -106,7 +106,7 @@ class Waiting(RuleBasedStateMachine):
         return size <= room and self.fits_limits(worker, size)
 
     def run(self):
-        """Whoever was told to tries, until nothing moves."""
+        """Lets processes try that were told to, until nothing moves."""
         for _ in range(1000):
             able = [w for w in self.workers.values() if w.waits and self.has_news(w)]
             if not able:
@@ -116,7 +116,7 @@ class Waiting(RuleBasedStateMachine):
         raise AssertionError("it never comes to rest")
 
     def check_rest(self):
-        """Who could be served waits for somebody before it: on its GPU, or of its job."""
+        """A process that could be served waits for an earlier one: on its GPU, or of its job."""
         waiting = [w for w in self.workers.values() if w.waits]
         for worker in waiting:
             before = [w for w in waiting if w.came < worker.came]
@@ -141,9 +141,9 @@ class Waiting(RuleBasedStateMachine):
         self.sample(worker)
 
     def check_turn(self, worker):
-        """The first on its GPU is overtaken only if those who wait have what it needs.
+        """The first on its GPU is overtaken only if those who wait hold what it needs.
 
-        Who said that a limit is in its way is in nobody's.
+        A process that reported that a limit stops it is in nobody's way.
         """
         kept = sum(w.holds for w in self.on(worker.gpu) if w.waits)
         waiting = [w for w in self.on(worker.gpu) if w.waits and not w.said_quota]
@@ -204,7 +204,7 @@ class Waiting(RuleBasedStateMachine):
     def limit_user(self, uid, ceiling):
         self.ceilings[uid] = ceiling.of(CAPACITY)
         self.tell(CeilingSet(now_ns=self.now_ns, uid=uid, ceiling=ceiling))
-        for worker in self.workers.values():  # each asks again, by what is so now
+        for worker in self.workers.values():  # each asks again under the new ceiling
             self.sample(worker)
         self.run()
 
@@ -247,7 +247,7 @@ class Waiting(RuleBasedStateMachine):
         self.run()
 
     def teardown(self):
-        """Who computes ends at last; then nobody may be left waiting."""
+        """Those who compute end at last; then nobody may be left waiting."""
         for _ in range(4 * len(self.workers) + 4):
             self.time_passes()
             for worker in self.workers.values():

@@ -21,7 +21,7 @@ def worker(name, knee, ms, rate, slo_ms):
 
 
 class PlannerModel(RuleBasedStateMachine):
-    """The model knows the plan, and how often in a row another one was clearly better."""
+    """The model knows the plan, and how often in a row another was clearly better."""
 
     @initialize()
     def begin(self):
@@ -49,7 +49,7 @@ class PlannerModel(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(which=st.integers(0, 2), knee=st.integers(1, GROUPS), ms=st.integers(1, 20))
     def change(self, which, knee, ms):
-        """What is measured of a job is another: no reason to look."""
+        """Measurements of a job change, which is no reason to look."""
         self.jobs[list(self.jobs)[which % len(self.jobs)]] |= {"knee": knee, "ms": ms}
 
     @rule(windows=st.integers(1, 2 * WINDOWS))
@@ -59,7 +59,7 @@ class PlannerModel(RuleBasedStateMachine):
 
     @rule()
     def rest(self):
-        """Nothing changes: one change at most is still due, and then there is none."""
+        """Nothing changes: at most one change of plan is still due, and none after it."""
         for _ in range(WINDOWS):
             self.look()
         assert [self.look() for _ in range(3 * WINDOWS)] == [""] * (3 * WINDOWS)
@@ -77,7 +77,7 @@ class PlannerModel(RuleBasedStateMachine):
         return why
 
     def expected(self, scene):
-        """Whether it changes now; the model then has the new plan."""
+        """Tells whether the plan changes now; if so, the model takes over the new one."""
         said = {name: facts["slo_ms"] for name, facts in self.jobs.items()}
         is_news, self.said = said != self.said, said
         if not self.jobs:
@@ -95,7 +95,7 @@ class PlannerModel(RuleBasedStateMachine):
         return True
 
     def gain(self, name, found, now):
-        """1: an objective that is missed now is kept for sure; -1: one that is kept is not."""
+        """1: an objective missed now will certainly be kept; -1: one that is kept will not."""
         slo_ns = self.jobs[name]["slo_ms"] * MS
         before_ns, after_ns = (each.forecasts[name].p99_ns for each in (now, found))
         if not slo_ns:

@@ -1,4 +1,4 @@
-"""Whatever jobs do, what is kept free stays free, and no more than that."""
+"""Whatever jobs do, the reserve stays free, and no more than the reserve."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ MS = 1_000_000
 
 
 class Jobs(RuleBasedStateMachine):
-    """Honest processes, which keep to what they were told, against sums of the model's own."""
+    """Honest processes that keep within what they were told, against the model's own sums."""
 
     @initialize(reserve_gib=st.integers(0, 8))
     def begin(self, reserve_gib):
@@ -81,7 +81,7 @@ class Jobs(RuleBasedStateMachine):
                 self.allocates(number, gib)
 
     def allocates(self, number, gib):
-        """As a shim does: it asks what it was told, and the daemon hears what came of it."""
+        """Allocates as a shim does: checks its limits, and reports the result to the daemon."""
         usage, size_bytes = self.usages[number], gib * GIB
         wanted_bytes = usage.device_bytes + size_bytes
         may = wanted_bytes <= min(self.limits[number], self.leases.get(number, NO_LIMIT))
@@ -106,7 +106,7 @@ class Jobs(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 7), part=st.sampled_from([0, 1, 2]))
     def move(self, which, part):
-        """None, half or all of what it has goes to the host."""
+        """Moves none, half or all of the process's memory to the host."""
         number = self.one(which)
         if number is None or not self.core.jobs[number].spec.swappable:
             return
@@ -134,7 +134,7 @@ class Jobs(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 7), mib=st.sampled_from([0, 1024, 2048]))
     def audit(self, which, mib):
-        """The driver says that it has a context besides."""
+        """The driver reports that the process also has a context."""
         if (number := self.one(which)) is None:
             return
         self.has_grown_otherwise |= mib << 20 > self.unseen[number]
@@ -170,7 +170,7 @@ class Jobs(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_free_is_free(self):
-        """Unless it was taken before, or by what is no allocation: then nobody adds to that."""
+        """If it was taken before, or not by an allocation, then nobody may add to that."""
         if not self.reserve_bytes or self.held_bytes + self.reserve_bytes <= TOTAL:
             self.has_grown_otherwise = False
         else:

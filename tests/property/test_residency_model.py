@@ -1,4 +1,4 @@
-"""Memory goes where it would go if every decision looked at everybody's."""
+"""Memory goes where it would go if every decision looked at all processes."""
 
 from dataclasses import replace
 from operator import attrgetter
@@ -33,12 +33,12 @@ from tandemd.core.model import JobClass, JobSpec, Options
 from tandemd.core.policy import POLICIES
 from tandemd.core.scheduler import Scheduler
 
-INSTANCES = (128, 129)  # of one GPU: they have one memory
+INSTANCES = (128, 129)  # of one GPU, so they share one memory
 CAPACITY_BYTES = {0: 8 * GIB, 1: 6 * GIB} | dict.fromkeys(INSTANCES, 8 * GIB)
 
 
 class WholeResidency(Residency):
-    """The model: everything is news, always."""
+    """The model: everything counts as changed, always."""
 
     def review(self, now_ns):
         self.note_all()
@@ -50,7 +50,7 @@ class WholeResidency(Residency):
 
 
 def without_order(action):
-    """Who is told what; a set of processes has no order."""
+    """Makes actions comparable: a set of processes has no order."""
     if isinstance(action, OpenGates | CloseGates | SetHonourPresence):
         return (type(action).__name__, sorted(action.process_ids), getattr(action, "honour", None))
     return action
@@ -68,7 +68,7 @@ OF_CROWD = attrgetter("room_bytes", "claims", "first", "too_much", "host_bytes")
 
 
 def facts(core):
-    """What a decision leaves behind."""
+    """Returns the state that a decision leaves behind."""
     residency = core.residency
     return {
         "groups": {key: OF_GROUP(group) for key, group in core.groups.items()},
@@ -80,7 +80,7 @@ def facts(core):
 
 
 class Twins(RuleBasedStateMachine):
-    """Two schedulers hear the same, whatever processes claim, and must say the same."""
+    """Two schedulers hear the same, whatever processes claim, and must answer the same."""
 
     @initialize(
         policy=st.sampled_from([*sorted(POLICIES), "fair", "fair"]),
@@ -156,7 +156,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(claims=CLAIMS)
     def claim(self, claims):
-        """Anything, also what no honest process would say."""
+        """Processes report anything, including what no honest process would."""
         for which, what, after_ms, gib in claims:
             process = self.one_of_the_living(which)
             if process is not None:

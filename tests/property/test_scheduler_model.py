@@ -1,7 +1,7 @@
 """The scheduler against a model of the world it schedules.
 
-The model follows the gates it is told, lets processes compute only behind open ones, drains what is
-held, and remembers who was served and who was held how long. Invariants alone would let a dead job
+The model obeys the gates, lets processes compute only behind open ones, drains the work of held
+ones, and remembers who was served and how long each was held. Invariants alone would let a dead job
 hold the GPU.
 """
 
@@ -35,27 +35,27 @@ from tandemd.core.scheduler import Scheduler
 MS = 1_000_000
 QUANTUM_NS = 5 * MS
 MAX_HOLD_NS = 150 * MS
-ALL_THAT_CAN_BE_SAID = 0.99  # something is left to those who say nothing
-SETTLED_LOOKS = 4  # looks after which nothing is left of the past
+ALL_THAT_CAN_BE_SAID = 0.99  # a little is left to those without a share
+SETTLED_LOOKS = 4  # looks after which the past has no effect
 
 
 @dataclass
 class Worker:
-    """A process as it is, not as the scheduler sees it."""
+    """A process as it really is, not as the scheduler sees it."""
 
     process_id: int
     job_id: int
     group: str
     gpu: int
     job_class: JobClass
-    said_percent: int = 0  # of the time
+    said_percent: int = 0  # its requested share of the time
     more_gpus: set[int] = field(default_factory=set)
     is_open: bool = True
     wants: bool = False
     busy: bool = False
-    drains: bool = False  # held, and its last work is on the GPU for one more look
+    drains: bool = False  # held, with its last work on the GPU for one more look
     served_ns: int = 0
-    held_ns: int = 0  # wants, and its gate is closed, without a break
+    held_ns: int = 0  # how long without a break it wanted the GPU behind a closed gate
 
     @property
     def gpus(self) -> set[int]:
@@ -80,8 +80,8 @@ class World:
     doomed: dict[int, int] = field(default_factory=dict)  # job -> when it gets SIGKILL
     killed: set[int] = field(default_factory=set)
     shared: dict[int, set[int]] = field(default_factory=dict)  # key -> processes
-    joined: dict[str, str] = field(default_factory=dict)  # group -> what it is part of
-    calm_looks: int = 0  # since anything but time changed
+    joined: dict[str, str] = field(default_factory=dict)  # group -> the one that it became part of
+    calm_looks: int = 0  # looks since anything but time changed
 
     def paused(self, worker: Worker) -> bool:
         members = [w for w in self.workers.values() if w.group == worker.group]
@@ -91,7 +91,7 @@ class World:
         return min(w.job_class for w in self.workers.values() if w.group == group)
 
     def share(self, process: int, key: int) -> None:
-        """Groups with the same thing become one, under any of their names."""
+        """Groups that share something become one, under any of their names."""
         having = self.shared.setdefault(key, set())
         having.add(process)
         groups = {self.workers[p].group for p in having if p in self.workers}
@@ -102,13 +102,13 @@ class World:
             worker.group = name if worker.group in groups else worker.group
 
     def home_of(self, group: str) -> str:
-        """A group that was joined is found there as long as anybody is."""
+        """Returns the group that it was merged into, as long as that one has processes."""
         home = self.joined.get(group, group)
         lives = any(worker.group == home for worker in self.workers.values())
         return home if lives else group
 
     def islands(self) -> list[list[Worker]]:
-        """Workers tied together by GPUs and groups."""
+        """Returns sets of workers tied together by GPUs and groups."""
         islands: list[list[Worker]] = []
         for worker in self.workers.values():
             mine = [
@@ -146,7 +146,7 @@ class Sharing(RuleBasedStateMachine):
         self.world.calm_looks = 0
 
     def look(self):
-        """A millisecond in which whoever may and wants to computes, and the rest drains."""
+        """Passes a millisecond: those who may and want to compute do, and the rest drain."""
         self.now_ns += MS
         world = self.world
         for worker in world.workers.values():
@@ -235,7 +235,7 @@ class Sharing(RuleBasedStateMachine):
 
     @rule(process=processes, grace_looks=st.sampled_from([0, 1, 20]))
     def cancel(self, process, grace_looks):
-        """Of a process that ends by no signal."""
+        """Cancels the job of a process that ignores signals."""
         if grace_looks:
             self.world.paused_jobs.discard(process)
             self.world.killed.discard(process)
@@ -258,7 +258,7 @@ class Sharing(RuleBasedStateMachine):
 
     @rule()
     def equals_get_equal_service(self):
-        """Who wants the GPU all along gets what it says, and of the rest as much as its equals."""
+        """Processes that always want the GPU get their shares, and equal parts of the rest."""
         for _ in range(SETTLED_LOOKS):
             self.look()
         before = {p: w.served_ns for p, w in self.world.workers.items()}
@@ -273,12 +273,12 @@ class Sharing(RuleBasedStateMachine):
         world = self.world
         alone = [w for w in island if w.wants and not world.paused(w)]
         if any(o.group == w.group and o is not w for w in alone for o in island):
-            return  # served time of a group is shared among its own processes
+            return  # a group shares its served time among its processes
         classes = {w.job_class for w in alone}
         if JobClass.LATENCY in classes or len(classes) != 1 or len(alone) < 2:
             return
         gains = {w.process_id: w.served_ns - before[w.process_id] for w in alone}
-        # A quantum, what runs on while a hand-over is noticed, and the credit of a newcomer.
+        # A quantum, what runs on until a hand-over is noticed, and a newcomer's credit.
         slack_ns = 2 * (QUANTUM_NS + 2 * MS) + 2 * QUANTUM_NS
         silent = [gains[w.process_id] for w in alone if not w.said_percent] or [0]
         assert max(silent) - min(silent) <= slack_ns, gains
@@ -296,7 +296,7 @@ class Sharing(RuleBasedStateMachine):
             assert worker.held_ns <= bound_ns, f"{worker} is held longer than max_hold"
 
     def check_settled(self):
-        """Someone runs if and only if someone wants to, and only one group at a time."""
+        """Somebody runs if and only if somebody wants to, and only one group at a time."""
         if self.world.calm_looks < SETTLED_LOOKS:
             return
         for island in self.world.islands():
@@ -307,7 +307,7 @@ class Sharing(RuleBasedStateMachine):
             self.note_progress()
 
     def note_progress(self):
-        """Within any three looks somebody computes: a hand-over takes two."""
+        """Somebody computes within any three looks: a hand-over takes two."""
         before = sum(w.served_ns for w in self.world.workers.values())
         wanting = [w for w in self.world.workers.values() if w.wants]
         wanting = [w for w in wanting if not self.world.paused(w)]

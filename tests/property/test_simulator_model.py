@@ -1,4 +1,4 @@
-"""Whatever the jobs and settings are: no GPU time is lost or made up, and gates are obeyed."""
+"""Whatever the jobs and settings, no GPU time is lost or made up, and gates are obeyed."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -57,14 +57,14 @@ def workloads(draw):
         "min_share": draw(st.sampled_from([0, 0.05, 0.3])),
         "max_hold_s": draw(st.sampled_from([0.02, 20])),
     }
-    # Room for all of them, so that whoever ends before its time does so for want of nothing.
+    # There is memory for all jobs, so none ends early for lack of it.
     gpu = {"memory": "12GiB", "slice": draw(st.sampled_from(["300us", "2ms"]))}
     said = {"job": jobs, "scheduler": scheduler, "gpu": gpu}
     return workload_of(said, Path("drawn.toml"), {})
 
 
 class Watched(Simulation):
-    """Looks after each moment whether the rules were kept."""
+    """Checks after each event that the rules were kept."""
 
     def __init__(self, workload):
         super().__init__(workload)
@@ -110,7 +110,7 @@ def test_work_is_conserved_and_gates_are_obeyed(workload):
         assert after.begin_ns - before.end_ns >= (workload.gpu.switch_ns if changes else 0)
     worked_ns = sum(one.end_ns - one.begin_ns for one in outcome.stretches)
     assert worked_ns == simulation.engine.worked_ns == sum(job.gpu_ns for job in outcome.jobs)
-    # Each round's time is somebody's, and whole, where somebody was busy when it began.
+    # A round's time is charged in full if somebody was busy when it began.
     charged_ns = sum(job.charged_ns for job in outcome.jobs)
     assert charged_ns == simulation.charged_rounds * PERIOD_NS
 

@@ -1,4 +1,4 @@
-"""Decisions that look at what changed are those that looking at everybody gives."""
+"""Decisions that look only at what changed are the same as those that look at every group."""
 
 from unittest.mock import patch
 
@@ -43,14 +43,14 @@ MS = 1_000_000
 
 
 def without_order(action):
-    """Who is told what; a set of processes has no order."""
+    """Makes actions comparable: a set of processes has no order."""
     if isinstance(action, OpenGates | CloseGates | SetHonourPresence):
         return (type(action).__name__, sorted(action.process_ids), getattr(action, "honour", None))
     return action
 
 
 def facts(group: Group) -> tuple[object, ...]:
-    """What a decision leaves in a group."""
+    """Returns the state that a decision leaves in a group."""
     gate = (group.open, group.drained, group.hold_since_ns, group.closed_at_ns)
     waits = [job.gate_waits.counted() for job in group.jobs.values()]
     drains = (group.undrainable, group.drain_failures, group.reopened_steps, group.backlog)
@@ -58,7 +58,7 @@ def facts(group: Group) -> tuple[object, ...]:
 
 
 def cuts(group: Group) -> int:
-    """How often it lost the turn for what somebody else did."""
+    """Returns how often it lost the turn because of another group."""
     return max((job.preemptions[Preemption.ORDER] for job in group.jobs.values()), default=0)
 
 
@@ -66,11 +66,11 @@ GAPS_NS = {"brief": MS // 8, "long": 5 * MS}  # that others may expect
 
 CLAIMS = st.lists(
     st.tuples(
-        st.integers(0, 7),  # which of the living
+        st.integers(0, 7),  # which living process
         st.sampled_from(
             ["busy", "busy", "ends", "waits", "rests", "steps", "wishes", "brief", "long"]
         ),
-        st.sampled_from([1, 1, 3, 30]),  # milliseconds before
+        st.sampled_from([1, 1, 3, 30]),  # milliseconds before it
     ),
     min_size=4,
     max_size=16,
@@ -78,7 +78,7 @@ CLAIMS = st.lists(
 
 
 class Twins(RuleBasedStateMachine):
-    """Two schedulers hear the same, whatever processes claim, and must say the same."""
+    """Two schedulers hear the same, whatever processes claim, and must answer the same."""
 
     @initialize(
         policy=st.sampled_from(
@@ -106,7 +106,7 @@ class Twins(RuleBasedStateMachine):
         self.quick, self.whole = Scheduler(options), Scheduler(options)
         self.now_ns = 0
         self.numbers = 0
-        self.windows: dict[int, int] = {}  # as told
+        self.windows: dict[int, int] = {}  # as told to processes
         self.living: dict[int, Usage] = {}
         for number in range(several):
             job_class = JobClass.NORMAL if alike else JobClass(1 + number % 3)
@@ -133,7 +133,7 @@ class Twins(RuleBasedStateMachine):
             assert facts(group) == facts(self.whole.groups[key])
 
     def check_pair(self, gpus):
-        """Those who hold a turn together are of one class, and by `pair` of different bounds."""
+        """Jobs that share a turn are of one class, and under `pair` of different bounds."""
         pair = [self.quick.rings.turns[gpus].holder, self.quick.rings.turns[gpus].companion]
         if None in pair:
             return
@@ -146,7 +146,7 @@ class Twins(RuleBasedStateMachine):
         assert one.gpus | other.gpus <= self.quick.options.mps_gpus
 
     def check_cuts(self, turns, before):
-        """Whoever lost the turn in the midst of a piece would have ended behind the other."""
+        """A group that lost the turn within a piece would have ended later than the other."""
         if turns.holder is None:
             return
         holder = self.quick.groups[turns.holder]
@@ -159,7 +159,7 @@ class Twins(RuleBasedStateMachine):
                 assert left_ns[0] < left_ns[1]
 
     def check_due(self, turns):
-        """Under `exclusive` no work that is due waits for other work, but for what that is owed."""
+        """Under `exclusive`, due work waits for no other work, unless that is owed its share."""
         core = self.quick
         holder = core.groups.get(turns.holder)
         if core.options.policy != "exclusive" or holder is None or turns._breath:
@@ -224,7 +224,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(claims=CLAIMS)
     def claim(self, claims):
-        """Anything, also what no honest process would say."""
+        """Processes report anything, including what no honest process would."""
         for which, what, after_ms in claims:
             if not self.living:
                 return
@@ -263,7 +263,7 @@ class Twins(RuleBasedStateMachine):
 
 
 def claimed(old: Usage, what: str, after_ms: int, now_ns: int) -> Usage:
-    """What the process says next."""
+    """Returns the process's next report."""
     return Usage(
         process_id=old.process_id,
         busy=what in ("busy", "ends", "steps", "wishes"),

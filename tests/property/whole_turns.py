@@ -1,6 +1,6 @@
-"""The rules of turns.py read the plain way: every decision looks at every group.
+"""The rules of turns.py implemented the plain way: every decision looks at every group.
 
-The model for the incremental decisions: slow, and short enough to be believed.
+This is the model for the incremental decisions: slow, and short enough to be believed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tandemd.core.turns.quantum import is_over, is_piece_over, left_ns, left_of_
 from tandemd.core.turns.shares import Debt
 
 REOPEN_NS = 1_000_000_000  # a failed drain is tried again after this at the latest
-UNUSED_NS = 1_000_000_000  # an open gate that is waited at for so long is not what it waits for
+UNUSED_NS = 1_000_000_000  # a group that waits this long at an open gate waits for something else
 LOOK_AGAIN_NS = 1_000_000  # the shortest useful wait: one round of the poller
 
 
@@ -31,13 +31,13 @@ class Verdict:
     wake_at_ns: int | None = None
 
     def wake(self, at_ns: int) -> None:
-        """Look again no later than this."""
+        """Ask to look again no later than this."""
         self.wake_at_ns = at_ns if self.wake_at_ns is None else min(self.wake_at_ns, at_ns)
 
 
 @dataclass(slots=True)
 class WholeTurns:
-    """In place of `Turns`."""
+    """Stands in for `Turns`."""
 
     foresight: Foresight = field(default_factory=Foresight)  # nothing is measured here
     members: list[Group] = field(default_factory=list)
@@ -45,11 +45,11 @@ class WholeTurns:
     reached_ns: float = 0.0
     holder: GroupKey | None = None
     companion: GroupKey | None = None
-    third: GroupKey | None = None  # without measurements there is none
+    third: GroupKey | None = None  # there is none without measurements
     turn_served_ns: int = 0  # the holder's served time when its turn began
     breath: bool = False  # a turn given by rule 4: whole, whatever the policy says
     breath_until_ns: int = 0
-    kept_since_ns: int | None = None  # by rule 10, although its equals were to have the turn
+    kept_since_ns: int | None = None  # by rule 10, although the turn was due to its equals
     kept_until_ns: int | None = None
     debts: dict[int, Debt] = field(default_factory=dict)
     looked_ns: int | None = None
@@ -59,7 +59,7 @@ class WholeTurns:
         self.members, self.policy = list(members), policy
 
     def note(self, group: Group) -> None:
-        """Everybody is looked at anyway."""
+        """Does nothing: every decision looks at every group anyway."""
 
     @property
     def overdue_tiers(self) -> set[int]:
@@ -94,7 +94,7 @@ class WholeTurns:
         self._give(holder, options, now_ns)
         companion = self._beside(holder, takers, policy, options, now_ns, before=before)
         self.companion = companion.key if companion is not None else None
-        # Work of these keeps a new holder waiting.
+        # Groups whose work keeps a new holder waiting.
         rivals = [g for g in groups if g.key in takers or _may_drain(g, options, now_ns)]
         for group in groups:
             should_open = self._should_open(group, rivals, takes_turns=group.key in takers)
@@ -107,7 +107,7 @@ class WholeTurns:
         return verdict
 
     def overdue(self, tier: int) -> bool:
-        """The tier goes first and yields to nobody, until it got what it is owed."""
+        """Tells whether the tier goes first and yields to nobody, until it got what it is owed."""
         debt = self.debts.get(tier)
         return debt is not None and debt.overdue
 
