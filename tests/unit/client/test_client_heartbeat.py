@@ -1,4 +1,4 @@
-"""Ends a silent stream when the daemon no longer answers, and not before."""
+"""A silent stream is ended once the daemon stops answering, and not before."""
 
 import threading
 

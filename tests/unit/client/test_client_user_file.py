@@ -213,7 +213,7 @@ def test_help_is_there_whatever_is_wrong_with_it(tandem, file):
     file("[rnu]\n")
 
     assert tandem("run", "--help")[0] == 0
-    assert "No such option" in tandem("run", "--bogus")[2]  # the more specific error comes first
+    assert "No such option" in tandem("run", "--bogus")[2]  # errors in the command come first
 
 
 def test_an_error_that_names_an_option_says_that_the_file_gave_it(tandem, file):

@@ -185,7 +185,7 @@ def test_as_many_come_back_at_a_time_as_there_are_threads_for():
     assert found == [(process_id, False) for process_id in range(1, MOST_RETURNS + 1)]
 
     assert asked(ended(talk, 5, away=False)) == [(count - 1, False)]
-    talk.leave(count)  # it leaves the line
+    talk.leave(count)  # from the line, where it waited
     assert not asked(ended(talk, 6, away=False))
 
 

@@ -73,7 +73,7 @@ def test_whose_iterations_are_cut_anyway_is_told_so(preemptible, most_ms, warned
     [
         (NORMAL, {}, True),
         (BATCH, {"policy": "fair"}, True),
-        (LATENCY, {}, False),  # nothing holds it
+        (LATENCY, {}, False),  # nobody holds it
         (NORMAL, {"tuner": True}, False),
         (NORMAL, {"planner": True}, False),
         (NORMAL, {"policy": "phases"}, True),

@@ -137,7 +137,7 @@ def test_a_job_goes_back_to_the_gpu_from_a_file_which_is_dropped_then():
     assert not only(resumed, DropFile)
     back = talk.obeys(resumed, 1, swapped_bytes=0, filed_bytes=0)
     assert only(back, DropFile) == [DropFile(process_id=1, pool=1)]
-    # Its host memory went to another job, so it is given a new place as at its first pause.
+    # It no longer has a place on the host, so it is given one, as at its first pause.
     talk.leave(2)
     (again,) = only(talk.pause(1), MoveMemory)
     assert again.pool_bytes == SIZE

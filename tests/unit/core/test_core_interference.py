@@ -58,7 +58,7 @@ def taught(weights, count, noise=0.0, most=2):
     return teach(Interference(), weights, count, noise=noise, most=most)
 
 
-PLANTED = (0.3, 0.2, 0.5, 0.9, 2.0, 0.4, 1.0)  # three together lose 0.4 more than the sum of pairs
+PLANTED = (0.3, 0.2, 0.5, 0.9, 2.0, 0.4, 1.0)  # a crowd costs 0.4 more than the sum of its pairs
 
 
 @pytest.mark.parametrize("weights", [PRIOR, PLANTED])

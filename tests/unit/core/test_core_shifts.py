@@ -269,7 +269,7 @@ def test_it_goes_on_as_soon_as_the_other_is_found_to_need_more():
 
     assert kept_at_first
     assert not talk.core.groups[(1000, "j:2")].is_kept
-    assert lease(talk, 2) == PEAK  # its need until its end comes before the other's
+    assert lease(talk, 2) == PEAK  # its need until its end is set aside first
 
 
 @pytest.mark.parametrize(

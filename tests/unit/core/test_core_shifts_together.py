@@ -9,7 +9,7 @@ from tandemd.core.curves.curves import Curve
 from tandemd.core.events import CurveRecorded
 from tandemd.core.model import MemoryWait, Options, WaitReason
 
-TENT = (10, 22, 34, 46, 58, 70, 58, 46, 34, 22)  # held after each millisecond of work
+TENT = (10, 22, 34, 46, 58, 70, 58, 46, 34, 22)  # held, by milliseconds of work done
 AT_WORK = {"busy": True, "waiting_threads": 0, "wait_reason": WaitReason.NONE, "memory_wait": None}
 HELD = AT_WORK | {"busy": False, "waiting_threads": 1, "wait_reason": WaitReason.GATE}
 

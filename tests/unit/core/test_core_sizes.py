@@ -33,7 +33,7 @@ def test_their_mean_their_squares_and_their_99th_are_those_of_all(count):
 
 
 def test_beside_what_a_quick_one_takes_only_what_is_more_counts():
-    """Of a request's 12, 2 are overhead that all share; one that needs 5 more takes 17."""
+    """Of the 12 that a request takes, 2 are not its own; one that needs 5 more takes 17."""
     found = sizes_of([10] * 50 + [15] * 50, 12)
 
     assert (found.each[0], found.p99) == (1, pytest.approx(17 / 12))
@@ -58,7 +58,7 @@ def test_the_p99_is_within_its_doubt_nineteen_times_in_twenty():
         for _ in range(200)
     ]
 
-    # They are measured against the fastest tenth, at exp(-0.6 * 1.282).
+    # Sizes count relative to the tenth percentile, which is exp(-0.6 * 1.282).
     least = exp(-0.6 * 1.282)
     near = [abs(one.p99 - (1 + right - least)) <= one.doubt * one.p99 for one in found]
     assert sum(near) > 0.95 * len(near)

@@ -266,7 +266,7 @@ def test_jobs_hear_of_what_they_ran_on_and_others_do_not():
     talk = talking(mps_gpus=frozenset({1}))
     talk.attach(1, BATCH, gpu=1)
     talk.attach(2, BATCH)
-    for process_id in (3, 4):  # long ago, by jobs that nobody knew yet
+    for process_id in (3, 4):  # 3 ends long before the failure, 4 because of it
         talk.attach(process_id, BATCH, gpu=1)
         talk.tick(5)
         talk.leave(process_id)
@@ -292,7 +292,7 @@ def test_who_is_on_its_way_hears_of_it_too_and_who_has_been_there_long_ago_does_
     talk = talking(mps_gpus=frozenset({1}))
     for job_id, meant in enumerate(({1}, {0}, {0, 1}, {1}, {1}), start=1):
         talk.register(job_id, meant_gpus=meant)
-    for job_id in (4, 5):  # long ago, by jobs that nobody knew yet
+    for job_id in (4, 5):  # 4 ends long before the failure, 5 because of it
         talk.tick(5)
         talk.say(JobExited(now_ns=talk.now_ns, job_id=job_id))
 

@@ -1,4 +1,4 @@
-"""Under `throttle`, batch work runs beside normal work as fast as costs the latter little."""
+"""Under `throttle`, batch work runs beside normal work at a rate that costs the latter little."""
 
 import random
 from dataclasses import dataclass, field
@@ -202,7 +202,7 @@ def test_iterations_that_differ_in_length_do_not_mislead_it(pace, least, most):
 
 
 def test_harm_of_one_that_is_seldom_there_is_seen():
-    """A harmless job has widened the throttle for it."""
+    """The job is harmless at first, which opens the throttle for it."""
     shared = gpu(1.0)
     shared.run(6_000)
     shared.pace = 0.0

@@ -368,7 +368,7 @@ def test_what_fits_beside_the_running_job_is_brought_in_for_the_next_meanwhile()
     talk.holds(1, 60)
     talk.asks(2, 60)
     talk.asks(3, 60)
-    # Each, in its turn, takes what it asks for from the job that comes last.
+    # Each, in its turn, takes what it asks for from the job whose turn comes last.
     talk.runs(1, 10_000)
     talk.ends_turn(1, after_ms=1)
     assert talk.target_gib(1) == 40

@@ -337,7 +337,7 @@ def test_where_sets_are_told_a_size_is_a_number_of_groups_told_in_the_same_momen
     served(talk, SERVER, *[78] * 30)
 
     assert talk.of(SetSms)  # to the server, or to a job that has to leave, in answer to that event
-    assert sets(talk)[SERVER].count == 3  # its part of the three jobs' shares is 2
+    assert sets(talk)[SERVER].count == 3  # an equal part for each of the three would be 2
     assert not sets(talk)[SERVER].overlap(sets(talk)[2])
     assert "tuner: it is on 3 groups of SMs" in lines(talk)
     assert "it is to have 3 groups of SMs: its p99 is 30% above" in " ".join(

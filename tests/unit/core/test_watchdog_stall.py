@@ -9,7 +9,7 @@ GATE, MEMORY = frozenset({WaitReason.GATE}), frozenset({WaitReason.MEMORY})
 
 @pytest.fixture
 def trainer():
-    """Ten iterations a second for twenty seconds, so it cannot have stood still for a minute."""
+    """Ten iterations a second for twenty seconds: at that pace a minute's standstill is a stall."""
     return Watched(Stall()).goes_on(20, launches=500, iterations=10)
 
 

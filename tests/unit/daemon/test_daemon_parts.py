@@ -90,7 +90,7 @@ max_memory = "none"
     assert [bob.of(gib << 30) >> 30 for gib in (40, 80)] == [20, 20]
     assert bob.key == "limits.group.staff.max_memory"
     assert (stranger.percent, stranger.key) == (10, "limits.default.max_memory")
-    assert nine == root == NONE  # the user database was not asked about 9
+    assert nine == root == NONE  # nobody has asked the user database about them
     assert (some.ceiling(7), some.ceiling(8)) == (LATENCY, LATENCY)
     assert some.why_class(7) == "limits.group.staff.max_class"
     assert "has not said yet" in some.why_class(9)

@@ -143,7 +143,7 @@ def test_work_is_counted_from_the_end_of_an_iteration_that_was_found(job: Job) -
     job.launch_ns = 500
     snapshot = run(job, train(iterations=20, layers=3))
     since_ns = snapshot.work_ns - snapshot.step_work_ns
-    # Its last iteration may not have ended yet, and is recognised by its first few launches.
+    # The last iteration may not have ended, and its first launches are what it was recognised by.
     launches = snapshot.iteration_launches
     assert (launches - 8) * job.launch_ns <= since_ns <= launches * job.launch_ns
 
