@@ -91,7 +91,7 @@ class World:
 
 
 class ItFitsNow(World):
-    """Whoever finds room takes memory at once; the others wait for it."""
+    """Progressive: whoever finds room takes it, and whoever does not waits for it."""
 
     def may(self, job, act):
         return act != "take" or self.free > 0

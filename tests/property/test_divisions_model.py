@@ -169,7 +169,7 @@ class DivisionsModel(RuleBasedStateMachine):
             names = [name for part in division.plan for name in part.members]
             here = {job.display_name for job in self.core.jobs.values() if job.processes}
             assert len(names) == len(set(names))
-            assert division.why_not or set(names) in (here, set())  # empty: nobody goes by it
+            assert division.why_not or set(names) in (here, set())  # why_not: nobody goes by it
             assert sum(part.groups for part in division.plan) <= GROUPS
             assert all(part.groups >= 1 for part in division.plan)
 

@@ -26,7 +26,7 @@ class Energy(RuleBasedStateMachine):
         super().__init__()
         self.core = Scheduler()
         self.now_ns = 0
-        self.usages = {}  # of living processes; a job has one per GPU
+        self.usages = {}  # by job and GPU: of the living process
         self.counted_mj = Counter()  # by the drivers
         self.read_at = {}  # by GPU: when it was read, and the count then
         self.ran_ns = defaultdict(Counter)  # by GPU: each job's time since then

@@ -1,4 +1,4 @@
-"""Leases never deadlock jobs, whatever they do; memory handed out first come, first served does."""
+"""Leases never deadlock jobs, whatever they do; memory handed out while there is any does."""
 
 import pytest
 from hypothesis import Phase, find, given, settings

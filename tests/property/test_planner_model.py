@@ -59,7 +59,7 @@ class PlannerModel(RuleBasedStateMachine):
 
     @rule()
     def rest(self):
-        """Nothing changes: at most one change of plan is still due, and none after it."""
+        """Nothing changes: at most one change of plan is still due, and then there is none."""
         for _ in range(WINDOWS):
             self.look()
         assert [self.look() for _ in range(3 * WINDOWS)] == [""] * (3 * WINDOWS)

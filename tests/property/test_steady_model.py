@@ -45,7 +45,7 @@ def test_where_requests_vary_much_in_size_nothing_changes_either(tuner, seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_shares_of_time_never_go_to_and_fro(seed):
-    """Few requests miss rarely, so one more step may come late, but never a step back."""
+    """With few requests few miss, so one more step may come late, but never a step back."""
     changes = Steady(seed, tuner=True, planner=False, green=False).play(4 * CONSTANT_S)
 
     shares = [[share for _, _, share in sizes.values()] for _, sizes in changes]
