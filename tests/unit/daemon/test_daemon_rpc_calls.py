@@ -28,7 +28,7 @@ EXHAUSTED, UNAUTHENTICATED = (
 
 
 class Desk:
-    """Blocks calls while `lets` is cleared."""
+    """Keeps uid 7's calls of `set_policy` waiting while `lets` is cleared."""
 
     def __init__(self):
         self.lets = threading.Event()

@@ -295,7 +295,7 @@ def test_a_record_beside_others_is_told_only_if_they_had_other_sms(scalings, pol
 
 def test_a_record_from_before_it_was_asked_for_is_waited_out(scalings, poller):
     look(scalings, 5)
-    poller.newest = recorded(begin_ms=2)  # it ends too early
+    poller.newest = recorded(begin_ms=2)  # began before that, ended after it
 
     assert look(scalings, 7) == look(scalings, 8) == []
     assert poller.asked == 2

@@ -13,7 +13,7 @@ EVENT, BUFFER = 7, (0x1000, 64, False)
 
 @pytest.fixture
 def dag():
-    """Launches alternate between two streams and write the same buffer; one stream waits once."""
+    """Launches alternate between two streams and write the same buffer; the second waits once."""
     program = Program()
     for turn in range(6):
         program.launch((program.one, program.other)[turn % 2], accesses=[BUFFER])

@@ -63,7 +63,7 @@ def share_right(labels, ends):
 
 
 def share_of_ends_right(labels, ends):
-    """Returns the share of the ends near a label, relative to the length of the iteration."""
+    """Returns the share of the ends near a label, judged by the length of the iteration ended."""
     right = 0
     for end in ends:
         place = bisect.bisect_left(labels, end)
