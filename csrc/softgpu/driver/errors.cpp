@@ -10,7 +10,8 @@ struct Row {
 };
 
 #define ROW(name, text) {name, #name, text},
-const Row kRows[] = {
+// clang-format off
+constexpr Row kRows[] = {
     ROW(CUDA_SUCCESS, "no error")
     ROW(CUDA_ERROR_INVALID_VALUE, "invalid argument")
     ROW(CUDA_ERROR_OUT_OF_MEMORY, "out of memory")
@@ -75,7 +76,7 @@ const Row kRows[] = {
     ROW(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
         "the graph update was not performed because it included changes which violated "
         "constraints specific to instantiated graph update")
-    ROW(CUDA_ERROR_LOSSY_QUERY, "the query would lose edge data")
+    ROW(CUDA_ERROR_LOSSY_QUERY, "the query would discard important information")
     ROW(CUDA_ERROR_TIMEOUT, "wait operation timed out")
     ROW(CUDA_ERROR_INVALID_RESOURCE_TYPE, "invalid resource type")
     ROW(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, "invalid resource configuration")
@@ -103,8 +104,6 @@ const Row kRows[] = {
         "the provided PTX contains unsupported call to cudaDeviceSynchronize")
     ROW(CUDA_ERROR_CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error")
     ROW(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, "shared object symbol not found")
-    ROW(CUDA_ERROR_LOSSY_QUERY,
-        "while attempting introspection, no semantically equivalent value was found")
     ROW(CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING, "launch uses incompatible texturing mode")
     ROW(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "peer access is already enabled")
     ROW(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "peer access has not been enabled")
@@ -134,31 +133,16 @@ const Row kRows[] = {
         "the module uses CUDA Dynamic Parallelism, which is not supported")
     ROW(CUDA_ERROR_CDP_VERSION_MISMATCH,
         "the module uses another version of CUDA Dynamic Parallelism than the device")
-    ROW(CUDA_ERROR_STREAM_CAPTURE_MERGE,
-        "operation would result in a merge of separate capture sequences")
-    ROW(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not ended in the same stream as it began")
-    ROW(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work")
-    ROW(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
-        "dependency created on uncaptured work in another stream")
-    ROW(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-        "operation would make the legacy stream depend on a capturing blocking stream")
-    ROW(CUDA_ERROR_CAPTURED_EVENT,
-        "operation not permitted on an event last recorded in a capturing stream")
-    ROW(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
-        "attempt to terminate a thread-local capture sequence from another thread")
-    ROW(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-        "the graph update was not performed because it included changes which violated constraints "
-        "specific to instantiated graph update")
     ROW(CUDA_ERROR_EXTERNAL_DEVICE,
         "an async error has occurred in external entity outside of CUDA")
     ROW(CUDA_ERROR_INVALID_CLUSTER_SIZE,
         "a kernel launch error has occurred due to cluster misconfiguration")
     ROW(CUDA_ERROR_FUNCTION_NOT_LOADED, "the function handle is not loaded")
     ROW(CUDA_ERROR_KEY_ROTATION, "an error happened during the key rotation")
-#if CUDA_VERSION >= 13050
 #if CUDA_VERSION >= 13010
     ROW(CUDA_ERROR_STREAM_DETACHED, "operation not permitted on a detached stream")
 #endif
+#if CUDA_VERSION >= 13050
     ROW(CUDA_ERROR_MULTICAST_RESOURCE_FULL, "multicast resources are exhausted")
     ROW(CUDA_ERROR_INSUFFICIENT_LOADER_VERSION, "the loader is older than the code needs")
     ROW(CUDA_ERROR_GRAPH_RECAPTURE_FAILURE, "the graph could not be captured anew")
@@ -166,7 +150,18 @@ const Row kRows[] = {
 #endif
     ROW(CUDA_ERROR_UNKNOWN, "unknown error")
 };
+// clang-format on
 #undef ROW
+
+constexpr bool has_doubles() {
+  for (const Row& row : kRows) {
+    for (const Row* other = kRows; other != &row; ++other) {
+      if (other->value == row.value) return true;
+    }
+  }
+  return false;
+}
+static_assert(!has_doubles(), "the second row of an error would never be found");
 
 const Row* find(CUresult error) {
   for (const Row& row : kRows) {

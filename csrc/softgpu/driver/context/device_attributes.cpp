@@ -27,6 +27,7 @@ struct Row {
 // Attributes without a row are 0: they stand for what the software GPU does not have (TCC, ECC,
 // NVLink multicast, fabric handles, GPUDirect RDMA, dma-buf, CIG, decompression, NUMA memory,
 // sparse arrays).
+// clang-format off
 const Row kRows[] = {
     ROW(MAX_THREADS_PER_BLOCK, DeviceLimits::kThreadsPerBlock)
     ROW(MAX_BLOCK_DIM_X, DeviceLimits::kMaxBlock[0])
@@ -141,6 +142,7 @@ const Row kRows[] = {
     ROW(MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH, 32768)
     ROW(MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS, 2046)
 };
+// clang-format on
 #undef ROW
 
 }  // namespace
