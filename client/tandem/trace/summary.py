@@ -15,14 +15,15 @@ class Row:
 
     name: str
     calls: int = 0
+    returned: int = 0  # of these; the others never did, so nobody knows how long they took
     errors: int = 0
     total_ns: int = 0
     max_ns: int = 0
 
     @property
     def mean_ns(self) -> int:
-        """Mean time over all calls."""
-        return self.total_ns // self.calls if self.calls else 0
+        """Mean time over the calls that returned; 0 if none did."""
+        return self.total_ns // self.returned if self.returned else 0
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class Summary:
         """Add one call."""
         row = self.rows.setdefault(call.type.name, Row(call.type.name))
         row.calls += 1
+        row.returned += call.duration_ns is not None
         row.errors += call.failed and not call.is_lookup  # a missing function is no error
         row.total_ns += call.duration_ns or 0
         row.max_ns = max(row.max_ns, call.duration_ns or 0)
@@ -48,8 +50,14 @@ class Summary:
         rows = self.sorted()
         total_ns = sum(row.total_ns for row in rows)
         body = [_cells(row, total_ns) for row in rows]
-        end = Row("total", sum(r.calls for r in rows), sum(r.errors for r in rows), total_ns)
-        end.max_ns = max((r.max_ns for r in rows), default=0)
+        end = Row(
+            "total",
+            calls=sum(row.calls for row in rows),
+            returned=sum(row.returned for row in rows),
+            errors=sum(row.errors for row in rows),
+            total_ns=total_ns,
+            max_ns=max((row.max_ns for row in rows), default=0),
+        )
         return _aligned([_HEADER, *body, _cells(end, total_ns)])
 
     def as_dicts(self) -> list[dict[str, object]]:
@@ -58,6 +66,7 @@ class Summary:
             {
                 "call": row.name,
                 "calls": row.calls,
+                "returned": row.returned,
                 "errors": row.errors,
                 "total_ns": row.total_ns,
                 "mean_ns": row.mean_ns,

@@ -47,10 +47,9 @@ class Commands:
 
 @dataclass(slots=True, kw_only=True)
 class Requests:
-    """Requests of one process; the first two fields are for the report, others for the daemon."""
+    """Requests of one process; the first field is for the report, the others for the daemon."""
 
     took_ns: list[int] = field(default_factory=list)  # from arrival to answer
-    came: int = 0
     kind: RequestKind = RequestKind.MARKED
     told_ns: list[int] = field(default_factory=list)  # from when the process began with it
 

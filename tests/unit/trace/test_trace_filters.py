@@ -71,11 +71,12 @@ def test_the_summary_adds_up_with_what_took_longest_first():
     sync, alloc, *_ = summary.sorted()
 
     assert (sync.name, sync.calls, sync.total_ns, sync.max_ns) == ("cuCtxSynchronize", 2, 100, 100)
+    assert (sync.returned, sync.mean_ns) == (1, 100)  # the other was still under way at the end
     assert (alloc.calls, alloc.errors, alloc.mean_ns) == (2, 1, 20)
     assert summary.rows["cuStreamQuery"].errors == 0
     lines = summary.lines()
     assert lines[0].split() == ["share", "total", "mean", "max", "calls", "errors", "call"]
-    assert lines[-1].split() == ["100.0%", "160ns", "26ns", "100ns", "6", "1", "total"]
+    assert lines[-1].split() == ["100.0%", "160ns", "32ns", "100ns", "6", "1", "total"]
 
 
 def test_a_summary_of_nothing_is_a_table():

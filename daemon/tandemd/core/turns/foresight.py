@@ -16,8 +16,6 @@ from tandemd.core.turns.interference import Features, Interference, Neighbour, T
 from tandemd.core.turns.trials import Measured
 
 FINE = 0.1  # predictions that differ by less are equal
-
-
 GAIN = 1.05  # a third that adds less adds nothing (as in steps of a scaling curve)
 
 
