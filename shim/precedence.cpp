@@ -20,7 +20,8 @@ bool comes_second() {
   enum : char { kUnknown, kFirst, kSecond };
   static std::atomic<char> known{kUnknown};
   if (known.load(std::memory_order_relaxed) == kUnknown) {
-    // Not RTLD_DEFAULT: for a library linked with -Bsymbolic that begins with the library itself.
+    // Not RTLD_DEFAULT: from a library linked with -Bsymbolic, that search starts in the library
+    // itself.
     void* const program = old_glibc::dlopen(nullptr, RTLD_LAZY);
     const void* const first = program ? real_dlsym(program, "tandem_preload_v1") : nullptr;
     const bool is_ours = !first || first == tandem_own_preload;

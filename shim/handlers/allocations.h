@@ -60,7 +60,8 @@ CUresult allocate(Address* address, Size bytes) {
   return counted(holdings::Kind::kLinear, address, bytes, real, [&] { return held; });
 }
 
-// Of every device so far; the real pitch is what counts.
+// The unit of the pitch on every device so far, for a guess before the call; what counts is the
+// real pitch.
 inline constexpr uint64_t kPitchUnit = 512;
 
 template <class Call, class Address, class Size>

@@ -90,7 +90,7 @@ struct Channel {
   std::atomic<uint64_t> registered_base{0};
   std::atomic<uint64_t> registered_in{0};  // the context that holds the registration
   std::atomic<int> registered_on{-1};      // and its device
-  // These pages have been, if only in a context that is gone.
+  // Whether these pages were ever registered, even if the context is gone by now.
   std::atomic<bool> was_registered{false};
 
   void lay_out(const shm::CommandPage* command_map, shm::StatePage* state_map,

@@ -14,8 +14,8 @@
 
 namespace tandem::shim::pools {
 
-// A pool is known by its row.
-// More pools than rows: its allocations count like plain ones.
+// A pool is known by its row. kNoRow: there are more pools than rows, and the pool's allocations
+// count like plain ones.
 inline constexpr uint32_t kNoRow = ~uint32_t{0};
 inline constexpr uint32_t kForeign = ~uint32_t{0} - 1;  // of the host or another process
 

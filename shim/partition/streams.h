@@ -96,7 +96,8 @@ void obey(const shm::CommandMemory& memory, bool is_first);
 // daemon. True: some have not moved, or still have work where they were.
 bool look_after(Channel& channel);
 
-// Copies a setting that the job has changed on its stream to each driver stream behind it.
+// Copies the settings of the job's stream, after it has changed one, to each driver stream behind
+// the handle.
 void copy_settings(CUstream handle);
 
 // A graph is launched: its nodes are in the contexts in which they were made, which is never a set.
@@ -140,8 +141,8 @@ void forget_context(CUcontext context);
 
 // A green context holds its primary one. Before the job releases that for the last time, or resets
 // it, all streams go home and no green context is left. A mere release, however, keeps the green
-// contexts in which work goes on or for which somebody waits: the primary context may have holders
-// that the shim does not see.
+// contexts in which work goes on, and those with a stream for which somebody waits: the primary
+// context may have holders that the shim does not see.
 void note_retained(CUdevice device);
 [[nodiscard]] bool is_last_hold(CUdevice device);  // or it is not known whether others hold it
 void before_release(CUdevice device, bool may_destroy, bool is_reset);

@@ -24,7 +24,7 @@ struct alignas(32) Duration {
   std::atomic<uint32_t> ns;       // helper: relaxed; a hint
   std::atomic<uint32_t> seen;     // launches, counted up to kSamplesWanted only
   std::atomic<uint32_t> samples;  // measured, counted up to kSamplesSettled only
-  // Of what was forgotten or is stale: samples of an older age no longer count.
+  // Goes up when the entry is forgotten or becomes stale: samples of an older age no longer count.
   std::atomic<uint32_t> age;
   // The age of the newest sample that counted; relaxed, like all members.
   std::atomic<uint32_t> known_at;

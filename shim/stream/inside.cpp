@@ -12,7 +12,7 @@ namespace tandem::shim {
 namespace {
 
 // A call that makes progress takes some microseconds. On the virtual clock, which stands still
-// meanwhile, there is time to watch longer.
+// meanwhile, there is time to allow for a thread that is preempted.
 constexpr uint64_t kWatchNs = 20'000, kVirtualWatchNs = 2'000'000;
 
 bool is_anothers(uint64_t call) { return call != 0 && call >> 32 != thread_id(); }

@@ -9,7 +9,7 @@ namespace tandem::shim {
 namespace {
 
 // From this size on it is worth asking for the kinds of a copy's pointers: a copy within the device
-// takes a fraction of the time over the link, and goes on after a call without a stream has
+// takes a fraction of the time of one over the link, and goes on after a call without a stream has
 // returned.
 constexpr uint64_t kAskBytes = 256 * 1024;
 
