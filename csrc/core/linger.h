@@ -1,5 +1,5 @@
 // How long a latency-class process should count as busy after its last work, learnt from the gaps
-// between its submissions. Holding others back wastes the GPU time spent waiting; letting them in
+// in its work. Holding others back wastes the GPU time spent waiting; letting them in
 // puts their work ahead of the next request. linger_ns() picks the linger with the largest gain
 // over the recent gaps: servers pause briefly between queued requests, and for long when none are
 // queued.

@@ -26,7 +26,7 @@ struct Claim {
   uint64_t even_ns = 0;       // out: its share had the interval been split evenly among the groups
 };
 
-// `claims` must be sorted by GPU, and by group within each GPU.
+// The claims of one GPU must be adjacent, and among them those of one group.
 void charge(uint64_t interval_ns, Claim* claims, size_t count);
 
 }  // namespace tandem::daemon

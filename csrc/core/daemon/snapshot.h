@@ -51,8 +51,8 @@ struct Snapshot {
   uint64_t critical_until_ns = 0;
   bool listens = false;  // the program wants to be told before a pause
   uint32_t pause_ready = 0;  // number of the newest pause that the program is ready for
-  uint64_t iteration_peak_bytes = 0;  // by the job's marks: most held since the first mark,
-  uint64_t iteration_end_bytes = 0;   // and most held at a mark
+  uint64_t iteration_peak_bytes = 0;  // most held since the first marked iteration ended,
+  uint64_t iteration_end_bytes = 0;   // and most held at the end of one
   std::array<uint64_t, shm::kLimitKindCount> stopped{};  // at how many marks its limit stopped it
   uint64_t linger_ns = 0;
   uint32_t in_set = 0;  // no stream that moves with the process has work outside; 0 = not known
@@ -73,8 +73,8 @@ struct Snapshot {
   uint64_t iterations = 0;          // ends: marked ones, or those found before the first mark
   uint64_t iteration_ns = 0;        // the usual length; 0 = not known
   uint64_t iteration_launches = 0;
-  // Latency class only: how much longer half, and nine tenths, of its gaps last once it is idle and
-  // no longer counts as busy. 0 = not known.
+  // Latency class only, once the process is idle and no longer counts as busy: within these times
+  // half, and nine tenths, of its gaps are over. 0 = not known.
   uint64_t gap_p50_ns = 0;
   uint64_t gap_p90_ns = 0;
   uint64_t iteration_bytes = 0;     // device_bytes at the newest end, marked or found; 0 = none yet

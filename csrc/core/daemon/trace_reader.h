@@ -30,7 +30,7 @@ class TraceReader {
   // Threads that may still write.
   [[nodiscard]] uint32_t threads() const;
 
-  // Calls not written so far, for lack of room or of a ring.
+  // How many calls so far were not written, for lack of room or of a ring.
   [[nodiscard]] uint64_t lost() const;
 
  private:

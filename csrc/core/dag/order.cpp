@@ -203,7 +203,7 @@ NodeId Order::append(const Operation& op, uint32_t chain) {
 }
 
 // What had ended when the preceding kernel began has ended when this one begins. Its clock also
-// says how far its own chain had come, since that is not up to the preceding node here.
+// says how far its own chain had come, which here is not up to the preceding node.
 NodeId Order::append_overlapping(const Operation& op, uint32_t chain) {
   sort_reasons();
   Chain& own = chains_[chain];

@@ -5,7 +5,8 @@
 //   stream   the operations of a stream run one after the other; but a programmatic launch may
 //            begin while the preceding kernel runs (Guide, "Programmatic Dependent Launch"), and
 //            everything after it waits for both
-//   event    a wait comes after everything before the event's latest record when it is called
+//   event    a wait comes after everything before the record that is the event's latest at the time
+//            of the call
 //   legacy   an operation of the legacy default stream comes after everything in the blocking
 //            streams of its context, and before everything that these get later
 //   host     what a thread submits comes after whatever the thread has waited for
