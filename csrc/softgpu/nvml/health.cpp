@@ -2,8 +2,8 @@
 //
 // A software device draws no power. The values shown follow from its utilisation in the last
 // second: power ranges from idle to the product's limit, temperature from 30 to 70 degrees. Clocks
-// are fixed. Energy counts from the start: idle power all the time, the limit's power while it
-// computes.
+// are fixed. Energy counts from the start: at the limit's power while the device computes, at idle
+// power the rest of the time.
 #include <unistd.h>
 
 #include <algorithm>

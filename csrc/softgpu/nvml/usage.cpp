@@ -35,7 +35,7 @@ struct ProcessUtilization {
   unsigned sm, memory, encoder, decoder;
 };
 
-constexpr unsigned kPcieReplies = 0, kPcieReceives = 1;  // the GPU transmits; it receives
+constexpr unsigned kPcieReplies = 0, kPcieReceives = 1;  // what the GPU transmits, and receives
 
 unsigned percent(double ratio) { return static_cast<unsigned>(ratio * 100 + 0.5); }
 

@@ -30,8 +30,8 @@ void part_by_index(Warp& warp, const Instr& in, uint32_t next, uint32_t active, 
 // path is on top now, or one that joins the collected lanes. Does not wait for lanes that can never
 // arrive because they themselves wait for these lanes.
 bool gather(Warp& warp, const Instr& in, uint32_t pc, uint32_t active, uint32_t mask);
-// Lets another path run. A path that has run for this long may be spinning on lanes that it holds
-// up itself: lanes of another path, or lanes that wait for it at its reconvergence point, say
+// Lets another path run. A path that has used up the warp's turn may be spinning on lanes that it
+// holds up itself: lanes of another path, or lanes that wait for it at its reconvergence point, say
 // holding a lock. The lowest path with such lanes moves to the top and the others keep their order,
 // so each gets its turn. Lanes that leave a reconvergence point early meet the rest at the next
 // outer one.

@@ -64,7 +64,7 @@ struct Warp {
   std::vector<Path> paths;
   uint64_t executed = 0;      // instructions of the warp
   uint64_t slept_ns = 0;
-  uint32_t watched = 0;       // polling accesses in this turn since one that changed memory
+  uint32_t watched = 0;       // polling accesses in this turn, since an atomic changed memory
 
   template <class T>
   T* at(uint32_t offset) const {

@@ -54,8 +54,8 @@ void make_programmatic(GraphNode* node) {
   }
 }
 
-// Whether the tail of a stream, or of one that is gone, does not lead to the origin's tail. Goes by
-// the order that the capture itself made.
+// Whether the tail of some stream, even of one that is gone, does not lead to the origin's tail.
+// Goes by the order that the capture itself made.
 bool has_unjoined_fork(const Capture& capture) {
   std::unordered_set<const GraphNode*> joined;
   std::vector<const GraphNode*> pending;

@@ -6,8 +6,8 @@
 namespace softgpu {
 namespace {
 
-// The newest PTX version that toolkits of the CUDA header's generation write; newer ones are
-// refused.
+// The newest major version of PTX that toolkits of the CUDA header's generation write; newer ones
+// are refused.
 constexpr long kNewestMajor = CUDA_VERSION / 1000 - 4;
 
 std::string without_comments(std::string_view text) {
