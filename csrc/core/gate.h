@@ -5,7 +5,7 @@
 // 1. The open path is a handful of relaxed loads; nothing is written unless the gate word changed.
 // 2. Every wait ends: the gate opens, the daemon's socket closes (`lost`), its tick becomes older
 //    than stale_ns, or, for the window, the GPU makes no progress for kWindowPatienceNs. Then the
-//    window grows, doubling each time, until the GPU moves on.
+//    window grows, by twice as much each time, until the GPU moves on.
 // 3. Whatever shared memory says, each value is read once and clamped here.
 // 4. The window bounds the work that a more urgent job finds in its way. So a busy stream gets its
 //    next segment only when at most one segment's time of the previous one is left. Submitted

@@ -9,7 +9,7 @@
 //    the oldest is mapped over. For concurrent readers and writers that is atomic (MAP_FIXED), and
 //    leaves memory of the same kind.
 // 3. So a thread that is that many attachments late, or that uses something it kept from one, may
-//    be in another attachment's pages. What is kept is checked by the attachment's number
+//    be in another attachment's pages. What is kept is checked against the attachment's number
 //    (Channel::attachment). A thread that stays inside one call all the while can make a count
 //    wrong until that stream's next marker, and nothing else.
 // 4. What is registered with the driver stays registered, too: unregistering would wait for the
