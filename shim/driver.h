@@ -85,19 +85,19 @@ constexpr bool contains(const char* text, const char* part) {
   return false;
 }
 
-#define CALL(symbol)                                          \
-  struct symbol##_call {                                                              \
-    static constexpr const char* kName = #symbol;                                     \
-    /* NULL means the calling thread's default stream, not the legacy one. */         \
+#define CALL(symbol)                                                                               \
+  struct symbol##_call {                                                                           \
+    static constexpr const char* kName = #symbol;                                                  \
+    /* NULL means the calling thread's default stream, not the legacy one. */                      \
     static constexpr bool kPerThread = ends_with(#symbol, "_ptsz") || ends_with(#symbol, "_ptds"); \
-    template <class... A>                                                             \
-    ALWAYS_INLINE static CUresult real(A... arguments) {                                          \
-      if constexpr (partition::name_a_stream<A...>) {                                 \
-        return partition::pass_on<partition::how(#symbol), kPerThread>(               \
-            handed_to().symbol, arguments...);                                        \
-      }                                                                               \
-      return handed_to().symbol(arguments...);                                           \
-    }                                                                                 \
+    template <class... A>                                                                          \
+    ALWAYS_INLINE static CUresult real(A... arguments) {                                           \
+      if constexpr (partition::name_a_stream<A...>) {                                              \
+        return partition::pass_on<partition::how(#symbol), kPerThread>(handed_to().symbol,         \
+                                                                       arguments...);              \
+      }                                                                                            \
+      return handed_to().symbol(arguments...);                                                     \
+    }                                                                                              \
   };
 #include "shim_calls.inc"
 #undef CALL

@@ -65,7 +65,7 @@ void catch_up() {
   if (!g_postponed.is_one) return;
   g_postponed.is_one = false;
   g_driver.cuMemsetD32Async(g_postponed.address, g_postponed.value, g_postponed.count,
-                          g_postponed.stream);
+                            g_postponed.stream);
 }
 CUresult postpone_memset(CUdeviceptr address, unsigned value, size_t count, CUstream stream) {
   catch_up();

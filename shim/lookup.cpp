@@ -22,8 +22,8 @@ struct Symbol {
 };
 
 struct Wrapper {
-  void* function;      // ours
-  void* const* real;   // the driver's, null before it is known and if there is none
+  void* function;     // ours
+  void* const* real;  // the driver's, null before it is known and if there is none
 };
 
 // Sorted by strcmp, like calls.def; tests/shim checks the order. Row i of the wrappers belongs to
@@ -64,7 +64,7 @@ constexpr int newest_version() {
 }
 
 template <class Row, size_t n>
-const Row* first_not_before(const Row (&rows)[n], const char* key, Name Row::*field) {
+const Row* first_not_before(const Row (&rows)[n], const char* key, Name Row::* field) {
   size_t low = 0, high = n;
   while (low < high) {
     const size_t middle = (low + high) / 2;

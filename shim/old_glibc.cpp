@@ -12,8 +12,8 @@
 #else
 #define VERSION "GLIBC_2.17"  // aarch64's first
 #endif
-#define DECLARE(name)                                                          \
-  extern "C" __attribute__((weak)) decltype(::name) tandem_first_##name;       \
+#define DECLARE(name)                                                    \
+  extern "C" __attribute__((weak)) decltype(::name) tandem_first_##name; \
   asm(".symver tandem_first_" #name ", " #name "@" VERSION);
 DECLARE(dlopen)
 DECLARE(dlvsym)
@@ -54,8 +54,7 @@ Function threads_own(Function linked, const char* name) {
 
 void* dlopen(const char* file, int mode) {
   auto function = FIRST(dlopen);
-  if (!function)
-    function = reinterpret_cast<decltype(function)>(find_in("libdl.so.2", "dlopen"));
+  if (!function) function = reinterpret_cast<decltype(function)>(find_in("libdl.so.2", "dlopen"));
   return function ? function(file, mode) : nullptr;
 }
 

@@ -22,7 +22,9 @@ class ShortLock {
     if (__builtin_expect(sleepers_.load(std::memory_order_relaxed) != 0, 0)) futex_wake_all(held_);
   }
 
-  void start_afresh() { held_.store(0, std::memory_order_release); }  // a forked child has no other thread
+  void start_afresh() {
+    held_.store(0, std::memory_order_release);
+  }  // a forked child has no other thread
 
  private:
   static constexpr uint32_t kSpins = 200;

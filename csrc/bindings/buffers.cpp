@@ -63,8 +63,9 @@ void add_buffers(py::module_& module) {
            arg("parameters"), py::kw_only(), arg("declared") = nullptr);
   py::class_<Allocations>(module, "Allocations", py::is_final())
       .def(py::init<>())
-      .def("add", [](Allocations& a, uint64_t base, uint64_t bytes) { a.add({base, bytes}); },
-           arg("address"), arg("size_bytes"))
+      .def(
+          "add", [](Allocations& a, uint64_t base, uint64_t bytes) { a.add({base, bytes}); },
+          arg("address"), arg("size_bytes"))
       .def("remove", &Allocations::remove, arg("address"))
       .def("holding", &holding, arg("address"))
       .def("touched_by", &touched_by, arg("kernel"), arg("words"), py::kw_only(), arg("is_cut"));

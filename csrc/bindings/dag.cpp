@@ -26,16 +26,25 @@ void add_enums(py::module_& module) {
   using dag::EdgeKind;
   using dag::StreamKind;
   py::native_enum<Kind>(module, "OperationKind", "enum.IntEnum")
-      .value("LAUNCH", Kind::kLaunch).value("GRAPH", Kind::kGraph).value("COPY", Kind::kCopy)
-      .value("MEMSET", Kind::kMemset).value("MEMOP", Kind::kMemOp)
-      .value("HOST_FUNC", Kind::kHostFunc).value("EVENT_RECORD", Kind::kEventRecord)
-      .value("EVENT_WAIT", Kind::kEventWait).value("SYNC_STREAM", Kind::kSyncStream)
-      .value("SYNC_EVENT", Kind::kSyncEvent).value("SYNC_CONTEXT", Kind::kSyncContext)
-      .value("ALLOC", Kind::kAlloc).value("FREE", Kind::kFree)
+      .value("LAUNCH", Kind::kLaunch)
+      .value("GRAPH", Kind::kGraph)
+      .value("COPY", Kind::kCopy)
+      .value("MEMSET", Kind::kMemset)
+      .value("MEMOP", Kind::kMemOp)
+      .value("HOST_FUNC", Kind::kHostFunc)
+      .value("EVENT_RECORD", Kind::kEventRecord)
+      .value("EVENT_WAIT", Kind::kEventWait)
+      .value("SYNC_STREAM", Kind::kSyncStream)
+      .value("SYNC_EVENT", Kind::kSyncEvent)
+      .value("SYNC_CONTEXT", Kind::kSyncContext)
+      .value("ALLOC", Kind::kAlloc)
+      .value("FREE", Kind::kFree)
       .finalize();
   py::native_enum<EdgeKind>(module, "EdgeKind", "enum.IntEnum")
-      .value("STREAM", EdgeKind::kStream).value("EVENT", EdgeKind::kEvent)
-      .value("LEGACY", EdgeKind::kLegacy).value("HOST", EdgeKind::kHost)
+      .value("STREAM", EdgeKind::kStream)
+      .value("EVENT", EdgeKind::kEvent)
+      .value("LEGACY", EdgeKind::kLegacy)
+      .value("HOST", EdgeKind::kHost)
       .value("OVERLAP", EdgeKind::kOverlap)
       .value("READ_AFTER_WRITE", EdgeKind::kReadAfterWrite)
       .value("WRITE_AFTER_READ", EdgeKind::kWriteAfterRead)
@@ -43,7 +52,8 @@ void add_enums(py::module_& module) {
       .value("UNKNOWN_DATA", EdgeKind::kUnknownData)
       .finalize();
   py::native_enum<StreamKind>(module, "StreamKind", "enum.Enum")
-      .value("BLOCKING", StreamKind::kBlocking).value("NON_BLOCKING", StreamKind::kNonBlocking)
+      .value("BLOCKING", StreamKind::kBlocking)
+      .value("NON_BLOCKING", StreamKind::kNonBlocking)
       .value("LEGACY", StreamKind::kLegacy)
       .finalize();
 }
@@ -51,14 +61,16 @@ void add_enums(py::module_& module) {
 void add_operation(py::module_& module) {
   py::class_<Operation>(module, "Operation", py::is_final())
       .def(py::init(&operation), arg("kind"), py::kw_only(), arg("thread"),
-           arg("stream") = dag::kNone, arg("object") = 0, arg("bytes") = 0,
-           arg("submitted_ns") = 0, arg("duration_ns") = 0, arg("blocks") = 0, arg("flags") = 0)
+           arg("stream") = dag::kNone, arg("object") = 0, arg("bytes") = 0, arg("submitted_ns") = 0,
+           arg("duration_ns") = 0, arg("blocks") = 0, arg("flags") = 0)
       .def_readonly("kind", &Operation::kind)
       .def_readonly("flags", &Operation::flags)
       .def_readonly("thread", &Operation::thread)
-      .def_property_readonly("stream", [](const Operation& op) -> py::object {
-        return op.stream == dag::kNone ? py::object(py::none()) : py::int_(op.stream);
-      })
+      .def_property_readonly("stream",
+                             [](const Operation& op) -> py::object {
+                               return op.stream == dag::kNone ? py::object(py::none())
+                                                              : py::int_(op.stream);
+                             })
       .def_readonly("object", &Operation::object)
       .def_readonly("bytes", &Operation::bytes)
       .def_readonly("submitted_ns", &Operation::submitted_ns)
@@ -118,11 +130,14 @@ void add_dag(py::module_& module) {
       .def("add", &Dag::add, arg("operation"), arg("accesses") = py::none())
       .def("lose", &Dag::lose)
       .def("retire", &Dag::retire, arg("before"))
-      .def("node", [](const Dag& dag, NodeId id) { return dag.node(id).op; }, arg("id"))
-      .def("edges", [](const Dag& dag, NodeId id) { return dag.edges(id, false); }, arg("id"))
-      .def("data_edges", [](const Dag& dag, NodeId id) { return dag.edges(id, true); }, arg("id"))
-      .def("edges_between", &edges_between, arg("first"), arg("last"), py::kw_only(), arg("of_data"),
-           arg("since"))
+      .def(
+          "node", [](const Dag& dag, NodeId id) { return dag.node(id).op; }, arg("id"))
+      .def(
+          "edges", [](const Dag& dag, NodeId id) { return dag.edges(id, false); }, arg("id"))
+      .def(
+          "data_edges", [](const Dag& dag, NodeId id) { return dag.edges(id, true); }, arg("id"))
+      .def("edges_between", &edges_between, arg("first"), arg("last"), py::kw_only(),
+           arg("of_data"), arg("since"))
       .def("count_edges", &count_edges, arg("first"), arg("last"))
       .def("accesses", &Dag::accesses, arg("id"))
       .def("before", &Dag::before, arg("first"), arg("second"))

@@ -57,14 +57,18 @@ Analysis analyse(const Dag& dag, NodeId first, NodeId last, std::optional<NodeId
   const NodeId from = since.value_or(dag.graph().begin());
   check_window(dag, from, first);
   std::sort(iterations.begin(), iterations.end());
-  return analysis::analyse(
-      {dag.graph(), first, last},
-      {from, times_of(measured, last - first),
-       {sm_count, bandwidth_bytes_per_s, small_ns, memory_share, compute_share}, united(held),
-       pause_ns, least_gap_ns, std::move(iterations), periodic});
+  return analysis::analyse({dag.graph(), first, last}, {from,
+                                                        times_of(measured, last - first),
+                                                        {sm_count, bandwidth_bytes_per_s, small_ns,
+                                                         memory_share, compute_share},
+                                                        united(held),
+                                                        pause_ns,
+                                                        least_gap_ns,
+                                                        std::move(iterations),
+                                                        periodic});
 }
 
-std::vector<uint64_t> column(const Analysis& all, uint64_t Times::*field) {
+std::vector<uint64_t> column(const Analysis& all, uint64_t Times::* field) {
   std::vector<uint64_t> out;
   out.reserve(all.last - all.first);
   for (NodeId id = all.first; id < all.last; ++id) out.push_back(all.schedule.at(id).*field);
@@ -73,7 +77,7 @@ std::vector<uint64_t> column(const Analysis& all, uint64_t Times::*field) {
 
 // A field of a path, or None if there is no path.
 template <class T>
-py::object or_none(const std::optional<LongestPath>& path, T LongestPath::*field) {
+py::object or_none(const std::optional<LongestPath>& path, T LongestPath::* field) {
   return path ? py::cast((*path).*field) : py::none();
 }
 
@@ -96,8 +100,8 @@ NextUse next_use(const Analysis& all, size_t index) {
   const auto& buffer = all.next_uses.buffers[use.buffer];
   NextUse out{all.first + use.node, buffer.address, buffer.bytes, {}, {}, {}, use.is_bound};
   if (use.next == analysis::kNoUse) return out;
-  const auto far = analysis::distance(all.next_uses, index, all.schedule, all.first,
-                                      all.critical.total_ns);
+  const auto far =
+      analysis::distance(all.next_uses, index, all.schedule, all.first, all.critical.total_ns);
   out.next = all.first + all.next_uses.uses[use.next].node;
   out.distance_nodes = far.nodes;
   out.distance_ns = far.ns;
@@ -117,10 +121,10 @@ void bind_times(Bound& bound) {
   bound.def_readonly("first", &Analysis::first)
       .def_readonly("last", &Analysis::last)
       .def_readonly("unknown", &Analysis::unknown)
-      .def_property_readonly(
-          "starts_ns", [](const Analysis& all) { return column(all, &Times::start_ns); })
-      .def_property_readonly(
-          "ends_ns", [](const Analysis& all) { return column(all, &Times::end_ns); });
+      .def_property_readonly("starts_ns",
+                             [](const Analysis& all) { return column(all, &Times::start_ns); })
+      .def_property_readonly("ends_ns",
+                             [](const Analysis& all) { return column(all, &Times::end_ns); });
 }
 
 void bind_paths(Bound& bound) {

@@ -43,8 +43,19 @@ bool is_of_memory(Kind kind) {
 
 // Indices of the fields of tandem.dag.model.Operation.
 enum Field : size_t {
-  kKind, kName, kThread, kContext, kSubmitted, kStream, kDuration, kObject, kBytes, kBlocks, kFlags,
-  kAccesses, kFields,
+  kKind,
+  kName,
+  kThread,
+  kContext,
+  kSubmitted,
+  kStream,
+  kDuration,
+  kObject,
+  kBytes,
+  kBlocks,
+  kFlags,
+  kAccesses,
+  kFields,
 };
 
 template <class T>
@@ -59,7 +70,8 @@ class Adder {
       : dag_(dag), streams_(streams), processes_(processes), threads_(processes.size()) {}
 
   void add(const py::tuple& operation) {
-    if (operation.size() != kFields) throw py::value_error("an operation has another number of fields");
+    if (operation.size() != kFields)
+      throw py::value_error("an operation has another number of fields");
     const auto number = field<size_t>(operation, kThread);
     const uint64_t process = processes_.at(number);
     dag::Operation op;

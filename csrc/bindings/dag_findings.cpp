@@ -13,14 +13,20 @@ using namespace dag::analysis;
 
 void add_causes(py::module_& module) {
   py::native_enum<GapCause>(module, "GapCause", "enum.Enum")
-      .value("HOST", GapCause::kHost).value("SYNC", GapCause::kSync)
-      .value("PAUSE", GapCause::kPause).value("HELD", GapCause::kHeld)
-      .value("FUNCTION", GapCause::kFunction).value("OTHER", GapCause::kOther)
+      .value("HOST", GapCause::kHost)
+      .value("SYNC", GapCause::kSync)
+      .value("PAUSE", GapCause::kPause)
+      .value("HELD", GapCause::kHeld)
+      .value("FUNCTION", GapCause::kFunction)
+      .value("OTHER", GapCause::kOther)
       .finalize();
   py::native_enum<Class>(module, "OperationClass", "enum.Enum")
-      .value("COMPUTE", Class::kCompute).value("MEMORY", Class::kMemory)
-      .value("COPY", Class::kCopy).value("SMALL", Class::kSmall)
-      .value("UNKNOWN", Class::kUnknown).value("NONE", Class::kNone)
+      .value("COMPUTE", Class::kCompute)
+      .value("MEMORY", Class::kMemory)
+      .value("COPY", Class::kCopy)
+      .value("SMALL", Class::kSmall)
+      .value("UNKNOWN", Class::kUnknown)
+      .value("NONE", Class::kNone)
       .finalize();
 }
 
@@ -64,9 +70,11 @@ void add_parts(py::module_& module) {
       .def_readonly("tot", &Overlap::tot);
   py::class_<Wait>(module, "Wait", py::is_final())
       .def_readonly("node", &Wait::node)
-      .def_property_readonly("reason", [](const Wait& wait) -> py::object {
-        return wait.reason == dag::kNoNode ? py::object(py::none()) : py::int_(wait.reason);
-      })
+      .def_property_readonly("reason",
+                             [](const Wait& wait) -> py::object {
+                               return wait.reason == dag::kNoNode ? py::object(py::none())
+                                                                  : py::int_(wait.reason);
+                             })
       .def_readonly("waited_ns", &Wait::waited_ns);
   py::class_<NextUse>(module, "NextUse", py::is_final())
       .def_readonly("node", &NextUse::node)

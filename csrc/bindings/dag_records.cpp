@@ -62,7 +62,8 @@ class RecordedOperations {
   py::dict streams() const {
     py::dict out;
     for (const auto& [number, stream] : records_.streams())
-      out[py::int_(number)] = py::make_tuple(stream.handle, stream.context, stream.thread, stream.kind);
+      out[py::int_(number)] =
+          py::make_tuple(stream.handle, stream.context, stream.thread, stream.kind);
     return out;
   }
 

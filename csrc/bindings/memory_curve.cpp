@@ -31,9 +31,10 @@ py::tuple memory_curve(const std::string& records, size_t most) {
 
 void add_memory_curve(py::module_& module) {
   using py::arg;
-  module.def("memory_curve",
-             [](const py::bytes& records, size_t most) { return memory_curve(records, most); },
-             arg("records"), py::kw_only(), arg("most"));
+  module.def(
+      "memory_curve",
+      [](const py::bytes& records, size_t most) { return memory_curve(records, most); },
+      arg("records"), py::kw_only(), arg("most"));
 }
 
 }  // namespace tandem::bindings

@@ -52,8 +52,7 @@ py::tuple asked_of_sms(const wire::Space& space) {
 py::bytes encode_welcome(uint64_t process_id, uint64_t job_id, uint32_t clock,
                          uint32_t layout_version, bool swappable) {
   wire::Welcome message;
-  throw_if(
-      daemon::encode_welcome(process_id, job_id, clock, layout_version, swappable, &message));
+  throw_if(daemon::encode_welcome(process_id, job_id, clock, layout_version, swappable, &message));
   return to_bytes(message);
 }
 
@@ -130,15 +129,12 @@ void add_types(py::module_& module) {
       .def_readonly("idle_release_s", &Register::idle_release_s)
       .def_property_readonly("gpu", [](const Register& r) { return py::str(r.gpu); })
       .def_property_readonly("command", [](const Register& r) { return py::str(r.command); })
-      .def_property_readonly("no_wait", [](const Register& r) {
-        return (r.flags & wire::kRegisterNoWait) != 0;
-      })
-      .def_property_readonly("asks_again", [](const Register& r) {
-        return (r.flags & wire::kRegisterAsksAgain) != 0;
-      })
-      .def_property_readonly("only_asks", [](const Register& r) {
-        return (r.flags & wire::kRegisterOnlyAsks) != 0;
-      });
+      .def_property_readonly(
+          "no_wait", [](const Register& r) { return (r.flags & wire::kRegisterNoWait) != 0; })
+      .def_property_readonly(
+          "asks_again", [](const Register& r) { return (r.flags & wire::kRegisterAsksAgain) != 0; })
+      .def_property_readonly(
+          "only_asks", [](const Register& r) { return (r.flags & wire::kRegisterOnlyAsks) != 0; });
   py::class_<wire::Shared>(module, "Shared", py::is_final())
       .def_readonly("key", &wire::Shared::key);
   py::class_<wire::Uses>(module, "Uses", py::is_final())

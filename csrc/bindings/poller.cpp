@@ -39,8 +39,7 @@ void add(Poller& poller, const Process& process, int64_t group, int gpu) {
   const auto& pages = process.channel().pages();
   const py::gil_scoped_release released;
   if (!poller.add(pages, group, gpu)) {
-    throw py::value_error("process " + std::to_string(process.process_id()) +
-                          " is polled already");
+    throw py::value_error("process " + std::to_string(process.process_id()) + " is polled already");
   }
 }
 
@@ -123,8 +122,8 @@ py::list drain_records(Poller& poller, size_t limit, uint32_t kinds) {
   py::list out;
   for (const auto& run : runs) {
     const auto* bytes = reinterpret_cast<const char*>(run.records.data());
-    out.append(py::make_tuple(run.process_id,
-                              py::bytes(bytes, run.records.size() * sizeof(shm::Record))));
+    out.append(
+        py::make_tuple(run.process_id, py::bytes(bytes, run.records.size() * sizeof(shm::Record))));
   }
   return out;
 }
@@ -196,12 +195,11 @@ uint32_t begin_sample(Poller& poller, uint64_t process_id, uint32_t launches, bo
     throw py::value_error("launches is " + std::to_string(launches) + ", not 1 to " +
                           std::to_string(daemon::SampleReader::kMostLaunches));
   }
-  const std::optional<uint32_t> number = ask(poller, process_id, {launches, with_window, 0},
-                                             timeout_ns);
+  const std::optional<uint32_t> number =
+      ask(poller, process_id, {launches, with_window, 0}, timeout_ns);
   if (!number) throw py::key_error("process " + std::to_string(process_id) + " is not polled");
   if (*number == 0) {
-    throw std::runtime_error("process " + std::to_string(process_id) +
-                             " is being sampled already");
+    throw std::runtime_error("process " + std::to_string(process_id) + " is being sampled already");
   }
   return *number;
 }
@@ -224,8 +222,7 @@ using ToldRequests = std::tuple<uint32_t, std::vector<uint64_t>, size_t, std::ve
 std::optional<ToldRequests> take_requests(Poller& poller, uint64_t process_id, uint64_t idle_ns,
                                           uint64_t limit_ns) {
   const py::gil_scoped_release released;
-  const std::optional<daemon::Requests> found =
-      poller.take_requests(process_id, idle_ns, limit_ns);
+  const std::optional<daemon::Requests> found = poller.take_requests(process_id, idle_ns, limit_ns);
   if (!found) return std::nullopt;
   std::vector<uint64_t> durations_ns;
   std::vector<uint64_t> objectives_ns;
@@ -235,17 +232,17 @@ std::optional<ToldRequests> take_requests(Poller& poller, uint64_t process_id, u
     held_ns.push_back(ended.held_ns);
     objectives_ns.push_back(ended.objective_ns);
   }
-  return ToldRequests(static_cast<uint32_t>(found->kind), std::move(durations_ns),
-                      found->most_open, std::move(objectives_ns), std::move(held_ns));
+  return ToldRequests(static_cast<uint32_t>(found->kind), std::move(durations_ns), found->most_open,
+                      std::move(objectives_ns), std::move(held_ns));
 }
 
 py::tuple wait_totals(const Snapshot& snapshot) {
-  const uint64_t(&total)[shm::kWaitReasonCount] = snapshot.wait_total_ns;
+  const uint64_t (&total)[shm::kWaitReasonCount] = snapshot.wait_total_ns;
   return py::make_tuple(total[0], total[1], total[2], total[3], total[4]);
 }
 
 py::tuple refused_by(const Snapshot& snapshot) {
-  const uint64_t(&by)[shm::kRefusalCount] = snapshot.refused_by;
+  const uint64_t (&by)[shm::kRefusalCount] = snapshot.refused_by;
   return py::make_tuple(by[0], by[1], by[2]);
 }
 
@@ -256,7 +253,7 @@ std::optional<std::tuple<uint32_t, uint32_t, uint32_t>> in_set(const Snapshot& s
 }
 
 py::tuple staying_streams(const Snapshot& snapshot) {
-  const uint32_t(&by)[shm::kStayReasonCount] = snapshot.staying_streams;
+  const uint32_t (&by)[shm::kStayReasonCount] = snapshot.staying_streams;
   return py::make_tuple(by[0], by[1], by[2], by[3], by[4], by[5]);
 }
 
@@ -293,8 +290,8 @@ void add_snapshot(py::module_& module) {
       .def_readonly("swap_in_ns", &Snapshot::swap_in_ns)
       .def_readonly("filed_bytes", &Snapshot::filed_bytes)
       .def_readonly("waiting_threads", &Snapshot::waiting_threads)
-      .def_property_readonly(
-          "wait_reason", [](const Snapshot& s) { return static_cast<uint32_t>(s.wait_reason); })
+      .def_property_readonly("wait_reason",
+                             [](const Snapshot& s) { return static_cast<uint32_t>(s.wait_reason); })
       .def_readonly("wait_since_ns", &Snapshot::wait_since_ns)
       .def_property_readonly("wait_total_ns", &wait_totals)
       .def_readonly("launches", &Snapshot::launches)

@@ -79,58 +79,67 @@ void add_process(py::module_& module) {
       .def_property_readonly("process_id", &Process::process_id)
       .def_property_readonly("fds", &fds)
       .def("seal_presence", &seal_presence)
-      .def("set_gate", [](const Process& p, bool hold) { return p.channel().set_gate(hold); },
-           py::kw_only(), arg("hold"))
-      .def("set_mark_limit",
-           [](const Process& p, bool phases, uint64_t number) {
-             const auto kind = phases ? shm::LimitKind::kPhase : shm::LimitKind::kStep;
-             p.channel().set_mark_limit(kind, number);
-           },
-           py::kw_only(), arg("phases"), arg("number"))
-      .def("set_pause",
-           [](const Process& p, uint32_t number) { p.channel().set_pause(number); },
-           py::kw_only(), arg("number"))
-      .def("set_window",
-           [](const Process& p, uint32_t segments, uint64_t segment_ns) {
-             p.channel().set_window(segments, segment_ns);
-           },
-           py::kw_only(), arg("segments"), arg("segment_ns"))
+      .def(
+          "set_gate", [](const Process& p, bool hold) { return p.channel().set_gate(hold); },
+          py::kw_only(), arg("hold"))
+      .def(
+          "set_mark_limit",
+          [](const Process& p, bool phases, uint64_t number) {
+            const auto kind = phases ? shm::LimitKind::kPhase : shm::LimitKind::kStep;
+            p.channel().set_mark_limit(kind, number);
+          },
+          py::kw_only(), arg("phases"), arg("number"))
+      .def(
+          "set_pause", [](const Process& p, uint32_t number) { p.channel().set_pause(number); },
+          py::kw_only(), arg("number"))
+      .def(
+          "set_window",
+          [](const Process& p, uint32_t segments, uint64_t segment_ns) {
+            p.channel().set_window(segments, segment_ns);
+          },
+          py::kw_only(), arg("segments"), arg("segment_ns"))
       .def("set_class", &set_class, py::kw_only(), arg("job_class"))
-      .def("set_linger",
-           [](const Process& p, uint64_t ns, uint64_t limit) { p.channel().set_linger(ns, limit); },
-           py::kw_only(), arg("linger_ns"), arg("limit_ns"))
+      .def(
+          "set_linger",
+          [](const Process& p, uint64_t ns, uint64_t limit) { p.channel().set_linger(ns, limit); },
+          py::kw_only(), arg("linger_ns"), arg("limit_ns"))
       .def("set_flags", &set_flags, py::kw_only(), arg("honour_presence"), arg("telemetry"),
            arg("released") = false)
-      .def("set_presence_mask",
-           [](const Process& p, uint64_t mask) { p.channel().set_presence_mask(mask); },
-           py::kw_only(), arg("mask"))
-      .def("set_memory_limit",
-           [](const Process& p, uint64_t bytes) { p.channel().set_memory_limit(bytes); },
-           py::kw_only(), arg("limit_bytes"))
-      .def("set_memory_lease",
-           [](const Process& p, uint64_t bytes) { p.channel().set_memory_lease(bytes); },
-           py::kw_only(), arg("lease_bytes"))
-      .def("set_memory_wait",
-           [](const Process& p, uint64_t ns) { p.channel().set_memory_wait(ns); }, py::kw_only(),
-           arg("wait_ns"))
+      .def(
+          "set_presence_mask",
+          [](const Process& p, uint64_t mask) { p.channel().set_presence_mask(mask); },
+          py::kw_only(), arg("mask"))
+      .def(
+          "set_memory_limit",
+          [](const Process& p, uint64_t bytes) { p.channel().set_memory_limit(bytes); },
+          py::kw_only(), arg("limit_bytes"))
+      .def(
+          "set_memory_lease",
+          [](const Process& p, uint64_t bytes) { p.channel().set_memory_lease(bytes); },
+          py::kw_only(), arg("lease_bytes"))
+      .def(
+          "set_memory_wait", [](const Process& p, uint64_t ns) { p.channel().set_memory_wait(ns); },
+          py::kw_only(), arg("wait_ns"))
       .def("set_memory_place", &set_memory_place, py::kw_only(), arg("ticket"), arg("round"),
            arg("refused"), arg("line_ahead"))
-      .def("set_resident_target",
-           [](const Process& p, uint64_t bytes, uint32_t order) {
-             p.channel().set_resident_target(bytes, order);
-           },
-           py::kw_only(), arg("bytes"), arg("order"))
-      .def("set_lane",
-           [](const Process& p, bool holds) {
-             p.channel().set_lane(holds ? shm::kLaneHolds : 0);
-           },
-           py::kw_only(), arg("holds"))
+      .def(
+          "set_resident_target",
+          [](const Process& p, uint64_t bytes, uint32_t order) {
+            p.channel().set_resident_target(bytes, order);
+          },
+          py::kw_only(), arg("bytes"), arg("order"))
+      .def(
+          "set_lane",
+          [](const Process& p, bool holds) { p.channel().set_lane(holds ? shm::kLaneHolds : 0); },
+          py::kw_only(), arg("holds"))
       .def("set_sms", &set_sms, py::kw_only(), arg("first"), arg("count"), arg("group_sms"),
            arg("turn") = 0)
-      .def("set_stale", [](const Process& p, uint64_t ns) { p.channel().set_stale(ns); },
-           py::kw_only(), arg("stale_ns"))
-      .def("stamp", [](const Process& p, uint64_t ns) { p.channel().pages()->stamp(ns); },
-           py::kw_only(), arg("tick_ns"))
+      .def(
+          "set_stale", [](const Process& p, uint64_t ns) { p.channel().set_stale(ns); },
+          py::kw_only(), arg("stale_ns"))
+      .def(
+          "stamp", [](const Process& p, uint64_t ns) { p.channel().pages()->stamp(ns); },
+          py::kw_only(), arg("tick_ns"))
       .def("close", &Process::close);
 }
 

@@ -26,10 +26,9 @@ py::list launches_in(const Sample& sample) {
   for (const daemon::SampledLaunch& launch : sample.launches) {
     const uint64_t* words = sample.words.data() + launch.first_word;
     const bool is_known = launch.function != Sample::kUnknown;
-    out.append(py::make_tuple(launch.number, launch.thread,
-                              is_known ? py::object(py::int_(launch.function)) : py::none(),
-                              std::vector<uint64_t>(words, words + launch.word_count),
-                              launch.is_cut));
+    out.append(py::make_tuple(
+        launch.number, launch.thread, is_known ? py::object(py::int_(launch.function)) : py::none(),
+        std::vector<uint64_t>(words, words + launch.word_count), launch.is_cut));
   }
   return out;
 }
@@ -39,9 +38,10 @@ py::list launches_in(const Sample& sample) {
 void add_samples(py::module_& module) {
   py::class_<Sample>(module, "Sample", py::is_final())
       .def_readonly("number", &Sample::number)
-      .def_property_readonly(
-          "window",
-          [](const Sample& sample) { return std::const_pointer_cast<daemon::Window>(sample.window); })
+      .def_property_readonly("window",
+                             [](const Sample& sample) {
+                               return std::const_pointer_cast<daemon::Window>(sample.window);
+                             })
       .def_readonly("lost", &Sample::lost)
       .def_property_readonly("functions", &functions_in)
       .def_property_readonly("launches", &launches_in);

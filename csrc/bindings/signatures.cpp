@@ -24,9 +24,9 @@ Signature parse(std::string_view text) {
   }
   Signature signature;
   if (dag::parameters_declared(text, &signature.parameters)) return signature;
-  throw py::value_error("parameter " + std::to_string(signature.parameters.size() + 1) + " of '" +
-                        std::string(text) +
-                        "' is not understood; write a C parameter list such as 'const float*, int'");
+  throw py::value_error(
+      "parameter " + std::to_string(signature.parameters.size() + 1) + " of '" + std::string(text) +
+      "' is not understood; write a C parameter list such as 'const float*, int'");
 }
 
 // What the driver says about the kernel's parameters takes precedence over the declaration.
@@ -38,8 +38,9 @@ void check(const Signature& signature, const std::string& kernel, const Layout& 
   }
   for (size_t i = 0; i < layout.size(); ++i) {
     if (!declared[i].is_pointer || layout[i].second == sizeof(uint64_t)) continue;
-    throw py::value_error("parameter " + std::to_string(i + 1) + " of kernel '" + kernel + "' has " +
-                          std::to_string(layout[i].second) + " bytes and is declared as a pointer");
+    throw py::value_error("parameter " + std::to_string(i + 1) + " of kernel '" + kernel +
+                          "' has " + std::to_string(layout[i].second) +
+                          " bytes and is declared as a pointer");
   }
 }
 

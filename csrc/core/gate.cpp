@@ -10,9 +10,9 @@ namespace {
 using shm::WaitReason;
 
 constexpr uint64_t kSpinNs = 2'000;
-constexpr uint64_t kSliceNs = 20'000'000;        // how often a waiter checks for a lost daemon
-constexpr uint64_t kVirtualStepNs = 50'000;     // between two looks on the virtual clock
-constexpr uint64_t kWakeEarlyNs = 120'000;       // as much as a sleeping thread oversleeps
+constexpr uint64_t kSliceNs = 20'000'000;    // how often a waiter checks for a lost daemon
+constexpr uint64_t kVirtualStepNs = 50'000;  // between two looks on the virtual clock
+constexpr uint64_t kWakeEarlyNs = 120'000;   // as much as a sleeping thread oversleeps
 constexpr uint64_t kWindowSleepNs = 50'000;
 constexpr uint64_t kWindowPatienceNs = 250'000'000;
 // Enough for the launches of one interrupted library call; then no pass for a while, since programs
@@ -31,8 +31,8 @@ uint64_t behind(uint64_t now, uint64_t then) { return now > then ? now - then : 
 void Gate::open(const shm::CommandPage* command, shm::StatePage* state, const Clock* clock) {
   command_ = command;
   state_ = state;
-  slots_ = reinterpret_cast<const shm::Slot*>(reinterpret_cast<const char*>(state) +
-                                              shm::kSlotsOffset);
+  slots_ =
+      reinterpret_cast<const shm::Slot*>(reinterpret_cast<const char*>(state) + shm::kSlotsOffset);
   clock_ = clock;
 }
 

@@ -152,7 +152,7 @@ class Gate {
   const shm::Slot* slots_ = nullptr;
   const Clock* clock_ = nullptr;
   Peers peers_{};
-  std::atomic<bool> lost_{false};             // helper: release in lose(); waiters: acquire
+  std::atomic<bool> lost_{false};  // helper: release in lose(); waiters: acquire
   // Room added to a window in which nothing moved; valid while passed_markers() equals stuck_at_.
   // Waiters: relaxed; two that grow the window at once grow it once too often.
   std::atomic<uint64_t> stuck_at_{UINT64_MAX};

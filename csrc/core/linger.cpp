@@ -8,7 +8,7 @@ namespace {
 // A request that finds a window of others' work ahead of it is considered as bad as a GPU that
 // idles for this long: about ten times what the request waits.
 constexpr double kWorthNs = 3'000'000;
-constexpr uint32_t kEnough = 32;   // gaps
+constexpr uint32_t kEnough = 32;    // gaps
 constexpr uint32_t kHalveAt = 512;  // then all counts are halved, so old gaps fade
 constexpr uint64_t kUnitNs = 1024;  // the first bucket is four units wide
 
@@ -51,8 +51,8 @@ uint64_t GapHistogram::linger_ns(uint64_t base_ns, uint64_t limit_ns) const {
     caught += count;
     spent_ns += static_cast<double>(count) * static_cast<double>(linger);
     const double beyond = total > caught ? static_cast<double>(total - caught) : 0;
-    const double gain = static_cast<double>(caught) * kWorthNs - spent_ns -
-                        beyond * static_cast<double>(linger);
+    const double gain =
+        static_cast<double>(caught) * kWorthNs - spent_ns - beyond * static_cast<double>(linger);
     if (linger <= base_ns) {
       best_gain = gain;  // the gain of the base, which others have to beat
     } else if (gain > best_gain) {

@@ -27,8 +27,8 @@
 //    the copy. Sizes and offsets come from this header, never from shared memory.
 // 2. Explicitly sized types only. Offsets are ABI: append in reserved space only, and bump
 //    kLayoutVersion when a reader of the previous version would go wrong.
-// 3. Times are nanoseconds of the attach clock: CLOCK_MONOTONIC, or the software GPU's virtual clock
-//    when WELCOME says so.
+// 3. Times are nanoseconds of the attach clock: CLOCK_MONOTONIC, or the software GPU's virtual
+//    clock when WELCOME says so.
 // 4. No locks in shared memory. A process may die at any instruction.
 #pragma once
 
@@ -73,7 +73,9 @@ inline constexpr uint32_t kLineRefused = 1u << 1;  // the request of `line_ticke
 // The kinds of marks that CommandGate::mark_limit counts: ends of iterations, beginnings of phases.
 enum class LimitKind : uint32_t { kStep = 0, kPhase = 1 };
 inline constexpr uint32_t kLimitKindCount = 2;
-constexpr LimitKind kind_of(uint64_t mark_limit) { return static_cast<LimitKind>(mark_limit >> 63); }
+constexpr LimitKind kind_of(uint64_t mark_limit) {
+  return static_cast<LimitKind>(mark_limit >> 63);
+}
 constexpr uint64_t number_of(uint64_t mark_limit) { return mark_limit << 1 >> 1; }
 constexpr uint64_t mark_limit_of(LimitKind kind, uint64_t number) {
   return number ? static_cast<uint64_t>(kind) << 63 | number_of(number) : 0;
@@ -90,9 +92,7 @@ struct SmSet {
 constexpr uint32_t word_of(const SmSet& set) {
   return (set.first & 0x3ff) | (set.count & 0x3ff) << 10 | (set.group_sms & 0xfff) << 20;
 }
-constexpr SmSet set_of(uint32_t word) {
-  return {word & 0x3ff, word >> 10 & 0x3ff, word >> 20};
-}
+constexpr SmSet set_of(uint32_t word) { return {word & 0x3ff, word >> 10 & 0x3ff, word >> 20}; }
 
 // CommandMemory::lane
 inline constexpr uint32_t kLaneHolds = 1u << 0;  // a closed gate holds allocations, too
@@ -100,8 +100,8 @@ inline constexpr uint32_t kLaneHolds = 1u << 0;  // a closed gate holds allocati
 // CommandGate::flags
 inline constexpr uint32_t kFlagHonourPresence = 1u << 0;  // yield to busy higher classes
 inline constexpr uint32_t kFlagTelemetry = 1u << 1;       // write records
-inline constexpr uint32_t kFlagReleased = 1u << 2;        // daemon is leaving: run ungated, keep limits
-inline constexpr uint32_t kFlagSample = 1u << 3;          // write the parameters of launches, too
+inline constexpr uint32_t kFlagReleased = 1u << 2;  // daemon is leaving: run ungated, keep limits
+inline constexpr uint32_t kFlagSample = 1u << 3;    // write the parameters of launches, too
 
 struct alignas(64) CommandHeader {  // daemon: once, before the fd is sent
   uint32_t magic;
@@ -139,12 +139,12 @@ struct alignas(64) CommandHeartbeat {
 };
 
 struct alignas(64) CommandMemory {
-  std::atomic<uint64_t> limit_bytes;            // most device memory ever; kNoLimit = any
+  std::atomic<uint64_t> limit_bytes;  // most device memory ever; kNoLimit = any
   // How much of the swappable memory may be on the device; kNoLimit = all of it.
   std::atomic<uint64_t> resident_target_bytes;
   std::atomic<uint32_t> sm_set;  // SmSet in one word; 0 = nothing said: stay where you are. Relaxed
-  // Futex word. Daemon: release, after line_ticket and line, whenever one of them changes. A request
-  // that may try does so once per value.
+  // Futex word. Daemon: release, after line_ticket and line, whenever one of them changes. A
+  // request that may try does so once per value.
   std::atomic<uint32_t> line_round;
   std::atomic<uint64_t> wait_ns;      // how long an allocation may wait for memory; 0 = not at all
   std::atomic<uint64_t> line_ticket;  // of the request that may try, or is refused; 0 = none
@@ -185,9 +185,9 @@ struct alignas(64) StateControl {
   std::atomic<uint64_t> ns_per_tick_q32;  // record ticks to ns, 32.32 (1<<32 = ticks are ns)
   std::atomic<uint64_t> tick_base_ns;     // attach-clock time of tick_base
   std::atomic<uint64_t> tick_base;
-  std::atomic<uint32_t> capturing;        // streams being captured now
-  std::atomic<uint32_t> ungated;          // 1 while the shim runs fail-open
-  std::atomic<uint64_t> linger_ns;        // latency class: the linger in use, as tuned
+  std::atomic<uint32_t> capturing;  // streams being captured now
+  std::atomic<uint32_t> ungated;    // 1 while the shim runs fail-open
+  std::atomic<uint64_t> linger_ns;  // latency class: the linger in use, as tuned
   uint64_t reserved[1];
 };
 
@@ -203,8 +203,8 @@ struct alignas(64) StateMemory {  // shim: relaxed; display and audit, never tru
   // stored last, with release; the daemon loads it with acquire before and after it reads them.
   std::atomic<uint64_t> wait_ticket;  // counts from 1; 0 = nobody waits
   std::atomic<uint64_t> wait_bytes;
-  std::atomic<uint32_t> wait_round;   // CommandMemory::line_round of its last attempt, which failed
-  std::atomic<uint32_t> wait_flags;   // kWait*
+  std::atomic<uint32_t> wait_round;  // CommandMemory::line_round of its last attempt, which failed
+  std::atomic<uint32_t> wait_flags;  // kWait*
 };
 inline constexpr uint32_t kWaitForQuota = 1u << 0;  // the limit is in the way, not the device
 // Every thread of the process that uses the device waits for memory.
@@ -226,22 +226,22 @@ inline constexpr uint32_t kWaitReasonCount = 5;
 
 struct alignas(64) StateWaits {  // written by the shim, on the slow path only
   std::atomic<uint32_t> waiting_threads;
-  std::atomic<uint32_t> reason;                    // of the newest waiter
-  std::atomic<uint64_t> since_ns;                  // when the newest waiter began
+  std::atomic<uint32_t> reason;                      // of the newest waiter
+  std::atomic<uint64_t> since_ns;                    // when the newest waiter began
   std::atomic<uint64_t> total_ns[kWaitReasonCount];  // by WaitReason
   uint64_t reserved0;
 };
 
 struct alignas(64) StateMarks {  // written by tandem_mark_v1
-  std::atomic<uint64_t> steps;          // iteration marks so far
+  std::atomic<uint64_t> steps;   // iteration marks so far
   std::atomic<uint64_t> last_step_ns;
-  std::atomic<uint64_t> phase_hash;     // FNV-1a of the phase name, 0 = none
+  std::atomic<uint64_t> phase_hash;  // FNV-1a of the phase name, 0 = none
   std::atomic<uint64_t> phase_since_ns;
   std::atomic<uint64_t> critical_until_ns;
-  std::atomic<uint64_t> launches;       // flushed by the helper thread at a limited rate
-  std::atomic<uint64_t> begun_phases;   // marks that begin a phase, so far
-  std::atomic<uint32_t> listens;        // 1: the program wants to act before a pause
-  std::atomic<uint32_t> pause_ready;    // newest CommandGate::pause it is ready for. Release
+  std::atomic<uint64_t> launches;      // flushed by the helper thread at a limited rate
+  std::atomic<uint64_t> begun_phases;  // marks that begin a phase, so far
+  std::atomic<uint32_t> listens;       // 1: the program wants to act before a pause
+  std::atomic<uint32_t> pause_ready;   // newest CommandGate::pause it is ready for. Release
 };
 
 // One per stream. `issued` counts the markers handed to the driver; `done` is the value of the
@@ -271,11 +271,31 @@ struct alignas(64) RingHeader {
 };
 
 enum class RecordKind : uint8_t {
-  kNone = 0, kLaunch = 1, kCopy = 2, kMemset = 3, kAlloc = 4, kFree = 5, kSync = 6, kEventRecord = 7,
-  kEventWait = 8, kMemOp = 9, kHostFunc = 10, kMark = 11, kSegment = 12, kGraph = 13, kWait = 14,
+  kNone = 0,
+  kLaunch = 1,
+  kCopy = 2,
+  kMemset = 3,
+  kAlloc = 4,
+  kFree = 5,
+  kSync = 6,
+  kEventRecord = 7,
+  kEventWait = 8,
+  kMemOp = 9,
+  kHostFunc = 10,
+  kMark = 11,
+  kSegment = 12,
+  kGraph = 13,
+  kWait = 14,
   // Only in traces of calls, never in a telemetry ring; trace_layout.h says what they hold.
-  kCall = 15, kWords = 16, kText = 17, kFunction = 18, kProcess = 19, kDeviceTime = 20, kLost = 21,
-  kChunk = 22, kEnd = 23,
+  kCall = 15,
+  kWords = 16,
+  kText = 17,
+  kFunction = 18,
+  kProcess = 19,
+  kDeviceTime = 20,
+  kLost = 21,
+  kChunk = 22,
+  kEnd = 23,
   // In the sample ring, beside kFunction, kWords and kText.
   kParameters = 24,
 };
@@ -297,21 +317,21 @@ inline constexpr uint8_t kRecordStale = 128;  // kLaunch, kGraph: predicted from
 enum class SyncOf : uint32_t { kUnknown = 0, kStream = 1, kEvent = 2, kContext = 3 };
 
 struct Record {
-  uint64_t ticks;        // see StateControl::ns_per_tick_q32
-  uint8_t kind;          // RecordKind
-  uint8_t flags;         // kRecord..
-  uint16_t slot;         // index, 0xffff = none
-  uint32_t thread;       // tid
-  uint64_t stream;       // CUstream; 1 legacy, 2 default stream of `thread`: one per context each
-  uint64_t object;       // function handle, device address, event or mark id
-  uint64_t bytes;        // copies, memsets, allocations; else 0
-  uint32_t grid_blocks;  // launches: saturating; copies: low half of the source, 0 = not said
+  uint64_t ticks;          // see StateControl::ns_per_tick_q32
+  uint8_t kind;            // RecordKind
+  uint8_t flags;           // kRecord..
+  uint16_t slot;           // index, 0xffff = none
+  uint32_t thread;         // tid
+  uint64_t stream;         // CUstream; 1 legacy, 2 default stream of `thread`: one per context each
+  uint64_t object;         // function handle, device address, event or mark id
+  uint64_t bytes;          // copies, memsets, allocations; else 0
+  uint32_t grid_blocks;    // launches: saturating; copies: low half of the source, 0 = not said
   uint32_t block_threads;  // copies: high half of the source. kAlloc, kFree, kSync: both halves are
                            // the device memory that the process then held, 0 = nothing or not said
-  uint64_t duration_ns;  // waits and syncs: measured; launches: predicted (0 = unknown)
-  uint64_t value;        // kSegment: the marker; kMark: the value; kWait: WaitReason; else halves:
-                         // low: direction of copies and memsets, SyncOf, a launch's sample number
-                         // high: number of the context, 0 = not said
+  uint64_t duration_ns;    // waits and syncs: measured; launches: predicted (0 = unknown)
+  uint64_t value;  // kSegment: the marker; kMark: the value; kWait: WaitReason; else halves:
+                   // low: direction of copies and memsets, SyncOf, a launch's sample number
+                   // high: number of the context, 0 = not said
 };
 inline constexpr uint32_t kRingRecords = kRingBytes / sizeof(Record);
 
@@ -330,7 +350,7 @@ constexpr uint32_t context_of(const Record& record) {
   return static_cast<uint32_t>(record.value >> 32);
 }
 
-struct alignas(64) StateSwap {  // shim: relaxed; 0 from shims that do not swap
+struct alignas(64) StateSwap {            // shim: relaxed; 0 from shims that do not swap
   std::atomic<uint64_t> swappable_bytes;  // part of device_bytes, whether on the device or not
   std::atomic<uint64_t> swapped_bytes;    // part of swappable_bytes that is on the host
   // Low half: the newest order that has ended; high half: SwapOutcome. Release, after its effects.
@@ -353,8 +373,8 @@ struct alignas(64) StateRefusals {  // shim: relaxed; the sum is StateMemory::re
 };
 
 struct alignas(64) StateIterations {  // written by the shim; 0 from shims that do not report it
-  std::atomic<uint64_t> peak_bytes;  // most held since the first marked iteration ended. Relaxed
-  std::atomic<uint64_t> end_bytes;   // most held at the end of an iteration. Relaxed
+  std::atomic<uint64_t> peak_bytes;   // most held since the first marked iteration ended. Relaxed
+  std::atomic<uint64_t> end_bytes;    // most held at the end of an iteration. Relaxed
   // By LimitKind: the count of marks when CommandGate::mark_limit last stopped the process; 0 =
   // never yet. Release, after the figures and the count; pairs with the daemon's acquire.
   std::atomic<uint64_t> stopped[kLimitKindCount];
@@ -378,10 +398,10 @@ struct alignas(64) StateSets {  // shim: relaxed; 0 from shims that know no sets
   // The newest CommandMemory::sm_set for which no stream that moves there has work anywhere else.
   // Release, after that work.
   std::atomic<uint32_t> in;
-  std::atomic<uint32_t> following;                 // streams that move there
+  std::atomic<uint32_t> following;                  // streams that move there
   std::atomic<uint32_t> staying[kStayReasonCount];  // streams that do not; by StayReason
-  std::atomic<uint64_t> switches;                  // moves of streams between sets, so far
-  std::atomic<uint32_t> graphs;                    // 1 once a graph was launched: graphs never move
+  std::atomic<uint64_t> switches;                   // moves of streams between sets, so far
+  std::atomic<uint32_t> graphs;  // 1 once a graph was launched: graphs never move
   // CommandMemory::set_turn of `in`; 0 from shims that do not report it. Release, after `in`.
   std::atomic<uint32_t> in_turn;
   uint64_t reserved[2];

@@ -54,10 +54,10 @@ inline constexpr uint64_t kNoTraceStream = ~uint64_t{0};
 // shm::Record::flags of a kCall.
 // Ticks are CLOCK_MONOTONIC: no device clock was known yet.
 inline constexpr uint8_t kCallHostTime = 1;
-inline constexpr uint8_t kCallUnfinished = 2;  // the call never returned: no duration, no result
-inline constexpr uint8_t kCallTimed = 4;       // a kDeviceTime may follow
-inline constexpr uint8_t kCallCut = 8;         // the kernel has more parameters than are recorded
-inline constexpr uint8_t kCallCaptured = 16;   // captured into a graph: it computed nothing
+inline constexpr uint8_t kCallUnfinished = 2;    // the call never returned: no duration, no result
+inline constexpr uint8_t kCallTimed = 4;         // a kDeviceTime may follow
+inline constexpr uint8_t kCallCut = 8;           // the kernel has more parameters than are recorded
+inline constexpr uint8_t kCallCaptured = 16;     // captured into a graph: it computed nothing
 inline constexpr uint8_t kCallNonBlocking = 32;  // its stream does not wait for the legacy one
 
 // kProcess::bytes
@@ -66,9 +66,9 @@ enum class TraceClock : uint64_t { kUnknown = 0, kMonotonic = 1, kVirtual = 2 };
 struct alignas(4096) TraceHeader {  // written by the tracer once, before a traced process starts
   uint32_t magic;
   uint32_t version;
-  uint64_t key;               // random, also in the environment: a descriptor number may be reused
-  uint32_t device_times;      // 1: bracket launches with timing events
-  uint32_t wait_ms;           // how long a writer waits for a reader that makes no progress
+  uint64_t key;                // random, also in the environment: a descriptor number may be reused
+  uint32_t device_times;       // 1: bracket launches with timing events
+  uint32_t wait_ms;            // how long a writer waits for a reader that makes no progress
   std::atomic<uint64_t> lost;  // calls of threads that got no ring; traced processes add to it
   alignas(64) std::atomic<uint64_t> calls;  // calls begun so far; traced processes add to it
 };

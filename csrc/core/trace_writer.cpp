@@ -37,7 +37,7 @@ bool TraceMap::open(const char* place) {
   std::from_chars(colon + 1, colon + 1 + std::strlen(colon + 1), key, 16);
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
-  struct stat found {};
+  struct stat found{};
   void* base = MAP_FAILED;
   if (file_status(fd, &found) && static_cast<size_t>(found.st_size) == kTraceBytes)
     base = mmap(nullptr, kHeaderBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -70,9 +70,9 @@ bool TraceWriter::claim(const TraceMap& map, uint32_t pid, uint32_t tid, bool pa
           !ring.owner.owner.compare_exchange_strong(free, me, std::memory_order_acquire)) {
         continue;
       }
-      void* data = mmap(nullptr, kTraceRingBytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                        map.descriptor(),
-                        static_cast<off_t>(kTraceDataOffset + size_t{i} * kTraceRingBytes));
+      void* data =
+          mmap(nullptr, kTraceRingBytes, PROT_READ | PROT_WRITE, MAP_SHARED, map.descriptor(),
+               static_cast<off_t>(kTraceDataOffset + size_t{i} * kTraceRingBytes));
       if (data == MAP_FAILED) {
         ring.owner.owner.store(0, std::memory_order_release);
         return false;

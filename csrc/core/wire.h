@@ -32,26 +32,40 @@ namespace tandem::wire {
 inline constexpr uint32_t kMagic = 0x4d444e54;  // "TNDM"
 inline constexpr uint16_t kProtocolVersion = 1;
 inline constexpr uint32_t kMaxMessageBytes = 4096;
-inline constexpr uint32_t kNameBytes = 64;     // NUL-terminated UTF-8, truncated
+inline constexpr uint32_t kNameBytes = 64;  // NUL-terminated UTF-8, truncated
 inline constexpr uint32_t kCommandBytes = 256;
 inline constexpr uint32_t kEnvironmentBytes = 512;
 inline constexpr uint32_t kReasonBytes = 512;
 inline constexpr uint32_t kMaxDevices = 16;
 
 enum class Type : uint16_t {
-  kHello = 1, kWelcome = 2, kMapped = 3, kPresence = 4, kPresenceGone = 5, kRefused = 6,
-  kRegister = 7, kRegistered = 8, kShared = 9, kUses = 10, kHostPool = 12, kSwap = 13,
-  kHostFile = 14, kHostBack = 15,
+  kHello = 1,
+  kWelcome = 2,
+  kMapped = 3,
+  kPresence = 4,
+  kPresenceGone = 5,
+  kRefused = 6,
+  kRegister = 7,
+  kRegistered = 8,
+  kShared = 9,
+  kUses = 10,
+  kHostPool = 12,
+  kSwap = 13,
+  kHostFile = 14,
+  kHostBack = 15,
 };
 
 enum class ClockKind : uint32_t { kMonotonic = 0, kSoftGpuVirtual = 1 };
 
 enum class RefusalCode : uint32_t {
-  kProtocol = 1, kMalformed = 2,
+  kProtocol = 1,
+  kMalformed = 2,
   // The daemon cannot identify the process, which is outside the daemon's PID namespace.
   kIdentity = 3,
-  kNoRoom = 4, kUnknownJob = 5, kShuttingDown = 6,
-  kUnfit = 7,   // none of the GPUs in question can ever meet the request
+  kNoRoom = 4,
+  kUnknownJob = 5,
+  kShuttingDown = 6,
+  kUnfit = 7,  // none of the GPUs in question can ever meet the request
   // The answer depends on something that will be known in a moment; sent only to those who ask
   // again.
   kNotYet = 8,
@@ -88,7 +102,7 @@ struct Request {
   uint64_t memory_bytes;
   uint64_t memory_min_bytes;
   uint64_t slo_p99_ns;
-  uint32_t preemptible;  // 0 not said, 1 yes, 2 no
+  uint32_t preemptible;    // 0 not said, 1 yes, 2 no
   uint8_t memory_percent;  // of the device, if memory_bytes is not said; REGISTER only
   uint8_t swappable;       // 0 not said, 1 yes, 2 no, 3 as a whole, by the driver's checkpoints
   uint16_t wait_memory_s;  // how long an allocation may wait for memory
@@ -202,7 +216,7 @@ struct Refused {
                               // ones
 };
 
-inline constexpr uint32_t kRegisterNoWait = 1;  // refuse it if it would have to wait in line
+inline constexpr uint32_t kRegisterNoWait = 1;     // refuse it if it would have to wait in line
 inline constexpr uint32_t kRegisterAsksAgain = 2;  // it may be refused with kNotYet
 // Creates no job: the answer is REGISTERED with job 0, or REFUSED.
 inline constexpr uint32_t kRegisterOnlyAsks = 4;
@@ -213,8 +227,8 @@ struct Register {
   char command[kCommandBytes];
   Promise promise;
   Space space;
-  char gpu[kNameBytes];  // index or UUID of the GPU that the job is bound to; empty = not said
-  uint32_t flags;        // kRegister..; unknown ones mean nothing
+  char gpu[kNameBytes];     // index or UUID of the GPU that the job is bound to; empty = not said
+  uint32_t flags;           // kRegister..; unknown ones mean nothing
   uint32_t idle_release_s;  // as in Hello
 };
 

@@ -60,8 +60,7 @@ class cluster_group {
   template <class T>
   static T* map_shared_rank(T* at, int rank) {
     void* plain = const_cast<void*>(static_cast<const void*>(at));
-    return static_cast<T*>(
-        tandem::Grid::current()->map_shared(plain, static_cast<unsigned>(rank)));
+    return static_cast<T*>(tandem::Grid::current()->map_shared(plain, static_cast<unsigned>(rank)));
   }
   static unsigned query_shared_rank(const void* at) {
     return tandem::Grid::current()->rank_of_shared(at);

@@ -66,13 +66,44 @@ inline constexpr uint32_t kPace = 8;
 inline constexpr uint32_t kObserverNapMs = 250;
 
 enum class Type : uint16_t {
-  kHello = 1, kWelcome, kContextCreate, kContextDestroy, kStreamCreate, kStreamDestroy,
-  kMemReserve, kMemReply, kMemRelease, kMemInfo, kMemInfoReply,
-  kSubmit, kStart, kBody, kDone, kIdle, kTime, kQuery, kQueryReply, kFault, kSyncTime,
-  kStreamConfine, kJoinMps, kJoinReply, kMpsTerminate, kDeviceEvent,
-  kCheckpoint, kCheckpointReply, kFreeze, kFrozen,
-  kMemRetain, kEventShare, kEventOpen, kEventRelease, kEventWatch, kEventReply,
-  kMigChange, kMigReply,
+  kHello = 1,
+  kWelcome,
+  kContextCreate,
+  kContextDestroy,
+  kStreamCreate,
+  kStreamDestroy,
+  kMemReserve,
+  kMemReply,
+  kMemRelease,
+  kMemInfo,
+  kMemInfoReply,
+  kSubmit,
+  kStart,
+  kBody,
+  kDone,
+  kIdle,
+  kTime,
+  kQuery,
+  kQueryReply,
+  kFault,
+  kSyncTime,
+  kStreamConfine,
+  kJoinMps,
+  kJoinReply,
+  kMpsTerminate,
+  kDeviceEvent,
+  kCheckpoint,
+  kCheckpointReply,
+  kFreeze,
+  kFrozen,
+  kMemRetain,
+  kEventShare,
+  kEventOpen,
+  kEventRelease,
+  kEventWatch,
+  kEventReply,
+  kMigChange,
+  kMigReply,
 };
 
 struct Header {
@@ -108,16 +139,16 @@ struct DeviceInfo {
   uint32_t compute_major, compute_minor;
   uint32_t max_threads_per_sm, max_blocks_per_sm;
   uint32_t l2_bytes;
-  uint32_t gpu;           // its number, also in the timeline
-  uint32_t index;         // of the device that this is or is part of
-  uint32_t gpu_instance;  // from 1; 0: the whole device, without MIG
+  uint32_t gpu;                        // its number, also in the timeline
+  uint32_t index;                      // of the device that this is or is part of
+  uint32_t gpu_instance;               // from 1; 0: the whole device, without MIG
   uint32_t mig_profile_id, mig_start;  // with MIG: the profile, and the first memory slice
-  uint32_t has_mig_on;  // whether the device that this is or is part of has MIG on
-  uint32_t is_usable;   // 0: a device with MIG on, or an instance without a compute instance
+  uint32_t has_mig_on;                 // whether the device that this is or is part of has MIG on
+  uint32_t is_usable;  // 0: a device with MIG on, or an instance without a compute instance
   uint64_t memory_bytes;
-  double flops_per_s;        // whole device, FP32
-  double bytes_per_s;        // device memory bandwidth
-  double copy_bytes_per_s;   // each copy engine, each way
+  double flops_per_s;       // whole device, FP32
+  double bytes_per_s;       // device memory bandwidth
+  double copy_bytes_per_s;  // each copy engine, each way
 };
 
 struct Welcome {
@@ -136,8 +167,8 @@ struct Welcome {
 // server's other clients. Server 0 stands for a device that is in `mps` mode as a whole.
 struct JoinMps {
   Header header;
-  uint32_t server;    // client_id in the server's WELCOME
-  uint32_t priority;  // 0 normal, 1 below normal
+  uint32_t server;                           // client_id in the server's WELCOME
+  uint32_t priority;                         // 0 normal, 1 below normal
   uint64_t memory_limit_bytes[kMaxDevices];  // by DeviceInfo::index; kNever: none
 };
 struct JoinReply {
@@ -209,7 +240,15 @@ struct MemInfoReply {
 };
 
 enum class OpKind : uint32_t {
-  kKernel = 0, kCopyHtoD, kCopyDtoH, kCopyDtoD, kMemset, kHostFunc, kEvent, kMemOpWrite, kMemOpWait,
+  kKernel = 0,
+  kCopyHtoD,
+  kCopyDtoH,
+  kCopyDtoD,
+  kMemset,
+  kHostFunc,
+  kEvent,
+  kMemOpWrite,
+  kMemOpWait,
 };
 // Submit::needs_body. A kernel whose cost is known only by executing it gets its SMs and START at
 // once; its duration is decided when BODY has told the cost.
@@ -233,8 +272,8 @@ struct Submit {
   uint32_t dep_count;
   double flops_per_block, bytes_per_block;  // kernels
   uint64_t bytes;                           // copies, memsets
-  uint32_t flags;          // SubmitFlags
-  int32_t priority;        // with kOwnPriority: replaces the stream's
+  uint32_t flags;                           // SubmitFlags
+  int32_t priority;                         // with kOwnPriority: replaces the stream's
   uint32_t blocks_per_sm;  // limit by registers and shared memory; 0: only threads limit it
   uint32_t least_sms;      // waits until this many are free at once: cooperative grids, clusters
   char name[kNameBytes];
@@ -249,9 +288,9 @@ struct Start {
 struct Body {
   Header header;
   uint64_t op;
-  uint32_t status;   // CUresult of the execution; not 0: poisons the context as on a GPU
+  uint32_t status;  // CUresult of the execution; not 0: poisons the context as on a GPU
   uint32_t reserved;
-  uint64_t wait;     // kMemOpWait: 1: not satisfied yet, the device sends START again later
+  uint64_t wait;  // kMemOpWait: 1: not satisfied yet, the device sends START again later
   double flops = 0, bytes = 0;  // kBodyTellsCost: of the whole kernel
   double asleep_ns = 0;         // kBodyTellsCost: the kernel lasts at least this long
 };

@@ -73,8 +73,8 @@ struct Block {
   unsigned number;
   unsigned begun, live;  // threads that have started; that have not ended
   bool parked = false, passed_grid = false;
-  char* dynamic;            // its dynamic shared memory
-  char* saved = nullptr;    // its static shared memory, while it is parked
+  char* dynamic;          // its dynamic shared memory
+  char* saved = nullptr;  // its static shared memory, while it is parked
   std::vector<Waiting> waiting{};
 };
 
@@ -188,7 +188,7 @@ class Grid {
   static constexpr size_t kStackBytes = 64 * 1024;
   // Fibers that wait at the same time: 1 GiB if each uses 8 KiB of its stack.
   static constexpr size_t kMostFibers = 128 * 1024;
-  static constexpr size_t kMostIdle = 4096;          // fibers kept for reuse
+  static constexpr size_t kMostIdle = 4096;  // fibers kept for reuse
 
   struct Phase {  // of a cluster's barrier
     uint64_t passed = 0;
@@ -280,10 +280,9 @@ class Grid {
     if (block->waiting.empty()) return;
     std::vector<Waiting> still;
     for (const Waiting& thread : block->waiting) {
-      const bool goes =
-          thread.at == Meeting::kGrid
-              ? block->passed_grid
-              : thread.at == Meeting::kCluster && cluster_passed(*block, *thread.fiber);
+      const bool goes = thread.at == Meeting::kGrid ? block->passed_grid
+                                                    : thread.at == Meeting::kCluster &&
+                                                          cluster_passed(*block, *thread.fiber);
       (goes ? *released : still).push_back(thread);
     }
     block->waiting.swap(still);

@@ -248,26 +248,25 @@ static inline T atomicCAS(T* at, T expected, T value) {
 #define TANDEM_PASTE_(a, b) a##b
 #define TANDEM_PASTE(a, b) TANDEM_PASTE_(a, b)
 #define TANDEM_KERNEL_(id, kernel, parameters, flops, bytes)                                       \
-  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")          \
-  static void TANDEM_PASTE(tandem_cost_, id) parameters {                                          \
+  _Pragma("GCC diagnostic push")                                                                   \
+      _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"") static void                         \
+      TANDEM_PASTE(tandem_cost_, id) parameters {                                                  \
     ::tandem::g_flops = static_cast<double>(flops);                                                \
     ::tandem::g_bytes = static_cast<double>(bytes);                                                \
   }                                                                                                \
   _Pragma("GCC diagnostic pop")                                                                    \
-  __attribute__((section(".tandem_kernels"), used))                                                \
-  static ::tandem::KernelEntry TANDEM_PASTE(tandem_entry_, id) = {                                 \
-      ::tandem::kKernelAbi,                                                                        \
-      ::tandem::Kernel<&kernel>::Sig::kCount,                                                      \
-      reinterpret_cast<const void*>(&kernel),                                                      \
-      ::tandem::Kernel<&kernel>::Sig::kLayout.offset,                                              \
-      ::tandem::Kernel<&kernel>::Sig::kLayout.size,                                                \
-      &::tandem::Kernel<&kernel>::run,                                                             \
-      &::tandem::cost<&kernel, &TANDEM_PASTE(tandem_cost_, id)>};
-#define TANDEM_KERNEL_3(kernel, flops, bytes) \
-  TANDEM_KERNEL_(__COUNTER__, kernel, (), flops, bytes)
+      __attribute__((section(".tandem_kernels"), used)) static ::tandem::KernelEntry TANDEM_PASTE( \
+          tandem_entry_, id) = {::tandem::kKernelAbi,                                              \
+                                ::tandem::Kernel<&kernel>::Sig::kCount,                            \
+                                reinterpret_cast<const void*>(&kernel),                            \
+                                ::tandem::Kernel<&kernel>::Sig::kLayout.offset,                    \
+                                ::tandem::Kernel<&kernel>::Sig::kLayout.size,                      \
+                                &::tandem::Kernel<&kernel>::run,                                   \
+                                &::tandem::cost<&kernel, &TANDEM_PASTE(tandem_cost_, id)>};
+#define TANDEM_KERNEL_3(kernel, flops, bytes) TANDEM_KERNEL_(__COUNTER__, kernel, (), flops, bytes)
 #define TANDEM_KERNEL_4(kernel, parameters, flops, bytes) \
   TANDEM_KERNEL_(__COUNTER__, kernel, parameters, flops, bytes)
 #define TANDEM_PICK(a, b, c, d, chosen, ...) chosen
-#define TANDEM_KERNEL(...)                                                        \
+#define TANDEM_KERNEL(...)                                                      \
   TANDEM_PICK(__VA_ARGS__, TANDEM_KERNEL_4, TANDEM_KERNEL_3, unused, unused, 0) \
   (__VA_ARGS__)

@@ -27,8 +27,7 @@ namespace tandem::shim::handlers {
 inline bool pack(CUdeviceptr* address, uint64_t bytes) {
   const swap::Use use;
   const Place place = place_now();
-  if (!place.context ||
-      swap::pack(address, bytes, place.context, place.device) != CUDA_SUCCESS) {
+  if (!place.context || swap::pack(address, bytes, place.context, place.device) != CUDA_SUCCESS) {
     return false;
   }
   hold(holdings::Kind::kPacked, *address, place, bytes);
@@ -120,9 +119,10 @@ CUresult freed(uint64_t address, Real real, Leave leave, uint64_t stream = kNoSt
   // Not for frees that need not wait: the GPU's work may need this very thread.
   if (stream == kNoStream && entry.kind != holdings::Kind::kNone)
     swap::free_what_was_put_off(entry.owner);
-  const bool later =
-      entry.kind != holdings::Kind::kNone && any_capture() && swap::range_at(address).base == address;
-  CUresult result = later ? swap::put_off(entry, stream != kNoStream) : swap::release_if_ours(address);
+  const bool later = entry.kind != holdings::Kind::kNone && any_capture() &&
+                     swap::range_at(address).base == address;
+  CUresult result =
+      later ? swap::put_off(entry, stream != kNoStream) : swap::release_if_ours(address);
   if (result == CUDA_ERROR_NOT_FOUND) result = real();
   if (entry.kind == holdings::Kind::kNone) return result;
   if (result != CUDA_SUCCESS) {
@@ -150,8 +150,7 @@ CUresult release_async(CUdeviceptr address, CUstream stream) {
   // Memory that belongs to no pool stays until the stream gets there.
   return freed(
       address, real,
-      [](const holdings::Entry& entry) { pools::free_later(entry.device, entry.bytes); },
-      named);
+      [](const holdings::Entry& entry) { pools::free_later(entry.device, entry.bytes); }, named);
 }
 
 template <class Size>

@@ -58,7 +58,8 @@ template <class Operation>
 void describe_first(const Operation& operation, Submission* submission) {
   const bool to_array = operation.dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
   const bool from_array = operation.src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY;
-  submission->object = to_array ? as_number(operation.dst.op.array.array) : operation.dst.op.ptr.ptr;
+  submission->object =
+      to_array ? as_number(operation.dst.op.array.array) : operation.dst.op.ptr.ptr;
   submission->record_flags = shm::kRecordScattered;
   if (to_array && from_array) submission->direction = Direction::kWithin;
   else if (!to_array && !from_array) submission->source = operation.src.op.ptr.ptr;
@@ -126,8 +127,8 @@ CUresult prefetch(CUdeviceptr address, size_t bytes, Place place, Rest... rest) 
   return submit(submission, [&] { return Call::real(address, bytes, place, rest...); });
 }
 template <class Call, class... Rest>
-CUresult prefetch_batch(CUdeviceptr* addresses, size_t* sizes, size_t count,
-                        CUmemLocation* places, Rest... rest) {
+CUresult prefetch_batch(CUdeviceptr* addresses, size_t* sizes, size_t count, CUmemLocation* places,
+                        Rest... rest) {
   const auto describe = [&](Submission* submission) {
     submission->bytes = sum(sizes, count);
     if (!count || !addresses || !places) return;

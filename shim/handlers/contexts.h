@@ -40,7 +40,9 @@ CUresult make_context(CUdevice device, Make make) {
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   if (g_session.load(std::memory_order_acquire) == SessionState::kFresh) start_session_on(device);
   return line::in_line(
-      [&] { return line::Want{static_cast<uint32_t>(device), expected_context_bytes(device), false}; },
+      [&] {
+        return line::Want{static_cast<uint32_t>(device), expected_context_bytes(device), false};
+      },
       make);
 }
 
@@ -100,7 +102,8 @@ CUresult reset_device(CUdevice device) {
   const bool is_reset = contains(Call::kName, "Reset");
   const bool may_destroy = is_reset || partition::is_last_hold(device);
   partition::before_release(device, may_destroy, is_reset);
-  const CUresult result = destroying_primary(device, may_destroy, [&] { return Call::real(device); });
+  const CUresult result =
+      destroying_primary(device, may_destroy, [&] { return Call::real(device); });
   const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(device);
   if (result == CUDA_SUCCESS) partition::after_release(device, is_gone);
   doomed::finish(number, nullptr, static_cast<uint32_t>(device), is_gone);

@@ -41,9 +41,9 @@ inline Direction direction_of(CUmemorytype from, CUmemorytype to) {
 }
 
 template <class T>
-constexpr bool is_volume = std::is_same_v<T, const CUDA_MEMCPY3D_v1*> ||
-                           std::is_same_v<T, const CUDA_MEMCPY3D*> ||
-                           std::is_same_v<T, const CUDA_MEMCPY3D_PEER*>;
+constexpr bool is_volume =
+    std::is_same_v<T, const CUDA_MEMCPY3D_v1*> || std::is_same_v<T, const CUDA_MEMCPY3D*> ||
+    std::is_same_v<T, const CUDA_MEMCPY3D_PEER*>;
 template <class T>
 constexpr bool is_box = is_volume<T> || std::is_same_v<T, const CUDA_MEMCPY2D_v1*> ||
                         std::is_same_v<T, const CUDA_MEMCPY2D*>;
@@ -99,13 +99,12 @@ void describe_line(Submission* submission, To to, From from, Rest... rest) {
 }
 
 template <class... Rest>
-void describe_peers(Submission* submission, CUdeviceptr to, CUcontext to_context,
-                    CUdeviceptr from, CUcontext from_context, size_t bytes, Rest...) {
+void describe_peers(Submission* submission, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                    CUcontext from_context, size_t bytes, Rest...) {
   submission->object = to;
   submission->source = from;
   submission->bytes = bytes;
-  submission->direction =
-      to_context == from_context ? Direction::kWithin : Direction::kBetween;
+  submission->direction = to_context == from_context ? Direction::kWithin : Direction::kBetween;
 }
 
 template <class Call, class First, class... Rest>

@@ -3,7 +3,6 @@
 
 #include <cuda.h>
 
-
 #include "capture.h"
 #include "driver.h"
 #include "faults.h"

@@ -30,9 +30,8 @@ CUresult launch_graph(CUgraphExec graph, CUstream stream) {
   submission.measured = true;
   submission.alone = true;
   partition::note_graph();
-  return graph_memory::launching(graph, [&] {
-    return submit(submission, [&] { return Call::real(graph, stream); });
-  });
+  return graph_memory::launching(
+      graph, [&] { return submit(submission, [&] { return Call::real(graph, stream); }); });
 }
 
 // Moves what the launches need to the device; only the driver knows how many bytes that is.
@@ -57,11 +56,10 @@ CUresult instantiate_graph(CUgraphExec* executable, CUgraph graph,
                            CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   const auto real = [&] { return Call::real(executable, graph, parameters); };
   const bool uploads = parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
-  const CUresult result =
-      uploads ? submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph),
-                                             parameters->hUploadStream),
-                       real)
-              : real();
+  const CUresult result = uploads ? submit(describe_upload<Call>(reinterpret_cast<uint64_t>(graph),
+                                                                 parameters->hUploadStream),
+                                           real)
+                                  : real();
   if (result == CUDA_SUCCESS && executable) {
     graph_memory::note_instantiated(*executable, graph);
     if (uploads) graph_memory::note_uploaded(*executable);

@@ -50,8 +50,9 @@ CUresult share_memory(CUipcMemHandle* handle, CUdeviceptr address) {
     ties::share_handle(handle, sizeof(*handle));
     return CUDA_SUCCESS;
   }
-  say_once("cuIpcGetMemHandle refuses memory that can be moved where the driver exports no "
-           "descriptors: start a job whose processes share device memory with --no-swappable");
+  say_once(
+      "cuIpcGetMemHandle refuses memory that can be moved where the driver exports no "
+      "descriptors: start a job whose processes share device memory with --no-swappable");
   return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -67,22 +68,24 @@ CUresult in_place(CUdeviceptr address, Real real) {
 
 // Exports to drivers of other devices.
 template <class Call, class Type>
-CUresult share_range(void* out, CUdeviceptr address, size_t bytes, Type type, unsigned long long flags) {
+CUresult share_range(void* out, CUdeviceptr address, size_t bytes, Type type,
+                     unsigned long long flags) {
   return in_place(address, [&] { return Call::real(out, address, bytes, type, flags); });
 }
 
 // Binds memory to a multicast object, where GPUs write to all members at once. Memory that the
 // program created itself, and binds by its handle, never moves.
 template <class Call>
-CUresult bind_range(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address, size_t bytes,
-                    unsigned long long flags) {
+CUresult bind_range(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address,
+                    size_t bytes, unsigned long long flags) {
   return in_place(address, [&] { return Call::real(object, offset, address, bytes, flags); });
 }
 
 template <class Call>
-CUresult bind_range(CUmemGenericAllocationHandle object, CUdevice device, size_t offset, CUdeviceptr address,
-                    size_t bytes, unsigned long long flags) {
-  return in_place(address, [&] { return Call::real(object, device, offset, address, bytes, flags); });
+CUresult bind_range(CUmemGenericAllocationHandle object, CUdevice device, size_t offset,
+                    CUdeviceptr address, size_t bytes, unsigned long long flags) {
+  return in_place(address,
+                  [&] { return Call::real(object, device, offset, address, bytes, flags); });
 }
 
 template <class Call>

@@ -89,8 +89,7 @@ inline void record_events(Channel& channel, uint64_t stream, const CUlaunchConfi
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
       event = attribute.value.launchCompletionEvent.event;
     if (!event) continue;
-    record_order(channel, shm::RecordKind::kEventRecord, stream,
-                 reinterpret_cast<uint64_t>(event));
+    record_order(channel, shm::RecordKind::kEventRecord, stream, reinterpret_cast<uint64_t>(event));
   }
 }
 
@@ -124,13 +123,14 @@ CUresult launch_on_devices(CUDA_LAUNCH_PARAMS* launches, unsigned count, unsigne
   const auto real = [&] { return Call::real(launches, count, flags); };
   if (!launches || !count) return real();
   if (partition::is_on()) {
-    for (unsigned i = 0; i < count; ++i) partition::keep_home(launches[i].hStream, shm::StayReason::kElsewhere);
+    for (unsigned i = 0; i < count; ++i)
+      partition::keep_home(launches[i].hStream, shm::StayReason::kElsewhere);
   }
   const auto describe = [&](unsigned i) {
     const CUDA_LAUNCH_PARAMS& launch = launches[i];
-    Submission submission = describe_launch<Call>(
-        launch.function, launch.hStream,
-        saturated(launch.gridDimX, launch.gridDimY, launch.gridDimZ));
+    Submission submission =
+        describe_launch<Call>(launch.function, launch.hStream,
+                              saturated(launch.gridDimX, launch.gridDimY, launch.gridDimZ));
     submission.threads = saturated(launch.blockDimX, launch.blockDimY, launch.blockDimZ);
     return submission;
   };

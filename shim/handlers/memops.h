@@ -27,9 +27,8 @@ CUresult host_function(CUstream stream, CUstreamCallback function, void* user, u
     return ordered(shm::RecordKind::kHostFunc, normalise(stream, Call::kPerThread),
                    reinterpret_cast<uint64_t>(function), real);
   };
-  auto* kept = partition::is_on() && function
-                   ? partition::keep_callback(function, user, stream)
-                   : nullptr;
+  auto* kept =
+      partition::is_on() && function ? partition::keep_callback(function, user, stream) : nullptr;
   if (!kept) return ordered_as([&] { return Call::real(stream, function, user, flags); });
   const CUresult result =
       ordered_as([&] { return Call::real(stream, &partition::Callback::call, kept, flags); });

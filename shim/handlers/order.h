@@ -27,8 +27,7 @@ CUresult settled(A... arguments) {
 
 template <class Call>
 CUresult wait_stream(CUstream stream) {
-  return observed_wait(of_stream(stream, Call::kPerThread),
-                       [&] { return settled<Call>(stream); });
+  return observed_wait(of_stream(stream, Call::kPerThread), [&] { return settled<Call>(stream); });
 }
 template <class Call>
 CUresult wait_event(CUevent event) {
@@ -44,8 +43,7 @@ CUresult wait_context(CUcontext context) {
 }
 template <class Call>
 CUresult query_stream(CUstream stream) {
-  return observed_query(of_stream(stream, Call::kPerThread),
-                        [&] { return settled<Call>(stream); });
+  return observed_query(of_stream(stream, Call::kPerThread), [&] { return settled<Call>(stream); });
 }
 template <class Call>
 CUresult query_event(CUevent event) {
@@ -63,8 +61,8 @@ CUresult wait_for_event(CUstream stream, CUevent event, unsigned flags) {
   // The stream may join a capture by this call, so treat it as in begin_capture.
   std::optional<partition::AtHome> at_home;
   if (any_capture()) at_home.emplace(as_stream(named));
-  const OwnedStream owned(
-      any_capture() ? g_channel.load(std::memory_order_acquire) : nullptr, named);
+  const OwnedStream owned(any_capture() ? g_channel.load(std::memory_order_acquire) : nullptr,
+                          named);
   return ordered(shm::RecordKind::kEventWait, named, reinterpret_cast<uint64_t>(event),
                  [&] { return Call::real(stream, event, flags); });
 }

@@ -36,12 +36,8 @@ inline void correct_attribute(const swap::Range& range, CUpointer_attribute attr
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       *static_cast<CUcontext*>(to) = reinterpret_cast<CUcontext>(range.context);
       break;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      *static_cast<CUdeviceptr*>(to) = range.base;
-      break;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      *static_cast<size_t*>(to) = range.bytes;
-      break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *static_cast<CUdeviceptr*>(to) = range.base; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *static_cast<size_t*>(to) = range.bytes; break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       if (range.buffer_id) *static_cast<unsigned long long*>(to) = range.buffer_id;
       else g_driver.cuPointerGetAttribute(to, attribute, range.base);
@@ -70,7 +66,8 @@ CUresult pointer_attributes(unsigned count, CUpointer_attribute* attributes, voi
   const CUresult result = Call::real(count, attributes, to, address);
   if (result != CUDA_SUCCESS) return result;
   const swap::Range range = known_range(address);
-  for (unsigned i = 0; range.bytes && i < count; ++i) correct_attribute(range, attributes[i], to[i]);
+  for (unsigned i = 0; range.bytes && i < count; ++i)
+    correct_attribute(range, attributes[i], to[i]);
   return result;
 }
 

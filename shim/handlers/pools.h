@@ -13,8 +13,8 @@
 #include "handlers/ipc.h"
 #include "handlers/sharing.h"
 #include "pool_rows.h"
-#include "use.h"
 #include "slots.h"
+#include "use.h"
 
 namespace tandem::shim::handlers {
 

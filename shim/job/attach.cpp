@@ -114,7 +114,8 @@ bool is_trustworthy(int socket, const char* path) {
 
 // Says why limits do not hold: with a few files fewer open, the process would be managed.
 void say_no_descriptors() {
-  say_once("running unshared: this process has no descriptors left for the daemon's pages (ulimit -n)");
+  say_once(
+      "running unshared: this process has no descriptors left for the daemon's pages (ulimit -n)");
 }
 
 int connect_to(const char* path) {
@@ -145,8 +146,8 @@ bool is_ours(const shm::CommandPage* command, const shm::StatePage* state) {
 
 Channel* map_channel(const Packet& packet, const wire::Welcome& welcome) {
   if (packet.fd_count != 3 || welcome.layout_version != shm::kLayoutVersion) return nullptr;
-  const auto expected = g_clock.is_virtual() ? wire::ClockKind::kSoftGpuVirtual
-                                             : wire::ClockKind::kMonotonic;
+  const auto expected =
+      g_clock.is_virtual() ? wire::ClockKind::kSoftGpuVirtual : wire::ClockKind::kMonotonic;
   if (welcome.clock != static_cast<uint32_t>(expected)) return nullptr;
   const bool has_samples = welcome.features & wire::kFeatureSamples;
   const size_t state_bytes = has_samples ? shm::kStateBytes : shm::kStateBytesFirst;

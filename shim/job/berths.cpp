@@ -34,7 +34,7 @@ void* anonymous(size_t bytes, int protection) {
 
 // `at`: over what is mapped there; null: anywhere.
 void* map(int file, size_t bytes, int protection, void* at) {
-  struct stat about {};
+  struct stat about{};
   // If a file were shorter than its map, the job would get SIGBUS; a sealed file cannot shrink
   // later.
   if (file < 0 || !file_status(file, &about) || static_cast<size_t>(about.st_size) < bytes)

@@ -15,9 +15,8 @@ void Channel::lay_out(const shm::CommandPage* command_map, shm::StatePage* state
   slots = reinterpret_cast<shm::Slot*>(reinterpret_cast<char*>(state_map) + shm::kSlotsOffset);
   for (StreamSlot& slot : streams) slot.stream.store(kNoStream, std::memory_order_relaxed);
   shm::StateControl& control = state->control;
-  control.ns_per_tick_q32.store(
-      clock->is_virtual() ? uint64_t{1} << 32 : clock->ns_per_tick_q32(),
-      std::memory_order_relaxed);
+  control.ns_per_tick_q32.store(clock->is_virtual() ? uint64_t{1} << 32 : clock->ns_per_tick_q32(),
+                                std::memory_order_relaxed);
   control.tick_base.store(clock->tick_base(), std::memory_order_relaxed);
   control.tick_base_ns.store(clock->base_ns(), std::memory_order_relaxed);
   gate.open(command_map, state_map, clock);

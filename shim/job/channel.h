@@ -43,8 +43,8 @@ struct alignas(64) StreamSlot {
   // What all records of the stream have in common, in one word for the launch path: the context's
   // number in the high half (0: the daemon does not ask for it), flags in the low byte.
   std::atomic<uint64_t> common;
-  std::atomic<bool> blocking;    // synchronises with the legacy stream
-  std::atomic<bool> green;       // of a green context, which only one thread may have current
+  std::atomic<bool> blocking;      // synchronises with the legacy stream
+  std::atomic<bool> green;         // of a green context, which only one thread may have current
   std::atomic<bool> programmatic;  // had launches whose overlap a memory operation would prevent
   // When something that may wait for others was last put into it.
   std::atomic<uint64_t> last_wait_ns;
@@ -52,7 +52,7 @@ struct alignas(64) StreamSlot {
   // thread << 32 | number of its call, while a thread adds to the stream; see inside.h.
   std::atomic<uint64_t> inside;
   std::atomic<uint32_t> submitter;  // the last thread that added to it; plain stores
-  std::atomic<bool> ending;  // the program destroys it: no further driver call may use it
+  std::atomic<bool> ending;         // the program destroys it: no further driver call may use it
   // Try-lock for issuing a marker, retiring the slot or reading its events. Destroyers wait for it,
   // for a bounded time; all others give up.
   std::atomic<bool> busy;
@@ -76,11 +76,11 @@ struct Channel {
   // Records only: no gate, no markers. The helper changes it; no other data depends on it, and
   // reading it is a plain load whatever the order.
   std::atomic<bool> observe{false};
-  Descriptor socket;  // helper; others only look
-  uint64_t features = 0;  // of this channel's daemon
+  Descriptor socket;         // helper; others only look
+  uint64_t features = 0;     // of this channel's daemon
   bool has_samples = false;  // the state pages end with the sample ring
-  ties::Told told;        // helper
-  uint32_t swap_order = 0;  // the newest that was looked at; helper
+  ties::Told told;           // helper
+  uint32_t swap_order = 0;   // the newest that was looked at; helper
   uint64_t process_id = 0;
   uint64_t job_id = 0;
   StreamSlot streams[shm::kSlotCount]{};

@@ -11,7 +11,7 @@ namespace tandem::shim {
 
 void Descriptor::adopt(int fd) {
   drop();
-  struct stat about {};
+  struct stat about{};
   if (fd < 0 || !file_status(fd, &about)) return;
   device_.store(about.st_dev, std::memory_order_relaxed);
   inode_.store(about.st_ino, std::memory_order_relaxed);
@@ -22,10 +22,10 @@ int Descriptor::number() const {
   const int fd = fd_.load(std::memory_order_relaxed);
   if (fd < 0) return -1;
   const int saved = errno;
-  struct stat about {};
-  const bool ours =
-      file_status(fd, &about) && about.st_dev == device_.load(std::memory_order_relaxed) &&
-      about.st_ino == inode_.load(std::memory_order_relaxed);
+  struct stat about{};
+  const bool ours = file_status(fd, &about) &&
+                    about.st_dev == device_.load(std::memory_order_relaxed) &&
+                    about.st_ino == inode_.load(std::memory_order_relaxed);
   errno = saved;
   return ours ? fd : -1;
 }

@@ -1,7 +1,7 @@
 #include "helper.h"
 
-#include <poll.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ constexpr uint64_t kBusyRoundNs = 50'000;
 // A stream in full swing is closed by its own launches; looking that often would only take CPU time
 // from it.
 constexpr uint64_t kLongestBusyRoundNs = 200'000;
-constexpr uint64_t kDrainRoundNs = 1'000'000;   // nothing is open, but the GPU still works
+constexpr uint64_t kDrainRoundNs = 1'000'000;  // nothing is open, but the GPU still works
 constexpr uint64_t kIdleRoundNs = 100'000'000;
 // Between two looks on the virtual clock: when idle, and when awaiting an end.
 constexpr uint64_t kVirtualStepNs = 1'000'000;
@@ -98,7 +98,8 @@ bool may_add_to(const Channel& channel, uint32_t index, uint64_t stream) {
   const StreamSlot& own = channel.streams[index];
   const uint64_t context = own.context.load(std::memory_order_relaxed);
   // A thread that is inside with a blocking stream may have added to it already.
-  if (stream == kLegacyStream && (others_went_on(channel, index) || others_are_inside(channel, context)))
+  if (stream == kLegacyStream &&
+      (others_went_on(channel, index) || others_are_inside(channel, context)))
     return false;
   return !is_anyone_inside(own) && !is_anyone_kept(channel, context);
 }
@@ -124,7 +125,8 @@ void close_if_quiet(Channel& channel, uint32_t index, uint64_t now_ns, Round* ro
   }
   disown(channel.streams[index]);
   const bool is_open = slot.open.load(std::memory_order_relaxed) != 0;
-  round->at_least(is_open && (may_add || is_latency_class(channel)) ? Load::kOpen : Load::kDraining);
+  round->at_least(is_open && (may_add || is_latency_class(channel)) ? Load::kOpen
+                                                                    : Load::kDraining);
 }
 
 // Counts open work that will get no marker as ended when the last existing marker has.
@@ -259,7 +261,8 @@ bool awaits_end(const Channel& channel, Round round) {
 void pause_virtual(const Channel& channel, Round round, bool was_told) {
   const bool only_looked = round.only_looked && !was_told;
   const uint64_t until_ns = g_clock.now_ns() + pause_ns(round);
-  if (round.load == Load::kIdle) return g_clock.wait_for_step(kVirtualStepNs, until_ns, only_looked);
+  if (round.load == Load::kIdle)
+    return g_clock.wait_for_step(kVirtualStepNs, until_ns, only_looked);
   const uint64_t step_ns = awaits_end(channel, round) ? kEveryChangeNs : 0;
   g_clock.wait_for_change(step_ns, until_ns, only_looked);
 }
@@ -352,7 +355,8 @@ bool start_helper() {
   return made;
 }
 
-// An idle daemon looks rarely: without the doorbell it would charge nothing for a short burst of work.
+// An idle daemon looks rarely: without the doorbell it would charge nothing for a short burst of
+// work.
 void wake_helper_now() {
   g_helper_sleeps.store(false, std::memory_order_relaxed);
   if (Channel* channel = g_channel.load(std::memory_order_acquire)) ring_doorbell(*channel);
@@ -363,8 +367,8 @@ void wake_helper_now() {
   errno = saved;
 }
 
-// Registered after the driver was loaded, so it runs before the driver's own exit handler, and before
-// handlers that the program registered earlier, which may still want its memory.
+// Registered after the driver was loaded, so it runs before the driver's own exit handler, and
+// before handlers that the program registered earlier, which may still want its memory.
 void stop_helper() {
   g_stopping.store(true);
   swap::end_moving();

@@ -47,8 +47,8 @@ void* begin(void* argument) {
   return run(nullptr);
 }
 
-// Virtual time stands still while the creator waits here. Without this wait it would go on until the
-// new thread is scheduled, which depends on real time, and no run would be reproducible.
+// Virtual time stands still while the creator waits here. Without this wait it would go on until
+// the new thread is scheduled, which depends on real time, and no run would be reproducible.
 void await_joining(const Start& start) {
   const uint64_t start_ns = monotonic_ns();
   while (!start.has_joined.load() && monotonic_ns() - start_ns < kJoinNs) usleep(kLookUs);
@@ -67,8 +67,9 @@ bool start_own_thread(Run run) {
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
   Start* const start = g_clock.is_virtual() ? Start::make(run) : nullptr;
-  const bool made = start != nullptr ? old_glibc::pthread_create(&thread, &attributes, begin, start) == 0
-                                     : old_glibc::pthread_create(&thread, &attributes, run, nullptr) == 0;
+  const bool made = start != nullptr
+                        ? old_glibc::pthread_create(&thread, &attributes, begin, start) == 0
+                        : old_glibc::pthread_create(&thread, &attributes, run, nullptr) == 0;
   pthread_attr_destroy(&attributes);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (start != nullptr) {

@@ -76,8 +76,7 @@ void make_hello(CUdevice device) {
   hello.idle_release_s = g_settings.idle_release_s;
   hello.abilities = wire::kAbilityHostFile | wire::kAbilityHostBack;
   CUuuid uuid{};
-  if (g_driver.cuDeviceGetUuid_v2 &&
-      g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
+  if (g_driver.cuDeviceGetUuid_v2 && g_driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
     hello.device_count = 1;
     ties::set_first_device(device);
     std::memcpy(hello.device_uuid[0], uuid.bytes, sizeof(hello.device_uuid[0]));

@@ -20,15 +20,29 @@ struct Unit {
 };
 
 constexpr Unit kByteUnits[] = {
-    {"", 1},        {"b", 1},
-    {"k", 1u << 10}, {"kib", 1u << 10}, {"kb", 1000},
-    {"m", 1u << 20}, {"mib", 1u << 20}, {"mb", 1000u * 1000},
-    {"g", 1u << 30}, {"gib", 1u << 30}, {"gb", 1000u * 1000 * 1000},
-    {"t", 1ull << 40}, {"tib", 1ull << 40}, {"tb", 1000ull * 1000 * 1000 * 1000},
+    {"", 1},
+    {"b", 1},
+    {"k", 1u << 10},
+    {"kib", 1u << 10},
+    {"kb", 1000},
+    {"m", 1u << 20},
+    {"mib", 1u << 20},
+    {"mb", 1000u * 1000},
+    {"g", 1u << 30},
+    {"gib", 1u << 30},
+    {"gb", 1000u * 1000 * 1000},
+    {"t", 1ull << 40},
+    {"tib", 1ull << 40},
+    {"tb", 1000ull * 1000 * 1000 * 1000},
 };
 constexpr Unit kTimeUnits[] = {
-    {"ns", 1}, {"us", 1000}, {"ms", 1000'000}, {"s", 1000'000'000},
-    {"m", 60'000'000'000}, {"min", 60'000'000'000}, {"h", 3'600'000'000'000},
+    {"ns", 1},
+    {"us", 1000},
+    {"ms", 1000'000},
+    {"s", 1000'000'000},
+    {"m", 60'000'000'000},
+    {"min", 60'000'000'000},
+    {"h", 3'600'000'000'000},
     {"d", 86'400'000'000'000},
 };
 
@@ -66,7 +80,8 @@ bool parse_number(const char** text, uint64_t* whole, uint64_t* billionths) {
   }
   if (*at == '.') {
     uint64_t scale = 100'000'000;
-    for (++at; is_digit(*at); ++at, scale /= 10) *billionths += scale * static_cast<uint64_t>(*at - '0');
+    for (++at; is_digit(*at); ++at, scale /= 10)
+      *billionths += scale * static_cast<uint64_t>(*at - '0');
   }
   *text = at;
   return true;
@@ -113,7 +128,8 @@ const char* text_of(const char* name) {
 // set.
 Said said_to_hami(const char* const (&names)[2]) {
   for (const char* name : names) {
-    if (const char* value = text_of(name); value && std::strcmp(value, "0") != 0) return {name, value};
+    if (const char* value = text_of(name); value && std::strcmp(value, "0") != 0)
+      return {name, value};
   }
   return {names[1], nullptr};
 }
@@ -178,7 +194,8 @@ void find_socket(Settings* settings) {
     std::memcpy(directory, own, length);
   }
   if (!*directory || std::strlen(directory) + std::strlen(kSocketName) >= kSize) {
-    say_once("runtime directory", own ? own : directory, "is too long for a socket; running unshared");
+    say_once("runtime directory", own ? own : directory,
+             "is too long for a socket; running unshared");
     return;
   }
   std::strcpy(path, directory);
@@ -201,7 +218,8 @@ void read_seconds(const char* name, T* seconds) {
   const char* value = text_of(name);
   if (!value) return;
   uint64_t ns = 0;
-  if (!parse_duration_ns(value, &ns)) return say_once(name, value, "is not a time like 30s; ignoring it");
+  if (!parse_duration_ns(value, &ns))
+    return say_once(name, value, "is not a time like 30s; ignoring it");
   const uint64_t whole = ns / 1'000'000'000 + (ns % 1'000'000'000 != 0);
   *seconds = static_cast<T>(std::min<uint64_t>(whole, std::numeric_limits<T>::max()));
 }
@@ -313,7 +331,8 @@ void read_log() {
   const char* value = text_of("TANDEM_LOG");
   if (!value) return;
   if (same_word(value, "off")) say_nothing();
-  else if (!same_word(value, "warn")) say_once("TANDEM_LOG", value, "is neither warn nor off; taking warn");
+  else if (!same_word(value, "warn"))
+    say_once("TANDEM_LOG", value, "is neither warn nor off; taking warn");
 }
 
 void read_markers(Settings* settings) {

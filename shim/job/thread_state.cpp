@@ -36,9 +36,12 @@ void give_back(void*) {
   partition::release_owner();
   line::uncount_thread();
   g_thread.attachment = 0;
-  if (Channel* channel = g_channel.load(std::memory_order_acquire)) retire_slots_of_thread(*channel);
+  if (Channel* channel = g_channel.load(std::memory_order_acquire))
+    retire_slots_of_thread(*channel);
 }
-void make_exit_key() { g_has_exit_key = old_glibc::pthread_key_create(&g_exit_key, give_back) == 0; }
+void make_exit_key() {
+  g_has_exit_key = old_glibc::pthread_key_create(&g_exit_key, give_back) == 0;
+}
 
 }  // namespace
 

@@ -21,8 +21,8 @@ struct ThreadState {
   RingWriter ring;
   uint32_t ring_of = 0;  // Channel::attachment
   uint32_t tid = 0;
-  uint32_t launches = 0;  // picks the rare timing samples
-  uint32_t calls = 0;     // that added to a stream
+  uint32_t launches = 0;   // picks the rare timing samples
+  uint32_t calls = 0;      // that added to a stream
   bool is_inside = false;  // inside such a call, see stream/inside.h
   Pass pass;
   shm::Refusal refused_by = shm::Refusal::kDevice;  // for its current attempt to take memory

@@ -102,9 +102,7 @@ void share_imported(int fd) {
   errno = saved;
 }
 
-void set_first_device(CUdevice device) {
-  g_first.store(bit_of(device), std::memory_order_relaxed);
-}
+void set_first_device(CUdevice device) { g_first.store(bit_of(device), std::memory_order_relaxed); }
 
 void use_device(CUdevice device) {
   const uint64_t bit = bit_of(device);

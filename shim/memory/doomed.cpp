@@ -20,8 +20,8 @@ using holdings::Locked;
 std::atomic<uint64_t> g_newest{1};
 
 bool belongs_to_a_context(const Entry& entry) {
-  return entry.kind == Kind::kLinear || entry.kind == Kind::kPacked ||
-         entry.kind == Kind::kArray || entry.kind == Kind::kMipmapped || entry.kind == Kind::kImported;
+  return entry.kind == Kind::kLinear || entry.kind == Kind::kPacked || entry.kind == Kind::kArray ||
+         entry.kind == Kind::kMipmapped || entry.kind == Kind::kImported;
 }
 
 uint64_t key_of(CUcontext context) { return reinterpret_cast<uint64_t>(context); }

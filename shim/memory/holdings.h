@@ -21,7 +21,7 @@ enum class Kind : uint8_t {
   kImported,  // another process's memory, from cuIpcOpenMemHandle or cuMemPoolImportPointer
   kMapping,   // cuMemMap; owner: the physical memory's number
   // Keyed by handle.
-  kHandle,    // of physical memory, see physical.h; owner: its number
+  kHandle,  // of physical memory, see physical.h; owner: its number
   kArray,
   kMipmapped,
   kGraphExec,  // with memory nodes, see graph_memory.h

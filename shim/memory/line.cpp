@@ -33,11 +33,11 @@ struct Request {
 
 // Innermost lock: under it, only stores to the shared page are made.
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
-Request g_requests[kPlaces];  // under g_lock
-uint64_t g_newest = 0;        // under g_lock
-std::atomic<uint64_t> g_first{0};      // ticket of the first in line. Release under g_lock; acquire
-std::atomic<uint32_t> g_news{0};       // futex word: g_first changed
-std::atomic<uint32_t> g_threads{0};    // that use the device
+Request g_requests[kPlaces];         // under g_lock
+uint64_t g_newest = 0;               // under g_lock
+std::atomic<uint64_t> g_first{0};    // ticket of the first in line. Release under g_lock; acquire
+std::atomic<uint32_t> g_news{0};     // futex word: g_first changed
+std::atomic<uint32_t> g_threads{0};  // that use the device
 
 // The lock is held.
 Request* with(uint64_t ticket) {
@@ -57,8 +57,8 @@ Request* first_in_line() {
 
 uint32_t flags_of(const Request& request) {
   const uint64_t limit = memory::bound_bytes(), used = memory::used_bytes(request.device);
-  const bool of_quota =
-      request.is_limited && limit != shm::kNoLimit && (used > limit || request.bytes > limit - used);
+  const bool of_quota = request.is_limited && limit != shm::kNoLimit &&
+                        (used > limit || request.bytes > limit - used);
   const bool alone = g_waiting.load() >= g_threads.load();
   return (of_quota ? shm::kWaitForQuota : 0) | (alone ? shm::kWaitsAlone : 0);
 }

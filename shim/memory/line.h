@@ -48,7 +48,7 @@ bool may_wait();
 
 struct Want {
   uint32_t device = 0;
-  uint64_t bytes = 0;  // what the device has to provide; 0: it has already done so
+  uint64_t bytes = 0;      // what the device has to provide; 0: it has already done so
   bool is_limited = true;  // whether they count against the limit
 };
 
@@ -73,8 +73,8 @@ class Place {
   Channel* channel_;
   uint64_t ticket_ = 0;  // 0: no place was free
   uint64_t until_ns_ = 0;
-  uint64_t retry_ns_ = 0;       // when to try again without being told to
-  uint32_t trying_ = 0;         // the round in which it was last allowed to try; 0 = none
+  uint64_t retry_ns_ = 0;  // when to try again without being told to
+  uint32_t trying_ = 0;    // the round in which it was last allowed to try; 0 = none
   bool was_let_go_ = false;
   bool is_last_ = false;
   bool is_not_to_wait_ = false;  // the line refused it before anything else was asked

@@ -23,7 +23,8 @@ uint32_t row_of(uint32_t device) { return std::min(device, kMostDevices - 1); }
 uint64_t sum() {
   uint64_t used = 0;
   const uint32_t devices = g_devices.load(std::memory_order_relaxed);
-  for (uint32_t row = 0; row < devices; ++row) used += g_used_on[row].load(std::memory_order_relaxed);
+  for (uint32_t row = 0; row < devices; ++row)
+    used += g_used_on[row].load(std::memory_order_relaxed);
   return used;
 }
 
@@ -95,7 +96,9 @@ void count_allocated() {
 }
 
 uint64_t used_bytes() { return sum(); }
-uint64_t used_bytes(uint32_t device) { return g_used_on[row_of(device)].load(std::memory_order_relaxed); }
+uint64_t used_bytes(uint32_t device) {
+  return g_used_on[row_of(device)].load(std::memory_order_relaxed);
+}
 
 // Limits outlive the daemon: its last word counts while it is away.
 uint64_t limit_bytes() {

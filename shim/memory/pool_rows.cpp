@@ -346,9 +346,7 @@ static void for_each_of(uint32_t device, Act act) {
   }
 }
 
-void refresh_all(uint32_t device) {
-  for_each_of(device, refresh);
-}
+void refresh_all(uint32_t device) { for_each_of(device, refresh); }
 
 void trim(uint32_t device) {
   for_each_of(device, [](uint32_t index) {

@@ -20,9 +20,7 @@ namespace {
 constexpr unsigned kMostProcesses = 256;
 constexpr char kJobName[] = "TANDEM_JOB_ID=";
 
-bool is_attached() {
-  return g_session.load(std::memory_order_acquire) == SessionState::kStarted;
-}
+bool is_attached() { return g_session.load(std::memory_order_acquire) == SessionState::kStarted; }
 
 uint64_t limit_for(uint64_t device_bytes) {
   return is_attached() ? memory::limit_bytes() : agreed_limit(device_bytes);
@@ -100,8 +98,7 @@ bool environment_has(int fd, const char* wanted) {
 }  // namespace
 
 bool has_own_view() {
-  const uint64_t limit =
-      is_attached() ? memory::limit_bytes() : agreed_limit(uint64_t{1} << 40);
+  const uint64_t limit = is_attached() ? memory::limit_bytes() : agreed_limit(uint64_t{1} << 40);
   return limit != shm::kNoLimit;
 }
 
@@ -109,7 +106,7 @@ bool share_of(Device device, uint64_t device_bytes, Share* share) {
   const uint64_t limit = limit_for(device_bytes);
   if (limit == shm::kNoLimit) return false;
   uint32_t ordinal = 0;
-  const uint64_t used = !is_attached()               ? told_of_job(device)
+  const uint64_t used = !is_attached()                 ? told_of_job(device)
                         : ordinal_of(device, &ordinal) ? memory::used_bytes(ordinal)
                                                        : 0;
   share->total_bytes = std::min(limit, device_bytes);

@@ -41,23 +41,22 @@ struct ProcessSample {  // nvmlProcessUtilizationSample_t, in percent
 static_assert(sizeof(Memory) == 24 && sizeof(MemoryV2) == 40 && sizeof(ProcessV1) == 16 &&
               sizeof(ProcessV2) == 24 && sizeof(ProcessSample) == 32);
 
-#define TANDEM_NVML_CALLS(CALL)                                                 \
-  CALL(nvmlDeviceGetComputeRunningProcesses, (Device, unsigned*, ProcessV1*))      \
-  CALL(nvmlDeviceGetComputeRunningProcesses_v2, (Device, unsigned*, ProcessV2*))   \
-  CALL(nvmlDeviceGetComputeRunningProcesses_v3, (Device, unsigned*, ProcessV2*))   \
-  CALL(nvmlDeviceGetGraphicsRunningProcesses, (Device, unsigned*, ProcessV1*))     \
-  CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, (Device, unsigned*, ProcessV2*))  \
-  CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, (Device, unsigned*, ProcessV2*))  \
-  CALL(nvmlDeviceGetMPSComputeRunningProcesses, (Device, unsigned*, ProcessV1*))   \
+#define TANDEM_NVML_CALLS(CALL)                                                     \
+  CALL(nvmlDeviceGetComputeRunningProcesses, (Device, unsigned*, ProcessV1*))       \
+  CALL(nvmlDeviceGetComputeRunningProcesses_v2, (Device, unsigned*, ProcessV2*))    \
+  CALL(nvmlDeviceGetComputeRunningProcesses_v3, (Device, unsigned*, ProcessV2*))    \
+  CALL(nvmlDeviceGetGraphicsRunningProcesses, (Device, unsigned*, ProcessV1*))      \
+  CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, (Device, unsigned*, ProcessV2*))   \
+  CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, (Device, unsigned*, ProcessV2*))   \
+  CALL(nvmlDeviceGetMPSComputeRunningProcesses, (Device, unsigned*, ProcessV1*))    \
   CALL(nvmlDeviceGetMPSComputeRunningProcesses_v2, (Device, unsigned*, ProcessV2*)) \
   CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, (Device, unsigned*, ProcessV2*)) \
-  CALL(nvmlDeviceGetMemoryInfo, (Device, Memory*))                              \
-  CALL(nvmlDeviceGetMemoryInfo_v2, (Device, MemoryV2*))                         \
+  CALL(nvmlDeviceGetMemoryInfo, (Device, Memory*))                                  \
+  CALL(nvmlDeviceGetMemoryInfo_v2, (Device, MemoryV2*))                             \
   CALL(nvmlDeviceGetUtilizationRates, (Device, Utilization*))
 
-#define TANDEM_NVML_OWN_CALLS(CALL)                                                        \
-  CALL(nvmlDeviceGetProcessUtilization,                                                    \
-       (Device, ProcessSample*, unsigned*, unsigned long long))                            \
+#define TANDEM_NVML_OWN_CALLS(CALL)                                                              \
+  CALL(nvmlDeviceGetProcessUtilization, (Device, ProcessSample*, unsigned*, unsigned long long)) \
   CALL(nvmlDeviceGetUUID, (Device, char*, unsigned))
 
 // The real functions; a null member means that this NVML lacks the function.

@@ -61,8 +61,8 @@ Status memory(Status (*real)(Device, Info*), Device device, Info* info) {
 }  // namespace
 
 #define EXPORTED extern "C" __attribute__((visibility("default"))) Status
-#define LIST(name, Process)                                                            \
-  EXPORTED name(Device device, unsigned* count, Process* processes) {                  \
+#define LIST(name, Process)                                                                 \
+  EXPORTED name(Device device, unsigned* count, Process* processes) {                       \
     return library() ? list(library()->name, device, count, processes) : kFunctionNotFound; \
   }
 LIST(nvmlDeviceGetComputeRunningProcesses, ProcessV1)

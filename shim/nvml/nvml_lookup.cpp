@@ -26,9 +26,9 @@ struct Wrapper {
 
 // Built on demand: a constant table would need relocations for which every process of a job pays.
 Wrapper wrapper_named(const char* name) {
-#define CALL(symbol, parameters)                                   \
-  if (std::strcmp(name, #symbol) == 0)                             \
-    return {#symbol, reinterpret_cast<void*>(&symbol),           \
+#define CALL(symbol, parameters)                       \
+  if (std::strcmp(name, #symbol) == 0)                 \
+    return {#symbol, reinterpret_cast<void*>(&symbol), \
             reinterpret_cast<void* const*>(&g_library.symbol)};
   TANDEM_NVML_CALLS(CALL)
 #undef CALL

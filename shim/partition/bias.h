@@ -26,7 +26,9 @@ extern std::atomic<Biases> g_biases;
 // Helper, each round: on the first call, asks the kernel for what revoking a bias needs. Until
 // then, and where the kernel refuses, no lock is biased.
 void allow_biases();
-inline bool are_biases_allowed() { return g_biases.load(std::memory_order_relaxed) == Biases::kAllowed; }
+inline bool are_biases_allowed() {
+  return g_biases.load(std::memory_order_relaxed) == Biases::kAllowed;
+}
 void forbid_biases();
 
 // The calling thread's owner, until it ends; null: there are more threads than places.

@@ -10,8 +10,8 @@
 
 namespace tandem::shim::partition {
 
-inline constexpr int kSets = 16;      // the most green contexts that a process has
-inline constexpr int kWhole = -1;     // no green context: the whole device
+inline constexpr int kSets = 16;   // the most green contexts that a process has
+inline constexpr int kWhole = -1;  // no green context: the whole device
 inline constexpr int kNoSet = -2;
 
 // All of these require that the caller holds the lock of the table of streams and has the primary

@@ -21,11 +21,11 @@ std::atomic<bool> g_on{false};
 // A handle to which work was submitted. Rows never move, and are reused for other handles. What a
 // launch reads of a row comes first, in one cache line, to which it does not write.
 struct alignas(64) Row {
-  std::atomic<uint64_t> handle;   // kFree, kGone, kEnding, or the handle; release, after the rest
+  std::atomic<uint64_t> handle;  // kFree, kGone, kEnding, or the handle; release, after the rest
   std::atomic<uint32_t> stays;  // 1 + StayReason, 0 = it moves. kRefused and kCapturing come and go
   // Threads inside calls that wait or query. seq_cst, like `real`: see drop_one.
   std::atomic<uint32_t> lookers;
-  std::atomic<CUstream> real;     // written by the holder of `lock`
+  std::atomic<CUstream> real;  // written by the holder of `lock`
   StreamLock lock;
   // Written under `lock`:
   uint32_t word;  // the set it is in, as the daemon encodes it; 0 = none yet: the whole device
@@ -33,9 +33,9 @@ struct alignas(64) Row {
   // the helper reads later without the lock: whoever sees where the stream went also sees that it
   // has work elsewhere.
   std::atomic<uint32_t> seen;  // seq_cst where the order with told() matters: see follow
-  uint32_t beginnings;  // calls in progress that may make it capture
+  uint32_t beginnings;         // calls in progress that may make it capture
   CUcontext context;
-  std::atomic<CUevent> left;  // behind its work in the previous sets; others only query it
+  std::atomic<CUevent> left;     // behind its work in the previous sets; others only query it
   std::atomic<bool> is_leaving;  // `left` has not been reached yet; others only read
   // Written under g_mutex:
   int set;                  // that `real` is in, or is about to be
@@ -59,7 +59,7 @@ std::atomic<const shm::CommandMemory*> g_told{nullptr};  // in a command page; t
 std::atomic<uint64_t> g_switches{0};
 std::atomic<bool> g_default_used[2];  // indexed by kLegacy and kPerThread
 std::atomic<bool> g_runs_graphs{false};
-std::atomic<uint32_t> g_rowless{0};   // handles that found no row
+std::atomic<uint32_t> g_rowless{0};  // handles that found no row
 // How often the job holds each device's primary context.
 std::atomic<uint32_t> g_retained[kDevices];
 CUdevice g_device = 0;          // on which the process attached; its primary context has the sets
@@ -384,8 +384,7 @@ void look_at_leaving(Row& row) {
 
 // Whether the stream is where it should be, and has left where it was.
 bool is_there(const Row& row, uint32_t word) {
-  return row.seen.load() == word &&
-         !row.is_leaving.load(std::memory_order_relaxed);
+  return row.seen.load() == word && !row.is_leaving.load(std::memory_order_relaxed);
 }
 
 // The same, after trying to move the stream there. A stream that captures can only be at home, and

@@ -38,11 +38,11 @@ extern std::atomic<bool> g_on;
 inline bool is_on() { return __builtin_expect(g_on.load(std::memory_order_relaxed), 0); }
 
 enum class How : uint8_t {
-  kPlain,   // concerns the handle itself
-  kLook,    // waits or queries
-  kHold,    // adds to the stream, wherever it is
+  kPlain,       // concerns the handle itself
+  kLook,        // waits or queries
+  kHold,        // adds to the stream, wherever it is
   kHoldIfFree,  // the same, if no other thread does
-  kFollow,  // adds to it, after it has moved to where it belongs
+  kFollow,      // adds to it, after it has moved to where it belongs
 };
 
 struct Row;

@@ -74,14 +74,16 @@ struct Handed<CUDA_GRAPH_INSTANTIATE_PARAMS*> {
 };
 
 template <class T>
-constexpr bool is_stream_in = std::is_same_v<T, CUstream> ||
-                              std::is_same_v<T, const CUlaunchConfig*> ||
-                              std::is_same_v<T, CUDA_GRAPH_INSTANTIATE_PARAMS*>;
+constexpr bool is_stream_in =
+    std::is_same_v<T, CUstream> || std::is_same_v<T, const CUlaunchConfig*> ||
+    std::is_same_v<T, CUDA_GRAPH_INSTANTIATE_PARAMS*>;
 template <class... A>
 constexpr bool name_a_stream = (is_stream_in<A> || ...);
 
 inline CUstream named_in(CUstream stream) { return stream; }
-inline CUstream named_in(const CUlaunchConfig* config) { return config ? config->hStream : nullptr; }
+inline CUstream named_in(const CUlaunchConfig* config) {
+  return config ? config->hStream : nullptr;
+}
 inline CUstream named_in(CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   return parameters && (parameters->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
              ? parameters->hUploadStream

@@ -23,9 +23,9 @@ void forget_captures();  // in a forked child
 // Exact, because it asks the driver: streams also join a capture through events.
 bool is_capturing(CUstream stream);
 
-inline bool any_capture() { 
+inline bool any_capture() {
   return __builtin_expect(g_captures.load(std::memory_order_relaxed) != 0, 0);
- }
+}
 
 // Whether the calling thread has begun a capture that is still going on.
 bool has_capture_of_this_thread();

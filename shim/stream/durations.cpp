@@ -74,7 +74,8 @@ void DurationTable::measured(Duration& duration, uint64_t ns, uint32_t age) {
   // At first the smallest counts: a sample may include another process's turn, but is never shorter
   // than the function itself.
   const uint32_t early = samples == 0 ? fresh : std::min(known, fresh);
-  const uint32_t late = known - known / 4 + std::min(fresh, known > UINT32_MAX / 4 ? UINT32_MAX : known * 4) / 4;
+  const uint32_t late =
+      known - known / 4 + std::min(fresh, known > UINT32_MAX / 4 ? UINT32_MAX : known * 4) / 4;
   duration.ns.store(samples < kSamplesSettled ? early : std::max(late, 1u),
                     std::memory_order_relaxed);
   duration.known_at.store(age, std::memory_order_relaxed);

@@ -23,7 +23,8 @@ class Inside {
   }
   // For a call named by its handle, where nothing else announces it.
   ALWAYS_INLINE Inside(CUstream handle, bool per_thread) {
-    if (__builtin_expect(g_thread.is_inside, 1) || !g_channel.load(std::memory_order_relaxed)) return;
+    if (__builtin_expect(g_thread.is_inside, 1) || !g_channel.load(std::memory_order_relaxed))
+      return;
     if (StreamSlot* slot = slot_of_handle(handle, per_thread)) begin(*slot);
   }
   ALWAYS_INLINE ~Inside() {

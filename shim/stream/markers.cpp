@@ -149,7 +149,8 @@ bool put_event(const Channel& channel, StreamSlot& slot, CUstream stream, uint64
 }  // namespace
 
 void register_pages(Channel& channel, uint32_t index) {
-  if (index == kNoSlot || channel.observe || any_capture() || channel.gate.lost() || current_context() == 0)
+  if (index == kNoSlot || channel.observe || any_capture() || channel.gate.lost() ||
+      current_context() == 0)
     return;
   have_pages(channel, wants_pages(channel.streams[index].device.load(std::memory_order_relaxed)));
 }
@@ -216,7 +217,8 @@ void forget_events(StreamSlot& slot) {
 void let_markers_pass(Channel& channel, uint64_t context, int device) {
   each_registered_in(channel, context, device, [&](Channel& own) {
     uint32_t state = kRegistered;  // streams that decide from now on use events
-    if (!own.registered.compare_exchange_strong(state, kSuspended, std::memory_order_acq_rel)) return;
+    if (!own.registered.compare_exchange_strong(state, kSuspended, std::memory_order_acq_rel))
+      return;
     let_pass(own, context, device);
   });
 }

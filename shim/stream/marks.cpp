@@ -61,8 +61,7 @@ void apply(Channel& channel, int kind, uint64_t id, uint64_t now_ns) {
         stop_at_limit(channel, shm::LimitKind::kPhase,
                       marks.begun_phases.fetch_add(1, std::memory_order_release) + 1);
       break;
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -85,7 +84,7 @@ void forget_wishes() { g_wishes.start_afresh(); }
 }  // namespace tandem::shim
 
 extern "C" __attribute__((visibility("default"))) int tandem_mark_v1(int kind, uint64_t id,
-                                                                      uint64_t value) {
+                                                                     uint64_t value) {
   using namespace tandem::shim;
   if (kind < TANDEM_MARK_STEP || kind > TANDEM_MARK_REQUEST_END) return -1;
   if (tracing::is_on()) tracing::write_mark(kind, id, value);

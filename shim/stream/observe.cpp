@@ -63,8 +63,9 @@ shm::Record sync(Channel& channel, const WaitTarget& target) {
   set_held(&record);
   if (target.what == shm::SyncOf::kStream) set_stream(channel, target.stream, &record);
   if (target.what == shm::SyncOf::kContext) {
-    set_context(channel, target.context ? reinterpret_cast<uint64_t>(target.context)
-                                        : current_context(), &record);
+    set_context(channel,
+                target.context ? reinterpret_cast<uint64_t>(target.context) : current_context(),
+                &record);
   }
   return record;
 }
@@ -74,8 +75,7 @@ shm::Record sync(Channel& channel, const WaitTarget& target) {
 void before_block(Channel& channel) { close_open_segments(channel); }
 void before_query(Channel& channel) { close_own_segments(channel); }
 
-void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks,
-                CUresult result) {
+void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks, CUresult result) {
   const uint64_t ticks = g_clock.ticks();
   shm::Record record = sync(channel, target);
   record.ticks = ticks;
@@ -88,7 +88,8 @@ void after_wait(Channel& channel, const WaitTarget& target, uint64_t since_ticks
 // A query repeated in a loop is recorded once, until the thread has something else to report.
 void after_query(Channel& channel, const WaitTarget& target) {
   ThreadState& thread = g_thread;
-  const bool told = thread.queried == target.object + 1 && thread.ring.written() == thread.queried_at;
+  const bool told =
+      thread.queried == target.object + 1 && thread.ring.written() == thread.queried_at;
   if ((channel.features & wire::kFeatureOrder) && !told) {
     shm::Record record = sync(channel, target);
     record.flags |= shm::kRecordQueried;

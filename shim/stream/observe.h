@@ -23,8 +23,8 @@ void before_query(Channel& channel);
 // What the host waits for, or queries.
 struct WaitTarget {
   shm::SyncOf what = shm::SyncOf::kUnknown;
-  uint64_t object = 0;        // the handle as the call named it
-  uint64_t stream = 0;        // normalised; of kStream
+  uint64_t object = 0;          // the handle as the call named it
+  uint64_t stream = 0;          // normalised; of kStream
   CUcontext context = nullptr;  // of kContext; null = the current one
 };
 inline WaitTarget of_stream(CUstream stream, bool per_thread) {
@@ -34,9 +34,7 @@ inline WaitTarget of_stream(CUstream stream, bool per_thread) {
 inline WaitTarget of_event(CUevent event) {
   return {shm::SyncOf::kEvent, reinterpret_cast<uint64_t>(event), 0, nullptr};
 }
-inline WaitTarget of_context(CUcontext context) {
-  return {shm::SyncOf::kContext, 0, 0, context};
-}
+inline WaitTarget of_context(CUcontext context) { return {shm::SyncOf::kContext, 0, 0, context}; }
 
 // The caller returned from a wait that began at `since_ticks`, or learned that what it queried is
 // done.
@@ -48,7 +46,8 @@ void record_order(Channel& channel, shm::RecordKind kind, uint64_t stream, uint6
 void record_context_order(Channel& channel, shm::RecordKind kind, CUcontext context,
                           uint64_t object);
 void record_memory(Channel& channel, shm::RecordKind kind, uint64_t ticks, uint64_t address,
-                   uint64_t bytes, uint64_t stream = kNoStream);  // the latter where it happens in stream order
+                   uint64_t bytes,
+                   uint64_t stream = kNoStream);  // the latter where it happens in stream order
 
 // This thread was held up.
 void record_wait(Channel& channel, const Waited& waited);

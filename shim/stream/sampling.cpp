@@ -58,8 +58,8 @@ uint32_t sample_launch(Channel& channel, const LaunchArguments& launch) {
   const bool has_values = launch.parameters || launch.extra || note.count == 0;
   if (!note.is_known || !has_values) return 0;
   uint64_t words[trace::kMaxWords];
-  const auto found = tracing::collect_parameters(note, launch.parameters, launch.extra, words,
-                                                 trace::kMaxWords);
+  const auto found =
+      tracing::collect_parameters(note, launch.parameters, launch.extra, words, trace::kMaxWords);
   shm::Record record = head(shm::RecordKind::kParameters, found.is_cut);
   record.object = reinterpret_cast<uint64_t>(launch.function);
   record.bytes = note.number;

@@ -62,8 +62,7 @@ bool all_marked(const Channel& channel) {
 void tell_launches(Channel& channel, StreamSlot& slot) {
   const uint64_t launches = slot.launches.load(std::memory_order_relaxed);
   if (launches == slot.launches_told) return;
-  channel.state->marks.launches.fetch_add(launches - slot.launches_told,
-                                          std::memory_order_relaxed);
+  channel.state->marks.launches.fetch_add(launches - slot.launches_told, std::memory_order_relaxed);
   slot.launches_told = launches;
 }
 

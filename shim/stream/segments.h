@@ -22,7 +22,8 @@ ALWAYS_INLINE uint64_t segment_ns(const Channel& channel) {
 // Adds a submission of about est_ns that the driver took. Returns the open segment's estimate.
 // Plain stores: two threads that share a stream may lose one of each other's counts, but never all
 // of them, and the next marker corrects it.
-ALWAYS_INLINE uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns, uint64_t now_ns) {
+ALWAYS_INLINE uint64_t add_to_segment(Channel& channel, uint32_t index, uint64_t est_ns,
+                                      uint64_t now_ns) {
   shm::Slot& slot = channel.slots[index];
   const uint64_t est = slot.open_est_ns.load(std::memory_order_relaxed) + est_ns;
   slot.open.store(slot.open.load(std::memory_order_relaxed) + 1, std::memory_order_release);

@@ -24,8 +24,7 @@ bool fits(const StreamSlot& slot, uint64_t stream, uint64_t context) {
   if (slot.stream.load(std::memory_order_acquire) != stream) return false;
   if (!is_default_stream(stream)) return true;  // a handle names one stream of the process
   if (slot.context.load(std::memory_order_relaxed) != context) return false;
-  return stream != kPerThreadStream ||
-         slot.thread.load(std::memory_order_relaxed) == thread_id();
+  return stream != kPerThreadStream || slot.thread.load(std::memory_order_relaxed) == thread_id();
 }
 
 bool is_finished(const shm::Slot& slot) {
@@ -52,10 +51,12 @@ uint32_t take(Channel& channel) {
   for (uint32_t i = 0; i < shm::kSlotCount; ++i) {
     StreamSlot& slot = channel.streams[i];
     uint64_t held = slot.stream.load(std::memory_order_acquire);
-    const bool free = held == kNoStream || (held == kStreamRetired && is_finished(channel.slots[i]));
+    const bool free =
+        held == kNoStream || (held == kStreamRetired && is_finished(channel.slots[i]));
     // Owned: a thread is still inside the driver with the last stream.
     if (!free || !try_own(slot)) continue;
-    if (slot.stream.compare_exchange_strong(held, kStreamMaking, std::memory_order_acquire)) return i;
+    if (slot.stream.compare_exchange_strong(held, kStreamMaking, std::memory_order_acquire))
+      return i;
     disown(slot);
   }
   return kNoSlot;
@@ -63,8 +64,8 @@ uint32_t take(Channel& channel) {
 
 void raise_end(Channel& channel, uint32_t end) {
   uint32_t held = channel.gate.slot_end.load(std::memory_order_relaxed);
-  while (held < end && !channel.gate.slot_end.compare_exchange_weak(held, end,
-                                                                    std::memory_order_release)) {
+  while (held < end &&
+         !channel.gate.slot_end.compare_exchange_weak(held, end, std::memory_order_release)) {
   }
 }
 
@@ -228,8 +229,8 @@ OwnedStream::OwnedStream(Channel* channel, uint64_t stream) : channel_(channel) 
   if (!channel) return;
   for (uint32_t i = 0; i < slot_end(*channel); ++i) {
     StreamSlot& slot = channel->streams[i];
-    const bool others = stream == kPerThreadStream &&
-                        slot.thread.load(std::memory_order_relaxed) != thread_id();
+    const bool others =
+        stream == kPerThreadStream && slot.thread.load(std::memory_order_relaxed) != thread_id();
     if (slot.stream.load(std::memory_order_acquire) != stream || others) continue;
     if (own_soon(slot)) slot_ = i;
     return;

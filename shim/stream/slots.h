@@ -42,11 +42,11 @@ ALWAYS_INLINE uint32_t slot_of(Channel& channel, uint64_t stream) {
   // belongs to the current context, which has to be asked for.
   const ThreadState& thread = g_thread;
   const uint32_t attachment = channel.attachment.load(std::memory_order_relaxed);
-  if (__builtin_expect(!is_default_stream(stream) && thread.attachment == attachment &&
-                           thread.stream == stream && thread.slot != kNoSlot &&
-                           channel.streams[thread.slot].stream.load(std::memory_order_acquire) ==
-                               stream,
-                       1)) {
+  if (__builtin_expect(
+          !is_default_stream(stream) && thread.attachment == attachment &&
+              thread.stream == stream && thread.slot != kNoSlot &&
+              channel.streams[thread.slot].stream.load(std::memory_order_acquire) == stream,
+          1)) {
     return thread.slot;
   }
   return look_up_slot(channel, stream);

@@ -19,19 +19,19 @@ struct TimingPair;
 
 struct Submission {
   shm::RecordKind kind = shm::RecordKind::kLaunch;
-  uint64_t stream = 0;        // normalised
-  uint64_t object = 0;        // function, graph, destination address
-  uint64_t source = 0;        // copies: the other address, where the call names one
+  uint64_t stream = 0;  // normalised
+  uint64_t object = 0;  // function, graph, destination address
+  uint64_t source = 0;  // copies: the other address, where the call names one
   uint64_t bytes = 0;
   Direction direction = Direction::kUnknown;
   uint32_t blocks = 0;
   uint32_t threads = 0;
-  bool measured = false;      // look `object` up in the duration table; otherwise estimate by bytes
+  bool measured = false;  // look `object` up in the duration table; otherwise estimate by bytes
   bool alone = false;  // a graph: if there is a window, only one in flight, in a segment of its own
   bool programmatic = false;  // overlaps its predecessor, so no timing event may come between them
   bool blocks_caller = false;
-  uint8_t record_flags = 0;   // in addition to those of its stream
-  uint32_t sample = 0;        // launches: where their parameters are recorded
+  uint8_t record_flags = 0;  // in addition to those of its stream
+  uint32_t sample = 0;       // launches: where their parameters are recorded
 };
 
 // What prepare() found out, for finish().

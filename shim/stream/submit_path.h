@@ -39,7 +39,8 @@ void tell_transfer(const Ticket& ticket, const Submission& submission);
 
 // What is known of a function decides how long its segment may get, and whether to measure the
 // launch.
-ALWAYS_INLINE void look_up_duration(Channel& channel, const Submission& submission, Ticket* ticket) {
+ALWAYS_INLINE void look_up_duration(Channel& channel, const Submission& submission,
+                                    Ticket* ticket) {
   Duration* duration =
       g_durations.find(DurationTable::key_of(submission.object, submission.blocks));
   if (__builtin_expect(!duration, 0)) {
@@ -47,7 +48,8 @@ ALWAYS_INLINE void look_up_duration(Channel& channel, const Submission& submissi
     return;
   }
   const uint32_t seen = duration->seen.load(std::memory_order_relaxed);
-  if (__builtin_expect(seen < kSamplesWanted, 0)) duration->seen.store(seen + 1, std::memory_order_relaxed);
+  if (__builtin_expect(seen < kSamplesWanted, 0))
+    duration->seen.store(seen + 1, std::memory_order_relaxed);
   ticket->close_after = seen < kSamplesWanted;
   ticket->est_ns = duration->ns.load(std::memory_order_relaxed);
   // A launch that overlaps its predecessor is never measured, so it would be stale for ever.
@@ -69,7 +71,8 @@ ALWAYS_INLINE bool is_windowed(const Channel& channel) {
   return channel.command->gate.window_segments.load(std::memory_order_relaxed) != 0;
 }
 
-ALWAYS_INLINE void record_submission(const Ticket& ticket, const Submission& submission, uint64_t ticks) {
+ALWAYS_INLINE void record_submission(const Ticket& ticket, const Submission& submission,
+                                     uint64_t ticks) {
   uint64_t common = 0;
   if (__builtin_expect(ticket.slot != kNoSlot, 1))
     common = ticket.channel->streams[ticket.slot].common.load(std::memory_order_relaxed);
@@ -85,8 +88,8 @@ ALWAYS_INLINE void record_submission(const Ticket& ticket, const Submission& sub
     record.grid_blocks = submission.blocks;
     record.block_threads = submission.threads;
     record.duration_ns = ticket.est_ns;
-    record.value = (common & kContextNumber) | static_cast<uint64_t>(ticket.direction) |
-                   submission.sample;
+    record.value =
+        (common & kContextNumber) | static_cast<uint64_t>(ticket.direction) | submission.sample;
   });
 }
 
@@ -135,19 +138,19 @@ ALWAYS_INLINE void tell(const Ticket& ticket, const Submission& submission) {
 ALWAYS_INLINE Ticket before(Channel& found, const Submission& submission) {
   Channel* channel = &found;
   Ticket ticket;
-  if (any_capture() && submission.stream != kLegacyStream &&
-      !planted(Fault::kWaitInCapture) && is_capturing(as_stream(submission.stream))) {
+  if (any_capture() && submission.stream != kLegacyStream && !planted(Fault::kWaitInCapture) &&
+      is_capturing(as_stream(submission.stream))) {
     return ticket;  // becomes a graph node; gated when that graph is launched
   }
   ticket.slot = slot_of(*channel, submission.stream);
   if (submission.blocks_caller) close_open_segments(*channel);
-  if (__builtin_expect(!channel->observe, 1) && (!this_thread_captures() || planted(Fault::kWaitInCapture)) &&
+  if (__builtin_expect(!channel->observe, 1) &&
+      (!this_thread_captures() || planted(Fault::kWaitInCapture)) &&
       !(planted(Fault::kSkipGate) && submission.kind == shm::RecordKind::kMemset)) {
     for (;;) {
       const Waited waited =
-          submission.alone
-              ? channel->gate.admit_graph(ticket.slot, thread_id(), &g_thread.pass)
-              : channel->gate.admit(ticket.slot, &g_thread.pass);
+          submission.alone ? channel->gate.admit_graph(ticket.slot, thread_id(), &g_thread.pass)
+                           : channel->gate.admit(ticket.slot, &g_thread.pass);
       if (__builtin_expect(waited.ns != 0, 0)) record_wait(*channel, waited);
       if (!swap::wait_until_open()) break;
       // A thread that had to wait for memory asks the gate again: by then others may have the GPU,
@@ -164,7 +167,8 @@ ALWAYS_INLINE Ticket before(Channel& found, const Submission& submission) {
 }
 
 ALWAYS_INLINE void after(const Ticket& ticket, const Submission& submission, bool taken) {
-  if (__builtin_expect(ticket.timing != nullptr, 0)) end_timing(ticket.timing, as_stream(submission.stream), taken);
+  if (__builtin_expect(ticket.timing != nullptr, 0))
+    end_timing(ticket.timing, as_stream(submission.stream), taken);
   if (__builtin_expect(taken, 1)) {
     if (submission.measured) tell(ticket, submission);
     // Copies, so that the originals need not be in memory.

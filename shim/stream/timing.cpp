@@ -36,9 +36,7 @@ bool take(TimingPair& pair, PairState from) {
   return pair.state.compare_exchange_strong(from, PairState::kTaken, std::memory_order_acquire);
 }
 
-void set(TimingPair& pair, PairState state) {
-  pair.state.store(state, std::memory_order_release);
-}
+void set(TimingPair& pair, PairState state) { pair.state.store(state, std::memory_order_release); }
 
 bool make_events(TimingPair& pair, const TimedIn& where) {
   if (pair.context.load(std::memory_order_relaxed) == where.context) return true;

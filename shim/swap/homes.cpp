@@ -40,7 +40,7 @@ uint64_t g_counted = 0;  // pools on this connection
 
 // If the file could shrink while mapped, the job would get SIGBUS.
 bool is_as_long_as(int fd, uint64_t bytes) {
-  struct stat about {};
+  struct stat about{};
   const int seals = fcntl(fd, F_GET_SEALS);
   return bytes != 0 && bytes % shm::kSwapUnit == 0 && seals >= 0 && (seals & F_SEAL_SHRINK) &&
          file_status(fd, &about) && static_cast<uint64_t>(about.st_size) >= bytes;
@@ -74,7 +74,7 @@ void* map_pool(int fd, uint64_t bytes) {
 }
 
 File file_of(int fd) {
-  struct stat about {};
+  struct stat about{};
   if (!file_status(fd, &about)) return {};
   return {fd, about.st_dev, about.st_ino};
 }
@@ -161,7 +161,8 @@ void add_pool(int fd, uint64_t bytes) {
   const HoldsMutex lock(&g_lock);
   ++g_counted;
   if (!at) return;
-  if (g_pools.push({at, bytes, g_counted, false, 0, {}})) g_runs.add(reinterpret_cast<uint64_t>(at), bytes);
+  if (g_pools.push({at, bytes, g_counted, false, 0, {}}))
+    g_runs.add(reinterpret_cast<uint64_t>(at), bytes);
 }
 
 void pin_pools() {
@@ -181,7 +182,7 @@ void pin_pools() {
 }
 
 bool move_pool_to_file(uint64_t number, int fd) {
-  struct stat about {};
+  struct stat about{};
   Pool moved{};
   {
     const HoldsMutex lock(&g_lock);
@@ -202,8 +203,8 @@ bool move_pool_to_file(uint64_t number, int fd) {
     close(fd);
     return false;
   }
-  mmap(pool->at, pool->bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  mmap(pool->at, pool->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
   pool->file = moved.file;
   drop_files_without_homes();
   return true;

@@ -110,8 +110,8 @@ class Owner {
   // > 0: an answer; 0: none yet; < 0: there will be none.
   int receive(Answered* out) const {
     iovec part{&out->answer, sizeof(out->answer)};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) +
-                                  CMSG_SPACE(kPiecesAnAnswer * sizeof(int))];
+    alignas(cmsghdr) char
+        control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(kPiecesAnAnswer * sizeof(int))];
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
@@ -156,8 +156,7 @@ CUresult map_piece_of_another(Mapping* mapping, const Answer::Part& part, int fd
 CUresult map_answer(Mapping* mapping, const Answered& answered) {
   const Answer& answer = answered.answer;
   if (!mapping->base) {
-    const CUresult result =
-        g_driver.cuMemAddressReserve(&mapping->base, answer.reserved, 0, 0, 0);
+    const CUresult result = g_driver.cuMemAddressReserve(&mapping->base, answer.reserved, 0, 0, 0);
     if (result != CUDA_SUCCESS) return result;
     mapping->reserved = answer.reserved;
   }

@@ -26,8 +26,8 @@ namespace {
 
 using shm::SwapOutcome;
 
-constexpr uint64_t kLookNs = 50'000;  // for users that leave and captures that end: at first
-constexpr uint64_t kSeldomNs = 5'000'000;      // and last
+constexpr uint64_t kLookNs = 50'000;       // for users that leave and captures that end: at first
+constexpr uint64_t kSeldomNs = 5'000'000;  // and last
 // For memory that others hold: often at first, since a process that moves out makes room piece by
 // piece.
 constexpr uint64_t kRoomLookNs = 100'000;
@@ -35,7 +35,7 @@ constexpr uint64_t kRoomSeldomNs = 10'000'000;
 constexpr uint64_t kStopNs = 50'000'000;
 // While a pool is given back, the door is shut for no longer than this.
 constexpr uint64_t kGiveBackNs = 5'000'000;
-constexpr uint32_t kNobodys = 0;               // number of an order that the shim itself gave
+constexpr uint32_t kNobodys = 0;  // number of an order that the shim itself gave
 
 enum class Kind : uint32_t { kTarget, kToFile, kGiveBack };
 
@@ -128,9 +128,7 @@ class Mover {
   }
 
   // The helper may have opened the door meanwhile for a newer order.
-  bool begin_moving() {
-    return drain() && begin_alone();
-  }
+  bool begin_moving() { return drain() && begin_alone(); }
 
   static bool begin_alone() {
     Stage stage = Stage::kDraining;
@@ -378,7 +376,8 @@ void bring_back() {
   if (g_target.load(std::memory_order_relaxed) == shm::kNoLimit) return;  // in progress, or done
   if (const uint64_t away_mib = swapped_bytes() >> 20) {
     char line[120];
-    std::snprintf(line, sizeof(line), "%llu MiB of memory come back from the host without the daemon, %s",
+    std::snprintf(line, sizeof(line),
+                  "%llu MiB of memory come back from the host without the daemon, %s",
                   static_cast<unsigned long long>(away_mib), "once there is room");
     say_once(line);
   }

@@ -102,7 +102,8 @@ void send_answer(int fd, const Asked& asked, const Answer& answer, const Exporte
 bool is_there(const Question& question, const Range& whole) {
   const CUdeviceptr address = whole.base + question.offset;
   const Range now = range_at(address);
-  return now.bytes && now.base == address && now.buffer_id == question.number && !is_put_off(address);
+  return now.bytes && now.base == address && now.buffer_id == question.number &&
+         !is_put_off(address);
 }
 
 void answer_one(int fd, const Asked& asked, uid_t own) {
@@ -135,7 +136,7 @@ CUresult offer(CUdeviceptr address, CUipcMemHandle* out) {
   const Token token = name ? pin_region(whole.base, fresh) : Token{};
   if (!token) return CUDA_ERROR_NOT_SUPPORTED;
   wake_helper();  // the helper watches the socket from now on
-  const ShareHandle handle{kShareMagic, name, token, range.base - whole.base, range.bytes,
+  const ShareHandle handle{kShareMagic,     name, token, range.base - whole.base, range.bytes,
                            range.buffer_id, 0};
   std::memcpy(out, &handle, sizeof(handle));
   return CUDA_SUCCESS;

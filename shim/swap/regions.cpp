@@ -39,18 +39,18 @@ bool has_virtual_memory(uint32_t device) {
   return g_driver.cuMemAddressReserve && g_driver.cuMemCreate && g_driver.cuMemMap &&
          g_driver.cuMemSetAccess && g_driver.cuMemUnmap && g_driver.cuMemRelease &&
          g_driver.cuMemAddressFree && g_driver.cuMemGetAllocationGranularity &&
-         g_driver.cuDeviceGetAttribute(
-             &yes, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-             static_cast<CUdevice>(device)) == CUDA_SUCCESS &&
+         g_driver.cuDeviceGetAttribute(&yes,
+                                       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                       static_cast<CUdevice>(device)) == CUDA_SUCCESS &&
          yes != 0;
 }
 
 bool can_export(uint32_t device) {
   int yes = 0;
   return g_driver.cuMemExportToShareableHandle &&
-         g_driver.cuDeviceGetAttribute(&yes,
-                                       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                                       static_cast<CUdevice>(device)) == CUDA_SUCCESS &&
+         g_driver.cuDeviceGetAttribute(
+             &yes, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+             static_cast<CUdevice>(device)) == CUDA_SUCCESS &&
          yes != 0;
 }
 
@@ -82,9 +82,9 @@ CUdeviceptr address_of(const Piece& piece) { return piece.at; }
 
 template <class T>
 size_t place_of(OwnArray<T>& sorted, CUdeviceptr address) {
-  const auto after = std::lower_bound(
-      sorted.begin(), sorted.end(), address,
-      [](const T& each, CUdeviceptr wanted) { return address_of(each) < wanted; });
+  const auto after =
+      std::lower_bound(sorted.begin(), sorted.end(), address,
+                       [](const T& each, CUdeviceptr wanted) { return address_of(each) < wanted; });
   return static_cast<size_t>(after - sorted.begin());
 }
 bool is_region(size_t at, CUdeviceptr base) {
@@ -278,9 +278,8 @@ size_t export_pieces(const Token& token, size_t first, Exported* out, size_t roo
   for_pieces(*region, [&](size_t index, const Piece& piece) {
     if (!good || index < first || count == room) return;
     int fd = -1;
-    good = g_driver.cuMemExportToShareableHandle(&fd, piece.handle,
-                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                                 0) == CUDA_SUCCESS;
+    good = g_driver.cuMemExportToShareableHandle(
+               &fd, piece.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
     if (good) out[count++] = {piece.at - region->base, piece.bytes, fd};
   });
   return count;

@@ -24,7 +24,7 @@ struct Piece {
   uint32_t home;  // where its bytes are kept on the host; 0 = nowhere yet
   uint32_t device;
   bool resident;
-  bool lost;  // its bytes exist nowhere any more, and it never returns to the device
+  bool lost;    // its bytes exist nowhere any more, and it never returns to the device
   bool pinned;  // other processes map it, so it stays
 
   [[nodiscard]] bool can_go() const { return resident && !pinned; }

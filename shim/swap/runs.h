@@ -59,7 +59,7 @@ class Runs {
   uint32_t cut(size_t index, uint64_t bytes);
   uint32_t unused_link();
 
-  OwnArray<Run> free_;    // by address
+  OwnArray<Run> free_;  // by address
   OwnArray<Closed> closed_;
   OwnArray<Link> links_;  // numbered from 1, so that 0 means none
   uint32_t unused_ = 0;   // chain of links that hold nothing

@@ -50,7 +50,7 @@ struct Answer {
   uint64_t magic;
   uint64_t reserved;  // addresses it takes; 0 = there is no such memory, or not for this user
   uint64_t first;
-  uint64_t count;     // of the descriptors that come with it
+  uint64_t count;  // of the descriptors that come with it
   struct Part {
     uint64_t at, bytes;
   } part[kPiecesAnAnswer];
@@ -60,8 +60,9 @@ struct Answer {
 inline socklen_t share_address(uint64_t socket, sockaddr_un* out) {
   *out = {};
   out->sun_family = AF_UNIX;
-  const int length = std::snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "tandem-memory-%016llx",
-                                   static_cast<unsigned long long>(socket));
+  const int length =
+      std::snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "tandem-memory-%016llx",
+                    static_cast<unsigned long long>(socket));
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(length));
 }
 

@@ -26,9 +26,9 @@ struct Held {
 
 // Taken before the lock of the regions.
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
-OwnArray<Held> g_slabs;    // by address
-size_t g_last = 0;         // index of a slab that had room
-uint32_t g_parts = 0;      // handed out so far
+OwnArray<Held> g_slabs;  // by address
+size_t g_last = 0;       // index of a slab that had room
+uint32_t g_parts = 0;    // handed out so far
 
 size_t place_of(CUdeviceptr address) {
   return static_cast<size_t>(
@@ -65,7 +65,8 @@ bool take_from_any(uint64_t bytes, uint64_t context, CUdeviceptr* out) {
 }
 
 Slab* new_slab() {
-  void* at = mmap(nullptr, sizeof(Slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* at =
+      mmap(nullptr, sizeof(Slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return at == MAP_FAILED ? nullptr : static_cast<Slab*>(at);
 }
 

@@ -25,8 +25,8 @@ char* Staging::at(size_t place, uint64_t offset) {
 
 Read Staging::read(const Part& part, char* to) {
   for (uint64_t done = 0; done < part.bytes;) {
-    const ssize_t got = pread(part.fd, to + done, part.bytes - done,
-                              static_cast<off_t>(part.offset + done));
+    const ssize_t got =
+        pread(part.fd, to + done, part.bytes - done, static_cast<off_t>(part.offset + done));
     if (got > 0) {
       done += static_cast<uint64_t>(got);
     } else if (got == 0) {

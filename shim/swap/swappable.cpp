@@ -47,7 +47,8 @@ Range range_at(CUdeviceptr address) {
 void release_forgotten() {
   close_forgotten();
   if (!g_on.load(std::memory_order_relaxed)) return;
-  forget_slabs_unless([](CUdeviceptr address) { return is_held(holdings::Kind::kPacked, address); });
+  forget_slabs_unless(
+      [](CUdeviceptr address) { return is_held(holdings::Kind::kPacked, address); });
   release_regions_unless([](CUdeviceptr base) {
     Range packed;
     return is_held(holdings::Kind::kLinear, base) || find_packed(base, &packed);

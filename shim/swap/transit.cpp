@@ -229,9 +229,8 @@ bool Transit::is_device_lost() {
   while (missing < piece_count() && (piece(missing).resident || piece(missing).lost)) ++missing;
   if (missing == piece_count()) return false;
   size_t free_bytes = 0, total_bytes = 0;
-  const bool lost =
-      g_driver.cuCtxSetCurrent(as_context(piece(missing).context)) != CUDA_SUCCESS ||
-      g_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS;
+  const bool lost = g_driver.cuCtxSetCurrent(as_context(piece(missing).context)) != CUDA_SUCCESS ||
+                    g_driver.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS;
   if (context_) g_driver.cuCtxSetCurrent(as_context(context_));
   return lost;
 }

@@ -53,7 +53,8 @@ bool is_let_in(Needs needs) {
 }
 
 void pause(uint32_t door, bool again) {
-  if (g_clock.is_virtual()) g_clock.wait_for_step(kVirtualStepNs, g_clock.now_ns() + kSliceNs, again);
+  if (g_clock.is_virtual())
+    g_clock.wait_for_step(kVirtualStepNs, g_clock.now_ns() + kSliceNs, again);
   else futex_wait(g_door, door, kSliceNs);
 }
 
@@ -189,8 +190,8 @@ bool is_ending() { return g_ending.load(); }
 bool is_wanted() {
   if (g_want_pages.load() != 0) return true;
   const Channel* channel = g_channel.load(std::memory_order_acquire);
-  return channel && channel->state->waits.waiting_threads.load(std::memory_order_acquire) >
-                        g_at_door.load();
+  return channel &&
+         channel->state->waits.waiting_threads.load(std::memory_order_acquire) > g_at_door.load();
 }
 
 void forget_users() {

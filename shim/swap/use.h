@@ -7,8 +7,8 @@
 
 #include <atomic>
 
-#include "always_inline.h"
 #include <cstdint>
+#include "always_inline.h"
 
 namespace tandem::shim::swap {
 

@@ -12,7 +12,8 @@ namespace tandem::shim::tracing {
 
 constexpr bool is_timed(const char* name) {
   return contains(name, "cuLaunchKernel") || contains(name, "cuLaunchCooperativeKernel") ||
-         contains(name, "cuGraphLaunch") || contains(name, "cuMemcpy") || contains(name, "cuMemset");
+         contains(name, "cuGraphLaunch") || contains(name, "cuMemcpy") ||
+         contains(name, "cuMemset");
 }
 
 // Finds the stream of a launch, or of a copy or memset that names one. False: it must not be timed,

@@ -53,12 +53,14 @@ void thread_ends(void* place) {
   munmap(thread, sizeof(Thread));
   g_traced = nullptr;
 }
-void make_exit_key() { g_has_exit_key = old_glibc::pthread_key_create(&g_exit_key, thread_ends) == 0; }
+void make_exit_key() {
+  g_has_exit_key = old_glibc::pthread_key_create(&g_exit_key, thread_ends) == 0;
+}
 
 Thread* this_thread() {
   if (g_traced) return g_traced;
-  void* place = mmap(nullptr, sizeof(Thread), PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* place =
+      mmap(nullptr, sizeof(Thread), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) return nullptr;
   auto* thread = new (place) Thread;
   thread->tid = static_cast<uint32_t>(syscall(SYS_gettid));

@@ -15,8 +15,8 @@ inline constexpr uint32_t kMaxParameters = 32;
 struct FunctionNote {
   uint64_t handle = 0;
   uint64_t name_hash = 0;  // a handle may be another function's after its module was unloaded
-  uint32_t number = 0;  // position among the table's notes so far
-  uint32_t round = 0;   // in which it was reported
+  uint32_t number = 0;     // position among the table's notes so far
+  uint32_t round = 0;      // in which it was reported
   uint32_t count = 0;
   bool has_more = false;
   bool is_known = false;  // the driver can say what the parameters are

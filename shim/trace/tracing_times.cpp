@@ -76,8 +76,7 @@ EventPair* take_blank() {
     void* place = mmap(nullptr, kPairsAtOnce * sizeof(EventPair), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (place == MAP_FAILED) return nullptr;
-    for (size_t i = 0; i < kPairsAtOnce; ++i)
-      g_blank.push_back(static_cast<EventPair*>(place) + i);
+    for (size_t i = 0; i < kPairsAtOnce; ++i) g_blank.push_back(static_cast<EventPair*>(place) + i);
   }
   return g_blank.pop_front();
 }

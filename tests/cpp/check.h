@@ -24,29 +24,29 @@ inline bool add(Case* added) {
 
 }  // namespace check
 
-#define TEST(name)                                                     \
-  static void test_##name();                                           \
-  static check::Case case_##name{#name, test_##name, nullptr};         \
+#define TEST(name)                                                            \
+  static void test_##name();                                                  \
+  static check::Case case_##name{#name, test_##name, nullptr};                \
   [[maybe_unused]] static const bool added_##name = check::add(&case_##name); \
   static void test_##name()
 
-#define CHECK(condition)                                                          \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      std::cerr << __FILE__ << ":" << __LINE__ << ": failed: " #condition "\n";   \
-      std::_Exit(1);                                                              \
-    }                                                                             \
+#define CHECK(condition)                                                        \
+  do {                                                                          \
+    if (!(condition)) {                                                         \
+      std::cerr << __FILE__ << ":" << __LINE__ << ": failed: " #condition "\n"; \
+      std::_Exit(1);                                                            \
+    }                                                                           \
   } while (0)
 
-#define CHECK_EQ(left, right)                                                     \
-  do {                                                                            \
-    const auto check_l = (left);                                                 \
-    const auto check_r = (right);                                                \
-    if (!(check_l == check_r)) {                                                  \
-      std::cerr << __FILE__ << ":" << __LINE__ << ": " #left " is " << +check_l   \
-                << ", " #right " is " << +check_r << "\n";                        \
-      std::_Exit(1);                                                              \
-    }                                                                             \
+#define CHECK_EQ(left, right)                                                   \
+  do {                                                                          \
+    const auto check_l = (left);                                                \
+    const auto check_r = (right);                                               \
+    if (!(check_l == check_r)) {                                                \
+      std::cerr << __FILE__ << ":" << __LINE__ << ": " #left " is " << +check_l \
+                << ", " #right " is " << +check_r << "\n";                      \
+      std::_Exit(1);                                                            \
+    }                                                                           \
   } while (0)
 
 int main(int argc, char** argv) {

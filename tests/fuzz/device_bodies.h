@@ -42,7 +42,7 @@ class DeviceStory {
  private:
   static constexpr size_t kMostBad = 6;
   static constexpr size_t kMostOutputBytes = 8 << 20;  // for one input packet, whatever it asks
-  static constexpr uint64_t kWild[] = {UINT64_MAX, uint64_t{1} << 63, uint64_t{1} << 40,
+  static constexpr uint64_t kWild[] = {UINT64_MAX,         uint64_t{1} << 63,  uint64_t{1} << 40,
                                        0x7ff8000000000000, 0x7ff0000000000000, 0xbff0000000000000};
 
   static void require(bool promise) {

@@ -251,7 +251,7 @@ int be_peer(int descriptor) {
 
 void* map_file(const char* path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct stat about {};
+  struct stat about{};
   if (fd < 0 || fstat(fd, &about)) fail(std::string("cannot read ") + path);
   return mmap(nullptr, static_cast<size_t>(about.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
 }

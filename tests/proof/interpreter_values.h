@@ -32,7 +32,7 @@ inline int g_peer = -1;  // to the second process, once there is one
 inline pid_t g_peer_pid = -1;
 inline unsigned char* g_slots;  // shared with it
 inline int g_slots_fd = -1;
-inline int g_control = -1;  // to the daemon, if there is one
+inline int g_control = -1;         // to the daemon, if there is one
 inline bool g_says_steps = false;  // the daemon wants to hear of each call before it is made
 inline std::atomic<bool> g_held{false};
 inline bool g_daemon_needs_time = false;  // virtual time
@@ -122,8 +122,8 @@ class Arguments {
   }
   Word number() {
     char* end = nullptr;
-    const Word value = *at_ == '-' ? static_cast<Word>(std::strtoll(at_, &end, 0))
-                                   : std::strtoull(at_, &end, 0);
+    const Word value =
+        *at_ == '-' ? static_cast<Word>(std::strtoll(at_, &end, 0)) : std::strtoull(at_, &end, 0);
     at_ = end;
     return value;
   }

@@ -242,8 +242,8 @@ FAKE(cuGetProcAddress_v2)(const char* name, void** function, int version, cuuint
   count("cuGetProcAddress_v2");
   const CUresult result = look_up(name, function, version, flags);
   if (status) {
-    *status = result == CUDA_SUCCESS ? CU_GET_PROC_ADDRESS_SUCCESS
-                                     : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    *status =
+        result == CUDA_SUCCESS ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   }
   return result;
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "dag/records.h"
 #include "daemon/resolve.h"
+#include "dag/records.h"
 
 namespace tandem::daemon {
 namespace {

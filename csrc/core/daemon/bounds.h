@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "dag/analysis/classes.h"
 #include "daemon/sample.h"
 #include "daemon/window.h"
+#include "dag/analysis/classes.h"
 
 namespace tandem::daemon {
 

@@ -111,8 +111,7 @@ Problem check_hello(wire::Hello* hello) {
 Problem check_register(wire::Register* request) {
   if (Problem p = check_request("REGISTER", &request->request)) return p;
   if (Problem p = check_space("REGISTER", request->space)) return p;
-  if (Problem p =
-          check_text("REGISTER", "gpu", request->gpu, sizeof(request->gpu), Lines::kOne)) {
+  if (Problem p = check_text("REGISTER", "gpu", request->gpu, sizeof(request->gpu), Lines::kOne)) {
     return p;
   }
   return check_text("REGISTER", "command", request->command, sizeof(request->command), Lines::kAny);
@@ -200,16 +199,13 @@ Problem decode(const void* packet, size_t bytes, Message* out) {
       const Problem p = take(packet, bytes, &out->request, offsetof(wire::Register, promise));
       return p ? p : check_register(&out->request);
     }
-    case wire::Type::kMapped:
-      return {};
+    case wire::Type::kMapped: return {};
     case wire::Type::kShared: {
       const Problem p = take(packet, bytes, &out->shared);
       return p || out->shared.key ? p : problem("SHARED: key is 0");
     }
-    case wire::Type::kUses:
-      return take(packet, bytes, &out->uses);
-    default:
-      return wrong_type(header.type);
+    case wire::Type::kUses: return take(packet, bytes, &out->uses);
+    default: return wrong_type(header.type);
   }
 }
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "dag/gaps.h"
 #include "daemon/round_by_time.h"
 #include "daemon/snapshot.h"
+#include "dag/gaps.h"
 
 namespace tandem::daemon {
 

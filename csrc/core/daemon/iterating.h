@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "daemon/snapshot.h"
 #include "dag/iterations.h"
 #include "dag/phases.h"
 #include "dag/usual.h"
-#include "daemon/snapshot.h"
 #include "shm_layout.h"
 
 namespace tandem::daemon {
@@ -28,8 +28,8 @@ class MarkedSteps {
   void gap() { measuring_ = false; }
 
   uint64_t duration() const { return usual_.ticks(); }  // 0 = not known
-  uint64_t launches() const { return launches_; }  // launches of all threads
-  uint64_t last() const { return since_; }         // ticks of the last mark; 0 = none
+  uint64_t launches() const { return launches_; }       // launches of all threads
+  uint64_t last() const { return since_; }              // ticks of the last mark; 0 = none
 
  private:
   bool measuring_ = false;  // since the last mark

@@ -25,9 +25,8 @@ void LiveMemory::settle() {
     taken_.clear();
     has_lost_ = false;
   }
-  std::stable_sort(taken_.begin(), taken_.end(), [](const auto& a, const auto& b) {
-    return a.ticks < b.ticks;
-  });
+  std::stable_sort(taken_.begin(), taken_.end(),
+                   [](const auto& a, const auto& b) { return a.ticks < b.ticks; });
   for (const shm::Record& record : taken_) apply(record);
   taken_.clear();
 }

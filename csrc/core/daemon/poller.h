@@ -45,7 +45,7 @@ class Poller {
   // begins stale.
   bool add(std::shared_ptr<const Pages> pages, int64_t group, int gpu);
   std::optional<Snapshot> remove(uint64_t process_id);  // takes a last look
-  bool regroup(uint64_t process_id, int64_t group);  // who is charged for its time from now on
+  bool regroup(uint64_t process_id, int64_t group);     // who is charged for its time from now on
   bool weigh(uint64_t process_id, uint32_t sms, uint32_t most_sms);  // as Watcher's
 
   void start();
@@ -63,7 +63,8 @@ class Poller {
   std::vector<Snapshot> snapshots() const;
   std::vector<MemoryClaim> memory_claims() const;
   std::vector<Snapshot> changed();
-  std::vector<RecordBuffer::Run> take_records(size_t limit, uint32_t kinds = RecordBuffer::kAllKinds);
+  std::vector<RecordBuffer::Run> take_records(size_t limit,
+                                              uint32_t kinds = RecordBuffer::kAllKinds);
   bool want_window(uint64_t process_id);
   std::shared_ptr<const Window> window(uint64_t process_id) const;
   std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns);
@@ -99,9 +100,9 @@ class Poller {
   std::atomic<bool> core_waits_{false};
   std::atomic<uint64_t> core_seen_ns_{0};  // when the core last left its wait; relaxed
 
-  std::atomic<bool> stopping_{false};     // set before a nudge; checked after each wait
-  std::atomic<uint32_t> nudges_{0};       // release in nudge, acquire before a round
-  uint32_t quiet_rounds_ = 0;             // in a row
+  std::atomic<bool> stopping_{false};  // set before a nudge; checked after each wait
+  std::atomic<uint32_t> nudges_{0};    // release in nudge, acquire before a round
+  uint32_t quiet_rounds_ = 0;          // in a row
   std::thread poll_thread_;
   std::thread heartbeat_thread_;
 };

@@ -12,8 +12,8 @@ namespace tandem::daemon {
 
 class RecordBuffer {
  public:
-  static constexpr size_t kCapacity = 65536;                // 4 MiB
-  static constexpr uint64_t kInterestNs = 5'000'000'000;    // how long a request lasts
+  static constexpr size_t kCapacity = 65536;              // 4 MiB
+  static constexpr uint64_t kInterestNs = 5'000'000'000;  // how long a request lasts
   static constexpr uint32_t kAllKinds = UINT32_MAX;
 
   struct Run {

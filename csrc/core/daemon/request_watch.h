@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "dag/requests.h"
 #include "daemon/round_by_time.h"
 #include "daemon/snapshot.h"
+#include "dag/requests.h"
 
 namespace tandem::daemon {
 

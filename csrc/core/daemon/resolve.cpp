@@ -17,7 +17,8 @@ Launches by_number(const Sample& sample) {
 }
 
 // Returns null if the launch was not sampled, or the numbers belong to another sample.
-const SampledLaunch* find(const Launches& launches, const Sample& sample, const shm::Record& record) {
+const SampledLaunch* find(const Launches& launches, const Sample& sample,
+                          const shm::Record& record) {
   const bool is_sampled = record.kind == static_cast<uint8_t>(shm::RecordKind::kLaunch) &&
                           (record.flags & shm::kRecordSampled);
   const auto found = is_sampled ? launches.find(shm::low_value(record)) : launches.end();
@@ -35,9 +36,9 @@ ResolvedLaunch resolve(const shm::Record& record, const SampledLaunch& launch, c
                                          sample.words.data() + launch.first_word, launch.word_count,
                                          launch.is_cut || function.is_cut};
   const auto found = declared.find(function.name);
-  const dag::Touched touched =
-      found == declared.end() ? dag::touched_by(parameters, function.name, memory.known())
-                              : dag::touched_by(parameters, &found->second, memory.known());
+  const dag::Touched touched = found == declared.end()
+                                   ? dag::touched_by(parameters, function.name, memory.known())
+                                   : dag::touched_by(parameters, &found->second, memory.known());
   return {&record, launch.number, touched.coverage == dag::Coverage::kAll,
           touched.coverage >= dag::Coverage::kDirect, dag::accesses_of(touched)};
 }

@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "dag/graph.h"
-#include "dag/mangled.h"
 #include "daemon/sample.h"
 #include "daemon/window.h"
+#include "dag/graph.h"
+#include "dag/mangled.h"
 
 namespace tandem::daemon {
 
 struct ResolvedLaunch {
   const shm::Record* record = nullptr;  // in the window
-  uint32_t number = 0;  // as in the low half of its record's value
-  bool is_all = false;  // it touches nothing else (dag/parameters.h: kAll)
-  bool is_direct = false;  // no other buffers were passed to it (kDirect, or kAll)
+  uint32_t number = 0;                  // as in the low half of its record's value
+  bool is_all = false;                  // it touches nothing else (dag/parameters.h: kAll)
+  bool is_direct = false;               // no other buffers were passed to it (kDirect, or kAll)
   std::vector<dag::Access> accesses;
 };
 

@@ -18,10 +18,9 @@ class RoundByTime {
     const auto others = static_cast<ptrdiff_t>(records_.size());
     std::copy_if(records, records + count, std::back_inserter(records_), concerns);
     if (others == 0) return;
-    std::inplace_merge(records_.begin(), records_.begin() + others, records_.end(),
-                       [](const shm::Record& left, const shm::Record& right) {
-                         return left.ticks < right.ticks;
-                       });
+    std::inplace_merge(
+        records_.begin(), records_.begin() + others, records_.end(),
+        [](const shm::Record& left, const shm::Record& right) { return left.ticks < right.ticks; });
   }
   bool empty() const { return records_.empty(); }
   void clear() { records_.clear(); }

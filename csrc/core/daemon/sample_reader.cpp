@@ -11,7 +11,7 @@ namespace {
 
 using shm::RecordKind;
 
-constexpr size_t kBatch = 1024;  // records copied at a time
+constexpr size_t kBatch = 1024;               // records copied at a time
 constexpr uint32_t kPlausibleGap = 1u << 20;  // between the numbers of launches; more is garbage
 
 RecordKind kind_of(const shm::Record& record) { return static_cast<RecordKind>(record.kind); }

@@ -56,7 +56,7 @@ class SampleReader {
   Event event_;
   Sample sample_;
   std::unordered_map<uint64_t, uint32_t> functions_;  // number -> place in the sample
-  uint32_t last_ = 0;  // number of the last launch; 0 = none yet
+  uint32_t last_ = 0;                                 // number of the last launch; 0 = none yet
 };
 
 }  // namespace tandem::daemon

@@ -7,8 +7,8 @@
 namespace tandem::daemon {
 namespace {
 
-constexpr uint64_t kMaxFigure = INT64_MAX;   // what protobuf, JSON and Python all support
-constexpr uint32_t kMaxThreads = 1u << 22;   // the kernel's own limit
+constexpr uint64_t kMaxFigure = INT64_MAX;  // what protobuf, JSON and Python all support
+constexpr uint32_t kMaxThreads = 1u << 22;  // the kernel's own limit
 constexpr uint32_t kMaxCaptures = 1u << 16;
 constexpr uint32_t kMaxStreams = 1u << 16;
 
@@ -104,9 +104,8 @@ void look_at_swap(const shm::StateSwap& swap, Snapshot* snapshot) {
   snapshot->swapped_bytes = std::min(bounded(swap.swapped_bytes), snapshot->swappable_bytes);
   const auto outcome = static_cast<uint32_t>(done >> 32);
   snapshot->swap_done = static_cast<uint32_t>(done);
-  snapshot->swap_outcome = outcome < shm::kSwapOutcomeCount
-                               ? static_cast<shm::SwapOutcome>(outcome)
-                               : shm::SwapOutcome::kNone;
+  snapshot->swap_outcome = outcome < shm::kSwapOutcomeCount ? static_cast<shm::SwapOutcome>(outcome)
+                                                            : shm::SwapOutcome::kNone;
   grow(&snapshot->swap_out_bytes, swap.out_bytes);
   grow(&snapshot->swap_out_ns, swap.out_ns);
   grow(&snapshot->swap_in_bytes, swap.in_bytes);
@@ -154,8 +153,7 @@ void Looker::look_at_slots(const Pages& pages, Snapshot* snapshot) {
     const SlotView slot = view(pages.slots()[i]);
     if (slot.used) used_slots_ = std::max(used_slots_, i + 1);
     snapshot->live_slots += slot.live ? 1 : 0;
-    snapshot->open_segments =
-        std::min(snapshot->open_segments + slot.open_segments, kMaxFigure);
+    snapshot->open_segments = std::min(snapshot->open_segments + slot.open_segments, kMaxFigure);
   }
   snapshot->busy = snapshot->open_segments != 0;
 }
@@ -179,8 +177,7 @@ void Looker::look(const Pages& pages, uint64_t now_ns, Snapshot* snapshot) {
   snapshot->helper_tick_ns = in_the_past(state.control.helper_tick_ns, now_ns);
   snapshot->doorbell = load(state.control.doorbell);
   // Pairs with the job's release. "In a request" is kNoLimit, so there is no bound to check.
-  snapshot->presence_busy_until_ns =
-      pages.presence().busy_until_ns.load(std::memory_order_acquire);
+  snapshot->presence_busy_until_ns = pages.presence().busy_until_ns.load(std::memory_order_acquire);
 }
 
 MemoryClaim claim_now(const Pages& pages) {
@@ -208,11 +205,10 @@ uint64_t TickClock::to_ns(uint64_t ticks, uint64_t now_ns) const {
 bool notable(const Snapshot& before, const Snapshot& after) {
   return before.busy != after.busy || before.waiting_threads != after.waiting_threads ||
          before.steps != after.steps || before.phase_hash != after.phase_hash ||
-         before.critical_until_ns != after.critical_until_ns ||
-         before.listens != after.listens || before.pause_ready != after.pause_ready ||
-         before.doorbell != after.doorbell || before.ungated != after.ungated ||
-         before.stopped != after.stopped || before.memory_ticket != after.memory_ticket ||
-         before.memory_round != after.memory_round;
+         before.critical_until_ns != after.critical_until_ns || before.listens != after.listens ||
+         before.pause_ready != after.pause_ready || before.doorbell != after.doorbell ||
+         before.ungated != after.ungated || before.stopped != after.stopped ||
+         before.memory_ticket != after.memory_ticket || before.memory_round != after.memory_round;
 }
 
 bool differs(const Snapshot& one, const Snapshot& other) {
@@ -223,11 +219,10 @@ bool differs(const Snapshot& one, const Snapshot& other) {
     return std::tie(s.busy, s.waiting_threads, s.wait_reason, s.exclusive_ns, s.shared_ns,
                     s.launches, s.steps, s.iterations, s.phases.forward, s.phases.backward,
                     s.phases.update, s.gap_p50_ns, s.device_bytes, s.swapped_bytes, s.swap_done,
-                    s.filed_bytes, s.capturing, s.even_ns,
-                    s.open_segments, s.alloc_count, s.memory_ticket, s.memory_round,
-                    s.memory_of_quota, s.memory_alone, s.ungated, s.stopped, s.phase_hash,
-                    s.in_set, s.in_turn, s.following_streams, s.runs_graphs, s.set_switches,
-                    s.listens, s.pause_ready, s.marks_requests);
+                    s.filed_bytes, s.capturing, s.even_ns, s.open_segments, s.alloc_count,
+                    s.memory_ticket, s.memory_round, s.memory_of_quota, s.memory_alone, s.ungated,
+                    s.stopped, s.phase_hash, s.in_set, s.in_turn, s.following_streams,
+                    s.runs_graphs, s.set_switches, s.listens, s.pause_ready, s.marks_requests);
   };
   return figures(one) != figures(other) || in_line(one) != in_line(other) ||
          !std::equal(std::begin(one.refused_by), std::end(one.refused_by), other.refused_by) ||

@@ -9,8 +9,8 @@
 #include <array>
 #include <cstdint>
 
-#include "dag/phases.h"
 #include "daemon/shared.h"
+#include "dag/phases.h"
 
 namespace tandem::daemon {
 
@@ -32,13 +32,13 @@ struct Snapshot {
   bool memory_alone = false;
   uint64_t swappable_bytes = 0;  // part of device_bytes; swapped_bytes of these are on the host
   uint64_t swapped_bytes = 0;
-  uint32_t swap_done = 0;        // the newest order that has ended, and how
+  uint32_t swap_done = 0;  // the newest order that has ended, and how
   shm::SwapOutcome swap_outcome = shm::SwapOutcome::kNone;
-  uint64_t swap_out_bytes = 0;   // copied to the host so far, and the time that took
+  uint64_t swap_out_bytes = 0;  // copied to the host so far, and the time that took
   uint64_t swap_out_ns = 0;
-  uint64_t swap_in_bytes = 0;    // and back
+  uint64_t swap_in_bytes = 0;  // and back
   uint64_t swap_in_ns = 0;
-  uint64_t filed_bytes = 0;      // of swappable_bytes, in files, until copied back
+  uint64_t filed_bytes = 0;  // of swappable_bytes, in files, until copied back
   uint32_t waiting_threads = 0;
   shm::WaitReason wait_reason = shm::WaitReason::kNone;
   uint64_t wait_since_ns = 0;
@@ -49,17 +49,17 @@ struct Snapshot {
   uint64_t phase_hash = 0;
   uint64_t begun_phases = 0;
   uint64_t critical_until_ns = 0;
-  bool listens = false;  // the program wants to be told before a pause
-  uint32_t pause_ready = 0;  // number of the newest pause that the program is ready for
+  bool listens = false;               // the program wants to be told before a pause
+  uint32_t pause_ready = 0;           // number of the newest pause that the program is ready for
   uint64_t iteration_peak_bytes = 0;  // most held since the first marked iteration ended,
   uint64_t iteration_end_bytes = 0;   // and most held at the end of one
   std::array<uint64_t, shm::kLimitKindCount> stopped{};  // at how many marks its limit stopped it
   uint64_t linger_ns = 0;
-  uint32_t in_set = 0;  // no stream that moves with the process has work outside; 0 = not known
+  uint32_t in_set = 0;   // no stream that moves with the process has work outside; 0 = not known
   uint32_t in_turn = 0;  // number of the instruction since which that holds; 0 = not known
   uint32_t following_streams = 0;
   uint32_t staying_streams[shm::kStayReasonCount] = {};  // by shm::StayReason
-  bool runs_graphs = false;  // graphs do not move to the set
+  bool runs_graphs = false;                              // graphs do not move to the set
   uint64_t set_switches = 0;
   bool ungated = false;
   uint32_t capturing = 0;
@@ -70,18 +70,18 @@ struct Snapshot {
   // From the poller, not from the page.
   uint64_t records = 0;
   uint64_t dropped_records = 0;
-  uint64_t iterations = 0;          // ends: marked ones, or those found before the first mark
-  uint64_t iteration_ns = 0;        // the usual length; 0 = not known
+  uint64_t iterations = 0;    // ends: marked ones, or those found before the first mark
+  uint64_t iteration_ns = 0;  // the usual length; 0 = not known
   uint64_t iteration_launches = 0;
   // Latency class only, once the process is idle and no longer counts as busy: within these times
   // half, and nine tenths, of its gaps are over. 0 = not known.
   uint64_t gap_p50_ns = 0;
   uint64_t gap_p90_ns = 0;
-  uint64_t iteration_bytes = 0;     // device_bytes at the newest end, marked or found; 0 = none yet
-  bool marks_requests = false;      // it marks its requests, or did: only marked ones count
-  uint64_t work_ns = 0;             // predicted GPU time of all submissions
-  uint64_t step_work_ns = 0;        // work_ns at the end of the newest iteration, marked or found
-  uint64_t timed_count = 0;         // submissions whose GPU time is known
+  uint64_t iteration_bytes = 0;  // device_bytes at the newest end, marked or found; 0 = none yet
+  bool marks_requests = false;   // it marks its requests, or did: only marked ones count
+  uint64_t work_ns = 0;          // predicted GPU time of all submissions
+  uint64_t step_work_ns = 0;     // work_ns at the end of the newest iteration, marked or found
+  uint64_t timed_count = 0;      // submissions whose GPU time is known
   dag::PhaseShares phases;
   uint64_t exclusive_ns = 0;
   uint64_t shared_ns = 0;

@@ -66,7 +66,8 @@ Failure TraceReader::open(bool device_times, uint32_t wait_ms, uint64_t key) {
   if (fd_ < 0) return {errno, "memfd_create"};
   if (fchmod(fd_, 0600) != 0) return {errno, "fchmod"};
   if (ftruncate(fd_, static_cast<off_t>(trace::kTraceBytes)) != 0) return {errno, "ftruncate"};
-  if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return {errno, "fcntl"};
+  if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return {errno, "fcntl"};
   if (Failure failure = map_.map(fd_, trace::kTraceBytes, true)) return failure;
   trace::TraceHeader& made = header();
   made.version = trace::kTraceVersion;
@@ -84,8 +85,8 @@ bool TraceReader::drain(bool look_for_dead, std::string* out) {
     const uint64_t owner = one.owner.owner.load(std::memory_order_acquire);
     if (owner == 0) continue;
     // Checked before its records are read: a ring seen as ended has all of them written.
-    const bool is_done = one.owner.ended.load(std::memory_order_acquire) != 0 ||
-                         (look_for_dead && is_dead(owner));
+    const bool is_done =
+        one.owner.ended.load(std::memory_order_acquire) != 0 || (look_for_dead && is_dead(owner));
     any |= drain_ring(i, out);
     if (is_done) finish_ring(i, out);
   }
@@ -105,8 +106,8 @@ bool TraceReader::drain_ring(uint32_t index, std::string* out) {
   begin_chunk(out, owner, count + (newly_lost ? 1 : 0));
   const shm::Record* records = data(index);
   const uint64_t at = tail % trace::kTraceRingRecords;
-  const uint64_t first = count < trace::kTraceRingRecords - at ? count
-                                                               : trace::kTraceRingRecords - at;
+  const uint64_t first =
+      count < trace::kTraceRingRecords - at ? count : trace::kTraceRingRecords - at;
   out->append(reinterpret_cast<const char*>(records + at), first * sizeof(shm::Record));
   out->append(reinterpret_cast<const char*>(records), (count - first) * sizeof(shm::Record));
   one.reader.tail.store(tail + count, std::memory_order_release);  // writer: acquire
@@ -145,16 +146,14 @@ uint32_t TraceReader::threads() const {
   return count;
 }
 
-uint64_t TraceReader::lost() const {
-  return lost_ + header().lost.load(std::memory_order_relaxed);
-}
+uint64_t TraceReader::lost() const { return lost_ + header().lost.load(std::memory_order_relaxed); }
 
 trace::TraceHeader& TraceReader::header() const {
   return *static_cast<trace::TraceHeader*>(map_.base());
 }
 TraceRing& TraceReader::ring(uint32_t index) const {
-  auto* first = reinterpret_cast<TraceRing*>(static_cast<char*>(map_.base()) +
-                                             sizeof(trace::TraceHeader));
+  auto* first =
+      reinterpret_cast<TraceRing*>(static_cast<char*>(map_.base()) + sizeof(trace::TraceHeader));
   return first[index];
 }
 const shm::Record* TraceReader::data(uint32_t index) const {

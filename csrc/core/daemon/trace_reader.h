@@ -42,7 +42,7 @@ class TraceReader {
 
   int fd_ = -1;
   Mapping map_;
-  uint64_t lost_ = 0;                           // reported by the rings so far
+  uint64_t lost_ = 0;                            // reported by the rings so far
   uint64_t lost_seen_[trace::kTraceRings] = {};  // of each ring
 };
 

@@ -6,8 +6,8 @@ namespace tandem::daemon {
 namespace {
 
 struct Lead {
-  size_t bytes;         // of the whole character; 0 = not a first byte
-  uint8_t second_min;   // the range of the second byte excludes overlong forms and surrogates
+  size_t bytes;        // of the whole character; 0 = not a first byte
+  uint8_t second_min;  // the range of the second byte excludes overlong forms and surrogates
   uint8_t second_max;
 };
 

@@ -164,10 +164,8 @@ void Watcher::read_records(Watched& watched, uint64_t now_ns, bool recording) {
     size_t lost = 0;
     for (size_t r = 0; r < result.copied; ++r) {
       if (!records_.wants(scratch_[r].kind)) continue;
-      if (count < records_.room())
-        begin[count++] = scratch_[r];
-      else
-        ++lost;
+      if (count < records_.room()) begin[count++] = scratch_[r];
+      else ++lost;
     }
     watched.snapshot.records -= lost;
     watched.snapshot.dropped_records += lost;

@@ -59,11 +59,12 @@ class Watcher {
   std::optional<Requests> take_requests(uint64_t process_id, uint64_t idle_ns, uint64_t limit_ns);
 
   void stamp(uint64_t tick_ns) const;
-  std::vector<Snapshot> snapshots() const;  // by process_id
+  std::vector<Snapshot> snapshots() const;         // by process_id
   std::vector<MemoryClaim> memory_claims() const;  // of each, read now, not in the last round
   // Only snapshots that are new or differ from what the last call returned.
   std::vector<Snapshot> changed();
-  std::vector<RecordBuffer::Run> take_records(size_t limit, uint32_t kinds = RecordBuffer::kAllKinds);
+  std::vector<RecordBuffer::Run> take_records(size_t limit,
+                                              uint32_t kinds = RecordBuffer::kAllKinds);
 
   // Asks a process for the parameters of its launches. Returns the sample's number; 0 = another
   // sample, or its window, is in progress; nothing = the process is not watched.
@@ -92,8 +93,8 @@ class Watcher {
     Iterating iterating;
     LiveMemory memory;
     WindowTaker window;
-    std::unique_ptr<Sampler> sampler;  // from the first sample on
-    std::unique_ptr<GapWatch> gaps;  // while the process is of the latency class
+    std::unique_ptr<Sampler> sampler;        // from the first sample on
+    std::unique_ptr<GapWatch> gaps;          // while the process is of the latency class
     std::unique_ptr<RequestWatch> requests;  // once somebody asked, or the process marks a request
   };
 

@@ -127,8 +127,7 @@ bool WindowTaker::will_do_better(uint64_t iterations, uint64_t end_ns) {
     fewest_at_ = iterations;
     fewest_ns_ = end_ns;
   }
-  return stale != 0 &&
-         (iterations - fewest_at_ < kFruitless || end_ns - fewest_ns_ < kFruitlessNs);
+  return stale != 0 && (iterations - fewest_at_ < kFruitless || end_ns - fewest_ns_ < kFruitlessNs);
 }
 
 void WindowTaker::finish(uint64_t iterations, uint64_t end_ns) {

@@ -15,14 +15,14 @@ namespace tandem::daemon {
 struct Window {
   uint64_t begin_ns = 0;
   uint64_t end_ns = 0;
-  uint64_t first_iteration = 0;  // number of iteration ends when it began
-  uint64_t iterations = 0;       // whole iterations in it; 0 = not known
-  uint64_t lost = 0;             // records overwritten before they were read
-  bool is_cut = false;           // it went on after the last record kept
-  uint64_t busy_ns = 0;          // time in which the process was busy, as rounds saw it,
-  uint64_t shared_ns = 0;        // and in which other groups were busy, too
+  uint64_t first_iteration = 0;      // number of iteration ends when it began
+  uint64_t iterations = 0;           // whole iterations in it; 0 = not known
+  uint64_t lost = 0;                 // records overwritten before they were read
+  bool is_cut = false;               // it went on after the last record kept
+  uint64_t busy_ns = 0;              // time in which the process was busy, as rounds saw it,
+  uint64_t shared_ns = 0;            // and in which other groups were busy, too
   std::vector<shm::Record> records;  // sorted by dag::in_order; ticks are ns
-  LiveMemory memory;             // as of before the first record
+  LiveMemory memory;                 // as of before the first record
 };
 
 // Takes one window at a time, when somebody asks for one: that of the first iteration in which the
@@ -89,12 +89,12 @@ class WindowTaker {
   std::vector<Stretch> busy_;
   size_t ordered_ = 0;  // records sorted so far, from the first on
   uint64_t wanted_ns_ = 0;
-  uint64_t seen_ = 0;        // ends of iterations at the request, or when the window began
-  bool looked_ = false;      // seen_ and begins_after_ns_ are known
+  uint64_t seen_ = 0;    // ends of iterations at the request, or when the window began
+  bool looked_ = false;  // seen_ and begins_after_ns_ are known
   // Iterations that ended by then do not count: before the first look they may have ended before
   // the request, and later the window began at such an end.
   uint64_t begins_after_ns_ = 0;
-  bool has_begun_ = false;   // at the end of an iteration
+  bool has_begun_ = false;  // at the end of an iteration
   // The fewest launches with times from other SMs in an iteration so far, and when that was.
   size_t fewest_stale_ = 0;
   uint64_t fewest_at_ = 0;

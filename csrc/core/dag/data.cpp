@@ -149,9 +149,8 @@ void Data::add_edges(NodeId id) {
   const auto order = [](const Reason& reason) { return std::tuple(reason.from, reason.kind); };
   std::sort(reasons_.begin(), reasons_.end(),
             [&](const Reason& a, const Reason& b) { return order(a) > order(b); });
-  const auto last = std::unique(reasons_.begin(), reasons_.end(), [&](auto& a, auto& b) {
-    return order(a) == order(b);
-  });
+  const auto last = std::unique(reasons_.begin(), reasons_.end(),
+                                [&](auto& a, auto& b) { return order(a) == order(b); });
   for (auto reason = reasons_.begin(); reason != last; ++reason) {
     if (reason->from != id) graph_.add_edge(reason->from, reason->kind);
   }

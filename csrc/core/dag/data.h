@@ -47,8 +47,8 @@ class Data {
 
  private:
   struct Use {
-    uint64_t end;  // first address after the range
-    NodeId writer;  // kNoNode = not known
+    uint64_t end;                 // first address after the range
+    NodeId writer;                // kNoNode = not known
     std::vector<NodeId> readers;  // since the last write, oldest first
   };
   using Uses = std::map<uint64_t, Use>;  // by first address; no two overlap
@@ -76,7 +76,7 @@ class Data {
   // The last unresolved node, which may have used everything that is not in uses_.
   NodeId barrier_ = kNoNode;
   std::unordered_map<uint64_t, uint64_t> allocated_;  // bytes by address
-  std::vector<Access> accesses_;  // of the node being added
+  std::vector<Access> accesses_;                      // of the node being added
   std::vector<Reason> reasons_;
 };
 

@@ -17,8 +17,8 @@ bool is_ignored(std::string_view word) {
 
 // Words of which several may form one type.
 bool is_arithmetic(std::string_view word) {
-  return is_one_of(word, {"bool", "_Bool", "char", "short", "int", "long", "float", "double", "signed",
-                          "unsigned"});
+  return is_one_of(word, {"bool", "_Bool", "char", "short", "int", "long", "float", "double",
+                          "signed", "unsigned"});
 }
 
 bool is_number(std::string_view word) {
@@ -47,9 +47,7 @@ class Parameter {
   }
   ParameterType type() const { return {is_pointer_, to_const_, to_plain_}; }
   bool is_void() const { return is_void_ && !is_pointer_ && !has_name_; }
-  bool is_blank() const {
-    return std::all_of(text_.begin(), text_.end(), is_space);
-  }
+  bool is_blank() const { return std::all_of(text_.begin(), text_.end(), is_space); }
 
  private:
   // Returns the next word or sign; empty at the end.

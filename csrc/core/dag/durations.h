@@ -9,8 +9,8 @@ namespace tandem::dag {
 
 class DurationHistogram {
  public:
-  static constexpr uint64_t kEnough = 32;   // entries; with fewer nothing is claimed
-  static constexpr uint64_t kFewest = 8;    // of those that lasted as long, weighted by age
+  static constexpr uint64_t kEnough = 32;    // entries; with fewer nothing is claimed
+  static constexpr uint64_t kFewest = 8;     // of those that lasted as long, weighted by age
   static constexpr uint64_t kHalveAt = 256;  // entries after which all weights are halved
   static constexpr uint64_t kPerOctave = 8;  // bins, each at most 1/8 as wide as its durations
 

@@ -70,7 +70,8 @@ void Graph::retire(NodeId id) {
   accesses_.drop_until(is_all ? accesses_.end()
                               : widen(node(until).first_access, accesses_.begin()));
   nodes_.drop_until(until);
-  while (doubts_.size() && doubts_[doubts_.begin()] <= until) doubts_.drop_until(doubts_.begin() + 1);
+  while (doubts_.size() && doubts_[doubts_.begin()] <= until)
+    doubts_.drop_until(doubts_.begin() + 1);
 }
 
 NodeId Graph::append(const Operation& op, uint32_t chain, Clocks::Row clock) {

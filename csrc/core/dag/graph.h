@@ -31,36 +31,52 @@ inline constexpr NodeId kNoNode = UINT64_MAX;
 inline constexpr uint32_t kNone = UINT32_MAX;
 
 enum class Kind : uint8_t {
-  kLaunch, kGraph, kCopy, kMemset, kMemOp, kHostFunc, kEventRecord, kEventWait,
-  kSyncStream, kSyncEvent, kSyncContext,  // the host waits
-  kAlloc, kFree,
+  kLaunch,
+  kGraph,
+  kCopy,
+  kMemset,
+  kMemOp,
+  kHostFunc,
+  kEventRecord,
+  kEventWait,
+  kSyncStream,
+  kSyncEvent,
+  kSyncContext,  // the host waits
+  kAlloc,
+  kFree,
 };
 inline constexpr uint32_t kKindCount = 13;
 
 // Operation::flags
-inline constexpr uint8_t kHostWaits = 1;     // the call returned when the operation was done
-inline constexpr uint8_t kEstimated = 2;     // the duration is predicted, not measured
-inline constexpr uint8_t kUnresolved = 4;    // it may touch more memory than its accesses say
-inline constexpr uint8_t kUnknownOrder = 8;  // it may have to wait for more than its edges say
+inline constexpr uint8_t kHostWaits = 1;      // the call returned when the operation was done
+inline constexpr uint8_t kEstimated = 2;      // the duration is predicted, not measured
+inline constexpr uint8_t kUnresolved = 4;     // it may touch more memory than its accesses say
+inline constexpr uint8_t kUnknownOrder = 8;   // it may have to wait for more than its edges say
 inline constexpr uint8_t kProgrammatic = 16;  // may begin before the preceding kernel ends
 
 struct Operation {
   Kind kind = Kind::kLaunch;
   uint8_t flags = 0;
   uint16_t block_threads = 0;  // launches; saturating. 0 = not known
-  uint32_t thread = kNone;    // number from Order::add_thread
-  uint32_t stream = kNone;    // number from Order::add_stream; kNone = host only
-  uint32_t blocks = 0;        // launches; saturating
-  uint64_t object = 0;        // function, graph, event, or the address written or allocated
+  uint32_t thread = kNone;     // number from Order::add_thread
+  uint32_t stream = kNone;     // number from Order::add_stream; kNone = host only
+  uint32_t blocks = 0;         // launches; saturating
+  uint64_t object = 0;         // function, graph, event, or the address written or allocated
   uint64_t bytes = 0;
   uint64_t submitted_ns = 0;  // when the host submitted it
   uint64_t duration_ns = 0;   // on the GPU; of a wait: on the host. 0 = not known
 };
 
 enum class EdgeKind : uint8_t {
-  kStream, kEvent, kLegacy, kHost,
+  kStream,
+  kEvent,
+  kLegacy,
+  kHost,
   kOverlap,  // begins after the other has begun, and ends after it has ended
-  kReadAfterWrite, kWriteAfterRead, kWriteAfterWrite, kUnknownData,
+  kReadAfterWrite,
+  kWriteAfterRead,
+  kWriteAfterWrite,
+  kUnknownData,
 };
 constexpr bool is_order(EdgeKind kind) { return kind <= EdgeKind::kOverlap; }
 

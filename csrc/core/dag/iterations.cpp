@@ -11,7 +11,14 @@ namespace {
 using shm::RecordKind;
 
 // Symbols below kFirst stand for what the host does; functions and graphs are hashed above it.
-enum Symbol : uint32_t { kNothing = 0, kWait = 1, kToDevice = 2, kWithin = 3, kMemset = 4, kFirst = 16 };
+enum Symbol : uint32_t {
+  kNothing = 0,
+  kWait = 1,
+  kToDevice = 2,
+  kWithin = 3,
+  kMemset = 4,
+  kFirst = 16
+};
 
 // Symbols that are remembered: few at first, since most loops are short and there are many jobs. An
 // iteration is at most half of them.
@@ -30,7 +37,7 @@ constexpr uint64_t kCopying = 64;    // symbols of a loop that copies, and never
 constexpr uint64_t kWaits = 16;      // of the host in one iteration; more mean several iterations
 constexpr uint64_t kParts = 64;      // passes that one iteration may consist of
 constexpr uint64_t kHostless = 4096;  // symbols of a loop in which the host takes no part ...
-constexpr uint64_t kHostFar = 8;     // ... and how many times as long the host did nothing
+constexpr uint64_t kHostFar = 8;      // ... and how many times as long the host did nothing
 
 uint32_t hash32(uint64_t value) {
   value ^= value >> 32;
@@ -49,8 +56,9 @@ uint32_t symbol_of(const shm::Record& record) {
     case RecordKind::kGraph:
     case RecordKind::kHostFunc: return named(record.kind, record.object);
     case RecordKind::kCopy:
-      return shm::low_value(record) == 1 ? kToDevice
-             : shm::low_value(record) == 2 ? kWait : kWithin;
+      return shm::low_value(record) == 1   ? kToDevice
+             : shm::low_value(record) == 2 ? kWait
+                                           : kWithin;
     case RecordKind::kMemset: return kMemset;
     case RecordKind::kSync: return record.flags & shm::kRecordQueried ? kNothing : kWait;
     default: return kNothing;
@@ -110,9 +118,9 @@ void IterationFinder::gap() {
 
 void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
   if (!is_settled() && symbols_.pushed() && symbols_.symbol(0) == kWait) end_stretch();
-  moments_[symbols_.pushed() & (moments_.size() - 1)] = {
-      ticks, static_cast<uint32_t>(submitted_), static_cast<uint16_t>(waits_),
-      static_cast<uint16_t>(ends_)};
+  moments_[symbols_.pushed() & (moments_.size() - 1)] = {ticks, static_cast<uint32_t>(submitted_),
+                                                         static_cast<uint16_t>(waits_),
+                                                         static_cast<uint16_t>(ends_)};
   if (is_settled()) {
     symbols_.remember(symbol);
   } else {
@@ -127,7 +135,8 @@ void IterationFinder::push(uint32_t symbol, uint64_t ticks) {
   if (found()) follow();
   search();
   if (is_settled()) settled_at_ = symbols_.pushed();
-  else if (moments_.size() < kMostMoments && symbols_.pushed() - settled_at_ >= moments_.size()) grow();
+  else if (moments_.size() < kMostMoments && symbols_.pushed() - settled_at_ >= moments_.size())
+    grow();
 }
 
 // Remembers more before the oldest symbols are lost, since nothing was found, or only a possible
@@ -148,7 +157,8 @@ void IterationFinder::add_to_stretch() {
     now_.second = symbols_.symbol(0);
   }
   if (now_.symbols < 3) return;
-  now_.add(symbols_.symbol(0) ^ symbols_.symbol(1) * 0x9e3779b1u ^ symbols_.symbol(2) * 0x85ebca6bu);
+  now_.add(symbols_.symbol(0) ^ symbols_.symbol(1) * 0x9e3779b1u ^
+           symbols_.symbol(2) * 0x85ebca6bu);
 }
 
 // Called when the host continues after a wait.
@@ -168,7 +178,8 @@ void IterationFinder::search() {
   uint64_t period = 0;
   for (size_t i = 0; i < count; ++i) {
     const Repetitions::Found& one = going_on[i];
-    if (is_sure(one) && !is_explained(one, going_on, count) && one.period * 2 + kSure < symbols_.capacity() && is_more(one.period) &&
+    if (is_sure(one) && !is_explained(one, going_on, count) &&
+        one.period * 2 + kSure < symbols_.capacity() && is_more(one.period) &&
         host_takes_part(one) && (period == 0 || one.period < period)) {
       period = one.period;
     }
@@ -184,8 +195,8 @@ bool IterationFinder::is_sure(const Repetitions::Found& found) {
 
 // While an inner loop continues, it proves nothing that the outer one continues as well: requests
 // of different size to one model are alike until the shorter one ends.
-bool IterationFinder::is_explained(const Repetitions::Found& found, const Repetitions::Found* going_on,
-                                   size_t count) {
+bool IterationFinder::is_explained(const Repetitions::Found& found,
+                                   const Repetitions::Found* going_on, size_t count) {
   return std::any_of(going_on, going_on + count, [&](const Repetitions::Found& inner) {
     return inner.period * kInner <= found.period;
   });
@@ -242,7 +253,8 @@ void IterationFinder::claim(uint64_t period) {
   usual_.forget();
   launches_ = 0;
   begin_ = begin_at(beginning);
-  if (beginning - period >= anchors_[1].offset && !known) end_iteration(begin_at(beginning - period));
+  if (beginning - period >= anchors_[1].offset && !known)
+    end_iteration(begin_at(beginning - period));
 }
 
 // Finds the first few symbols that occur once in a period, at `offset` from its beginning or later.

@@ -33,14 +33,16 @@ class IterationFinder {
   void gap();
 
   bool found() const { return length_ != 0; }
-  uint64_t ends() const { return ends_; }            // iterations that ended while found
-  uint64_t last_end() const { return last_end_; }    // ticks
-  uint64_t launches_since_end() const { return static_cast<uint32_t>(submitted_) - begin_.launches; }
+  uint64_t ends() const { return ends_; }          // iterations that ended while found
+  uint64_t last_end() const { return last_end_; }  // ticks
+  uint64_t launches_since_end() const {
+    return static_cast<uint32_t>(submitted_) - begin_.launches;
+  }
   // True if the host waits in an iteration, or copies to the device.
   bool has_host() const { return has_host_; }
   uint64_t duration() const { return usual_.ticks(); }  // of the usual iteration; 0 = not known
-  uint64_t launches() const { return launches_; }    // of the usual iteration
-  uint64_t submitted() const { return submitted_; }  // launches so far
+  uint64_t launches() const { return launches_; }       // of the usual iteration
+  uint64_t submitted() const { return submitted_; }     // launches so far
 
  private:
   static constexpr uint32_t kSketch = 16;
@@ -105,7 +107,7 @@ class IterationFinder {
 
   Repetitions symbols_;
   std::vector<Moment> moments_;  // of the newest symbols
-  uint64_t settled_at_ = 0;  // symbols pushed when it was last settled
+  uint64_t settled_at_ = 0;      // symbols pushed when it was last settled
   uint64_t submitted_ = 0;
   uint32_t waits_ = 0;
   uint64_t last_wait_ = 0;  // counted from 1; 0 = never
@@ -115,7 +117,7 @@ class IterationFinder {
   uint32_t alike_ = 0;
 
   // The claim.
-  uint64_t length_ = 0;  // symbols of the usual iteration; 0 = no claim
+  uint64_t length_ = 0;    // symbols of the usual iteration; 0 = no claim
   bool has_wait_ = false;  // the host waits in it
   bool has_host_ = false;  // the host waits, or copies to the device
   // One spans the beginning of an iteration, the other lies after it: what a program does now and

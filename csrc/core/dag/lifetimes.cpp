@@ -6,8 +6,8 @@
 namespace tandem::dag {
 namespace {
 
-constexpr size_t kShort = 10;      // a lifetime must last 1/kShort of the iteration
-constexpr size_t kNested = 6;      // lifetimes that make a nest
+constexpr size_t kShort = 10;  // a lifetime must last 1/kShort of the iteration
+constexpr size_t kNested = 6;  // lifetimes that make a nest
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of one allocation: more is a lie
 constexpr double kMostShare = 0.5;  // least share of their bytes that spans the turn
 
@@ -85,9 +85,8 @@ bool is_spread(const std::vector<Life>& by_begin, size_t turn) {
 // True if, in order of their beginnings, most lifetimes end before their predecessor does.
 bool is_nest(std::vector<Life> lives, size_t turn) {
   if (lives.size() < kNested) return false;
-  std::sort(lives.begin(), lives.end(), [](const Life& left, const Life& right) {
-    return left.begin < right.begin;
-  });
+  std::sort(lives.begin(), lives.end(),
+            [](const Life& left, const Life& right) { return left.begin < right.begin; });
   size_t nested = 0;
   for (size_t i = 1; i < lives.size(); ++i) nested += lives[i].end <= lives[i - 1].end ? 1 : 0;
   return is_spread(lives, turn) && nested * 4 >= 3 * (lives.size() - 1);

@@ -6,8 +6,8 @@
 namespace tandem::dag {
 namespace {
 
-constexpr uint32_t kDeepest = 64;         // levels of nesting; a name may be anything
-constexpr size_t kMostKept = 1024;        // substitutions and template arguments
+constexpr uint32_t kDeepest = 64;   // levels of nesting; a name may be anything
+constexpr size_t kMostKept = 1024;  // substitutions and template arguments
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
@@ -73,7 +73,8 @@ class Parser {
   uint64_t number() {
     uint64_t value = 0;
     if (!is_digit(peek())) fail();
-    while (is_digit(peek()) && value < text_.size()) value = value * 10 + static_cast<uint64_t>(text_[at_++] - '0');
+    while (is_digit(peek()) && value < text_.size())
+      value = value * 10 + static_cast<uint64_t>(text_[at_++] - '0');
     return value;
   }
   // "_" is 0, "0_" is 1; in base 36 for substitutions.
@@ -343,7 +344,8 @@ class Parser {
     Type plain;
     plain.is_plain = true;
     if (c == 'n') return {};  // nullptr
-    if (c == 'i' || c == 's' || c == 'u' || c == 'h' || c == 'd' || c == 'e' || c == 'f') return plain;
+    if (c == 'i' || c == 's' || c == 'u' || c == 'h' || c == 'd' || c == 'e' || c == 'f')
+      return plain;
     if (c == 'F') {
       number();
       if (!take("_") && !take("x") && !take("b")) fail();
@@ -418,13 +420,14 @@ class Parser {
 }  // namespace
 
 bool is_cuda_number(std::string_view name) {
-  for (const std::string_view one : {"__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "dim3"}) {
+  for (const std::string_view one :
+       {"__half", "__half2", "__nv_bfloat16", "__nv_bfloat162", "dim3"}) {
     if (name == one) return true;
   }
   if (name.empty() || name.back() < '1' || name.back() > '4') return false;
   name.remove_suffix(1);
-  for (const std::string_view one : {"char", "uchar", "short", "ushort", "int", "uint", "long", "ulong",
-                                     "longlong", "ulonglong", "float", "double"}) {
+  for (const std::string_view one : {"char", "uchar", "short", "ushort", "int", "uint", "long",
+                                     "ulong", "longlong", "ulonglong", "float", "double"}) {
     if (name == one) return true;
   }
   return false;

@@ -62,7 +62,7 @@ class Follower {
 
   std::vector<Step> steps_;
   uint64_t length_ = 0, held_ = 0;
-  uint64_t most_ = 0;      // since the last launch
+  uint64_t most_ = 0;  // since the last launch
   bool knows_ = false;
   bool is_fresh_ = false;  // no record since the last launch
 };

@@ -94,9 +94,7 @@ void Order::because(NodeId from, EdgeKind kind) {
   if (from != kNoNode && graph_.has(from)) reasons_.push_back({from, kind});
 }
 
-void Order::because_of_stream(uint32_t stream) {
-  because(chains_[stream].last, EdgeKind::kHost);
-}
+void Order::because_of_stream(uint32_t stream) { because(chains_[stream].last, EdgeKind::kHost); }
 
 void Order::because_of_event(uint64_t event, Operation& op) {
   const auto found = recorded_.find(event);

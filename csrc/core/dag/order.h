@@ -68,17 +68,17 @@ class Order {
     uint32_t context;
     StreamKind kind;
     bool is_thread;
-    bool is_active = false;      // a blocking stream used since the last legacy operation
+    bool is_active = false;  // a blocking stream used since the last legacy operation
     bool has_ended = false;
-    NodeId last = kNoNode;       // of a thread: the last thing that it waited for
-    NodeId kernel = kNoNode;     // its last launch, if followed only by event records
+    NodeId last = kNoNode;           // of a thread: the last thing that it waited for
+    NodeId kernel = kNoNode;         // its last launch, if followed only by event records
     NodeId before_kernel = kNoNode;  // what had surely ended when that launch began
     Clocks::Row clock = Clocks::kNothing;
   };
   struct Context {
-    uint32_t legacy = kNone;         // the context's legacy stream
-    std::vector<uint32_t> streams;   // all of them
-    std::vector<uint32_t> active;    // those with is_active
+    uint32_t legacy = kNone;        // the context's legacy stream
+    std::vector<uint32_t> streams;  // all of them
+    std::vector<uint32_t> active;   // those with is_active
   };
   struct Reason {
     NodeId from;
@@ -109,8 +109,8 @@ class Order {
   std::deque<uint32_t> ended_;  // chains, in the order in which they ended
   std::vector<Context> contexts_;
   std::unordered_map<uint64_t, NodeId> recorded_;  // by event
-  bool lost_ = false;  // events may have been recorded unseen
-  std::vector<Reason> reasons_;  // of the operation being added
+  bool lost_ = false;                              // events may have been recorded unseen
+  std::vector<Reason> reasons_;                    // of the operation being added
 };
 
 }  // namespace tandem::dag

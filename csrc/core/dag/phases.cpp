@@ -20,9 +20,7 @@ bool kind_of(const Record& record, Item::Kind* kind) {
   switch (static_cast<RecordKind>(record.kind)) {
     case RecordKind::kLaunch:
     case RecordKind::kGraph: *kind = Item::Kind::kLaunch; return true;
-    case RecordKind::kSync:
-      *kind = Item::Kind::kWait;
-      return !(record.flags & shm::kRecordQueried);
+    case RecordKind::kSync: *kind = Item::Kind::kWait; return !(record.flags & shm::kRecordQueried);
     case RecordKind::kAlloc: *kind = Item::Kind::kAlloc; return true;
     case RecordKind::kFree: *kind = Item::Kind::kFree; return true;
     case RecordKind::kCopy:
@@ -152,9 +150,8 @@ void PhaseFinder::settle() {
 
 // Returns the items between the first two beginnings.
 std::vector<Item> PhaseFinder::iteration() {
-  std::stable_sort(items_.begin(), items_.end(), [](const Item& left, const Item& right) {
-    return left.ticks < right.ticks;
-  });
+  std::stable_sort(items_.begin(), items_.end(),
+                   [](const Item& left, const Item& right) { return left.ticks < right.ticks; });
   const auto begins = [](const Item& item) { return item.begins; };
   const auto first = std::find_if(items_.begin(), items_.end(), begins);
   if (first == items_.end()) return {};

@@ -63,9 +63,9 @@ class PhaseFinder {
 
   uint32_t sample_every_;
   State state_ = State::kOff;
-  bool by_steps_ = false;     // the program marks its iterations
-  uint32_t skip_ = 0;         // iterations yet to skip
-  uint32_t settled_ = 0;      // calls since the iteration was complete
+  bool by_steps_ = false;  // the program marks its iterations
+  uint32_t skip_ = 0;      // iterations yet to skip
+  uint32_t settled_ = 0;   // calls since the iteration was complete
   std::vector<Item> items_;
 
   PhaseShares last_, shares_;

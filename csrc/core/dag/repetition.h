@@ -63,11 +63,11 @@ class Repetitions {
   std::vector<uint32_t> history_;
   // By hash of kGram symbols: the low half of pushed_ when they last occurred; 0 = never.
   std::vector<uint32_t> last_seen_;
-  unsigned shift_;  // turns a 64-bit hash into a place there
-  uint64_t sum_ = 0;  // of the last kGram symbols, times powers of kBase
+  unsigned shift_;             // turns a 64-bit hash into a place there
+  uint64_t sum_ = 0;           // of the last kGram symbols, times powers of kBase
   uint64_t late_[kLate] = {};  // sums not looked up yet, by number of the symbol
   uint64_t pushed_ = 0;
-  uint64_t fresh_ = 0;  // symbols since the last interruption
+  uint64_t fresh_ = 0;   // symbols since the last interruption
   uint64_t unseen_ = 0;  // the last symbols, only remembered so far
   uint64_t ahead_ = 0;   // while catching up: those of them after pushed_
   Lag lags_[kMost];

@@ -34,14 +34,11 @@ bool RequestFinder::is_request_mark(const shm::Record& record) {
 
 void RequestFinder::take(const shm::Record& record) {
   switch (kind_of(record)) {
-    case RecordKind::kMark:
-      mark(record);
-      return;
+    case RecordKind::kMark: mark(record); return;
     case RecordKind::kWait:  // written when the wait is over
       hold(record.ticks - std::min(record.duration_ns, record.ticks), record.ticks);
       return;
-    case RecordKind::kSync:
-      break;
+    case RecordKind::kSync: break;
     default:
       if (GapFinder::concerns(record)) ask(record.ticks);
   }
@@ -50,7 +47,8 @@ void RequestFinder::take(const shm::Record& record) {
 
 void RequestFinder::rest(uint64_t now_ns) {
   const uint64_t until_ns = active_until_ns();
-  if (kind_ == RequestKind::kBurst && until_ns < now_ns && now_ns - until_ns >= idle_ns_) end_burst();
+  if (kind_ == RequestKind::kBurst && until_ns < now_ns && now_ns - until_ns >= idle_ns_)
+    end_burst();
 }
 
 void RequestFinder::lose() {
@@ -107,9 +105,8 @@ void RequestFinder::mark(const shm::Record& record) {
 }
 
 void RequestFinder::end_marked(const shm::Record& record) {
-  const auto begun = std::find_if(open_.begin(), open_.end(), [&](const Open& open) {
-    return open.number == record.object;
-  });
+  const auto begun = std::find_if(open_.begin(), open_.end(),
+                                  [&](const Open& open) { return open.number == record.object; });
   if (begun == open_.end()) return;
   add(RequestKind::kMarked, record.ticks, *begun);
   open_.erase(begun);
@@ -128,7 +125,8 @@ void RequestFinder::add(RequestKind kind, uint64_t end_ns, const Open& begun) {
   const uint64_t duration_ns = end_ns - begun.begin_ns;
   if (ended_.size() == kMostKept) ended_.erase(ended_.begin());
   // Another thread's wait may have begun before the request.
-  ended_.push_back({duration_ns, std::min(held_ns_ - begun.held_ns, duration_ns), begun.objective_ns});
+  ended_.push_back(
+      {duration_ns, std::min(held_ns_ - begun.held_ns, duration_ns), begun.objective_ns});
   if (limit_ns_ != 0 && duration_ns > limit_ns_) ++overruns_;
 }
 

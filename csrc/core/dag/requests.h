@@ -80,12 +80,12 @@ class RequestFinder {
   uint64_t overruns_ = 0;
   RequestKind kind_ = RequestKind::kBurst;
   GapFinder work_;
-  bool asking_ = false;        // a burst or step is in progress:
+  bool asking_ = false;  // a burst or step is in progress:
   Open asked_;
-  bool cut_ = false;           // one whose beginning is not known may be in progress
+  bool cut_ = false;  // one whose beginning is not known may be in progress
   uint64_t waited_until_ns_ = 0;
-  uint64_t held_ns_ = 0;       // so far, by one thread or several at once
-  std::vector<Open> open_;     // oldest first
+  uint64_t held_ns_ = 0;    // so far, by one thread or several at once
+  std::vector<Open> open_;  // oldest first
   size_t most_open_ = 0;
   std::vector<EndedRequest> ended_;
 };

@@ -8,13 +8,13 @@
 namespace tandem::dag {
 namespace {
 
-constexpr size_t kFewest = 16;       // launches in the smallest iteration that is split
-constexpr size_t kUpdateKinds = 8;   // most functions of an update
-constexpr size_t kUpdateLeast = 6;   // fewest launches of an update ...
-constexpr size_t kUpdateEach = 2;    // ... and of each of its functions, on average
-constexpr size_t kPassLeast = 16;    // fewest launches of a pass
-constexpr size_t kEffort = 32;       // how often each launch may be looked at to find passes
-constexpr size_t kBatchWithin = 4;   // most launches that precede an iteration's batch
+constexpr size_t kFewest = 16;      // launches in the smallest iteration that is split
+constexpr size_t kUpdateKinds = 8;  // most functions of an update
+constexpr size_t kUpdateLeast = 6;  // fewest launches of an update ...
+constexpr size_t kUpdateEach = 2;   // ... and of each of its functions, on average
+constexpr size_t kPassLeast = 16;   // fewest launches of a pass
+constexpr size_t kEffort = 32;      // how often each launch may be looked at to find passes
+constexpr size_t kBatchWithin = 4;  // most launches that precede an iteration's batch
 
 constexpr uint64_t fnv1a(const char* text) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -34,8 +34,8 @@ std::vector<uint32_t> numbered(const std::vector<Item>& items, size_t* kinds) {
   *kinds = known.size();
   std::vector<uint32_t> out;
   for (const uint64_t object : objects)
-    out.push_back(static_cast<uint32_t>(
-        std::lower_bound(known.begin(), known.end(), object) - known.begin()));
+    out.push_back(static_cast<uint32_t>(std::lower_bound(known.begin(), known.end(), object) -
+                                        known.begin()));
   return out;
 }
 
@@ -141,8 +141,7 @@ std::vector<Phase> split(const std::vector<Item>& items) {
   }
   if (turn == 0) return {};
   std::vector<Phase> out(count, Phase::kUpdate);
-  for (size_t i = 0; i < update; ++i)
-    out[i] = i % pass < turn ? Phase::kForward : Phase::kBackward;
+  for (size_t i = 0; i < update; ++i) out[i] = i % pass < turn ? Phase::kForward : Phase::kBackward;
   return out;
 }
 

@@ -22,12 +22,21 @@ namespace tandem::dag {
 enum class Phase : uint8_t { kOutside = 0, kForward = 1, kBackward = 2, kUpdate = 3 };
 
 struct Item {
-  enum class Kind : uint8_t { kLaunch, kWait, kToDevice, kAlloc, kFree, kPhaseBegin, kPhaseEnd, kStep };
+  enum class Kind : uint8_t {
+    kLaunch,
+    kWait,
+    kToDevice,
+    kAlloc,
+    kFree,
+    kPhaseBegin,
+    kPhaseEnd,
+    kStep
+  };
   uint64_t ticks;
   uint64_t object;  // function, address, or hash of the phase's name
   uint64_t size;    // launches: predicted GPU time in ns, 0 = not known; allocations: bytes
   Kind kind;
-  bool begins;      // an iteration begins here; PhaseFinder's own
+  bool begins;  // an iteration begins here; PhaseFinder's own
   uint16_t thread;
 };
 

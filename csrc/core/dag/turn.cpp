@@ -6,10 +6,10 @@
 namespace tandem::dag {
 namespace {
 
-constexpr size_t kEdge = 8;         // each side has at least 1/kEdge of the launches
-constexpr double kInformed = 0.1;   // least information about the side, as part of all there is
-constexpr size_t kPaired = 3;       // one in this many functions must have a counterpart
-constexpr double kOwn = 0.12;       // least part of a backward pass in functions of its own
+constexpr size_t kEdge = 8;        // each side has at least 1/kEdge of the launches
+constexpr double kInformed = 0.1;  // least information about the side, as part of all there is
+constexpr size_t kPaired = 3;      // one in this many functions must have a counterpart
+constexpr double kOwn = 0.12;      // least part of a backward pass in functions of its own
 
 double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
 
@@ -35,7 +35,8 @@ bool has_counterparts(const std::vector<uint32_t>& functions, size_t turn, size_
     ++repeated;
     // Allows a small difference: where layers are recomputed, the turn comes one layer late.
     const size_t apart = 1 + times / kEdge;
-    const auto least = std::lower_bound(derived.begin(), derived.end(), times - std::min(times, apart));
+    const auto least =
+        std::lower_bound(derived.begin(), derived.end(), times - std::min(times, apart));
     paired += least != derived.end() && *least <= times + apart ? 1 : 0;
   }
   return paired != 0 && paired * kPaired >= repeated;

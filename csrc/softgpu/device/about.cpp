@@ -21,8 +21,7 @@ std::string about_json(const Settings& settings) {
                     ",\"faults\":" + json_string(settings.faults_text) +
                     ",\"mig\":" + json_string(settings.mig_text);
   std::snprintf(text, sizeof text,
-                ",\"device_count\":%u,\"start_clients\":%u,\"linger_ms\":%" PRIu64
-                ",\"devices\":[",
+                ",\"device_count\":%u,\"start_clients\":%u,\"linger_ms\":%" PRIu64 ",\"devices\":[",
                 settings.device_count, settings.start_clients, settings.linger_ms);
   out += text;
   for (const DeviceInfo& device : gpus_of(*settings.profile, settings.device_count, settings.mig)) {

@@ -187,9 +187,7 @@ const char* Engine::dispatch(Client* client, Type type, const uint8_t* bytes, si
     case Type::kEventRelease: return with(EventRelease{}, &Engine::event_release);
     case Type::kEventWatch: return with(EventWatch{}, &Engine::event_watch);
     case Type::kBody: return with(Body{}, &Engine::body);
-    case Type::kSyncTime:
-      client->replies.add(Type::kTime, Time{{}, now_ns_});
-      return nullptr;
+    case Type::kSyncTime: client->replies.add(Type::kTime, Time{{}, now_ns_}); return nullptr;
     case Type::kSubmit: {
       Submit message{};
       if (!copy_submit(bytes, size, &message)) return "a SUBMIT of the wrong size";
@@ -224,7 +222,8 @@ const char* Engine::hello(Client* client, const Hello& message) {
   }
   if (client->takes_part()) {
     const auto entry = std::make_pair(client->id, client);
-    participants_.insert(std::upper_bound(participants_.begin(), participants_.end(), entry), entry);
+    participants_.insert(std::upper_bound(participants_.begin(), participants_.end(), entry),
+                         entry);
     client->busy = true;
   }
   welcome.client_id = client->id;

@@ -26,9 +26,9 @@ struct Output {
     uint32_t connection;
     Bytes bytes;
   };
-  std::vector<Packet> packets;      // in order
-  std::vector<uint32_t> to_close;   // after their packets were sent; the edge then calls close()
-  std::string timeline;             // must be written before the packets are sent
+  std::vector<Packet> packets;     // in order
+  std::vector<uint32_t> to_close;  // after their packets were sent; the edge then calls close()
+  std::string timeline;            // must be written before the packets are sent
   std::vector<std::string> log;
 };
 
@@ -167,20 +167,20 @@ class Engine {
   uint32_t start_clients_;
   Faults faults_;
   Timeline timeline_;
-  const char* timeline_state_;  // off, complete or incomplete
+  const char* timeline_state_;    // off, complete or incomplete
   MigLayout mig_;                 // for each device
   std::vector<bool> has_mig_on_;  // a device with MIG on may have no instance
-  std::deque<Gpu> gpus_;  // a deque, so that they never move
+  std::deque<Gpu> gpus_;          // a deque, so that they never move
 
   Pool<Pending> pending_;
   Pool<Dependency> dependencies_;
   Pool<Op> ops_;
   Names names_;
 
-  std::map<uint32_t, std::unique_ptr<Client>> clients_;  // by connection
+  std::map<uint32_t, std::unique_ptr<Client>> clients_;     // by connection
   std::vector<std::pair<uint32_t, Client*>> participants_;  // by id, which decides every tie
-  std::set<uint32_t> locking_;                           // connections with a pending lock
-  std::map<uint32_t, Client*> mps_servers_;              // by id, numbered separately from clients
+  std::set<uint32_t> locking_;                              // connections with a pending lock
+  std::map<uint32_t, Client*> mps_servers_;  // by id, numbered separately from clients
   uint32_t last_connection_ = 0;
   uint32_t last_worker_ = 0, last_observer_ = 0, last_query_ = 0, last_mps_server_ = 0;
   uint64_t last_allocation_ = 0;
@@ -192,7 +192,7 @@ class Engine {
   std::set<Op*, ById> instant_;  // ready and take no device time; looked at when time stands still
   std::set<Op*, ById> waits_;    // kMemOpWait whose condition did not hold yet
 
-  uint64_t now_ns_ = 0;  // the device's time
+  uint64_t now_ns_ = 0;   // the device's time
   uint64_t changes_ = 0;  // how often a client did work that others may see
   uint64_t started_real_ns_;
   uint64_t real_now_ns_;

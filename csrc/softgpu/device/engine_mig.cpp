@@ -32,12 +32,11 @@ MigStatus Engine::change_mig(uint32_t uid, const MigChange& message, uint32_t* c
   const MigTable* table = mig_table(profile_->name);
   if (!table) return MigStatus::kNoMig;
   if (uid != 0) return MigStatus::kNotPermitted;  // NVIDIA's MIG user guide: administrators only
-  const bool someone_works =
-      std::any_of(clients_.begin(), clients_.end(), [](const auto& entry) {
-        const Client& client = *entry.second;
-        const bool may_work = client.role == Role::kWorker || client.role == Role::kMpsServer;
-        return may_work || !client.contexts.empty() || client.allocations > 0;
-      });
+  const bool someone_works = std::any_of(clients_.begin(), clients_.end(), [](const auto& entry) {
+    const Client& client = *entry.second;
+    const bool may_work = client.role == Role::kWorker || client.role == Role::kMpsServer;
+    return may_work || !client.contexts.empty() || client.allocations > 0;
+  });
   if (someone_works) return MigStatus::kInUse;
   auto& instances = mig_[message.device];
   const auto verb = static_cast<MigVerb>(message.verb);
@@ -53,9 +52,8 @@ MigStatus Engine::change_mig(uint32_t uid, const MigChange& message, uint32_t* c
     if (!add_mig_instance(*profile, message.start, &instances)) return MigStatus::kNoRoom;
     *created = instances.back().number;
   } else {
-    const auto found = std::find_if(instances.begin(), instances.end(), [&](const auto& one) {
-      return one.number == message.value;
-    });
+    const auto found = std::find_if(instances.begin(), instances.end(),
+                                    [&](const auto& one) { return one.number == message.value; });
     if (found == instances.end()) return MigStatus::kNotFound;
     if (verb == MigVerb::kDestroy) {
       if (found->has_compute) return MigStatus::kInUse;

@@ -71,8 +71,8 @@ Op* Engine::make_op(Pending* submitted) {
   op->status = submitted->status;
   op->bytes = submitted->amount;
   if (op->kind == OpKind::kKernel) {
-    op->kernel = {submitted->amount, submitted->block_threads, submitted->flops_per_block,
-                  submitted->bytes_per_block, submitted->asleep_ns, submitted->fitting_blocks,
+    op->kernel = {submitted->amount,          submitted->block_threads, submitted->flops_per_block,
+                  submitted->bytes_per_block, submitted->asleep_ns,     submitted->fitting_blocks,
                   submitted->least_sms};
     op->bytes = kernel_bytes(*submitted);
   }

@@ -71,8 +71,9 @@ const char* Engine::event_watch(Client* client, const EventWatch& message) {
         {client->connection, message.request, message.event});
     return nullptr;
   }
-  client->replies.add(Type::kEventReply, EventReply{{}, message.request, message.event,
-                                                    recorded ? kNotReady : kSuccess, 0});
+  client->replies.add(
+      Type::kEventReply,
+      EventReply{{}, message.request, message.event, recorded ? kNotReady : kSuccess, 0});
   return nullptr;
 }
 

@@ -88,8 +88,8 @@ const char* Engine::body(Client* client, const Body& message) {
     // Ask again soon, then less and less often: after an eighth of the time it has waited, 20 us to
     // 1 ms.
     const uint64_t waited_ns = now_ns_ - op->start_ns;
-    op->retry_ns = now_ns_ + std::min<uint64_t>(std::max<uint64_t>(waited_ns / 8, 20'000),
-                                                1'000'000);
+    op->retry_ns =
+        now_ns_ + std::min<uint64_t>(std::max<uint64_t>(waited_ns / 8, 20'000), 1'000'000);
     waits_.insert(op);
     return nullptr;
   }

@@ -12,8 +12,16 @@
 namespace tandem::softgpu {
 
 enum class FaultKind : uint8_t {
-  kNone, kOutOfMemory, kLaunchFailed, kHang, kDeviceLost, kSlowCopy, kEccCorrected,
-  kEccUncorrectable, kCopyFailed, kMapRefused,
+  kNone,
+  kOutOfMemory,
+  kLaunchFailed,
+  kHang,
+  kDeviceLost,
+  kSlowCopy,
+  kEccCorrected,
+  kEccUncorrectable,
+  kCopyFailed,
+  kMapRefused,
 };
 
 class Faults {
@@ -36,11 +44,11 @@ class Faults {
  private:
   struct Planned {
     FaultKind fault = FaultKind::kNone;
-    std::string name;             // of the kernel
-    uint64_t factor = 1;          // of the copy's duration
-    uint64_t nth = 0;             // 0: by probability
+    std::string name;     // of the kernel
+    uint64_t factor = 1;  // of the copy's duration
+    uint64_t nth = 0;     // 0: by probability
     double probability = 0;
-    uint64_t seen = 0;            // how many of its kind so far
+    uint64_t seen = 0;  // how many of its kind so far
   };
   std::string add(std::string_view spec);
   std::string read_moment(std::string_view spec, char mark, std::string_view text,

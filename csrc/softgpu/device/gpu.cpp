@@ -25,10 +25,7 @@ bool erase(std::vector<Op*>* ops, Op* op) {
 }  // namespace
 
 Gpu::Gpu(const DeviceInfo& device, const Arbitration& arbitration, Timeline* timeline)
-    : device_(device),
-      turns_(arbitration),
-      timeline_(timeline),
-      ledger_(device.memory_bytes) {}
+    : device_(device), turns_(arbitration), timeline_(timeline), ledger_(device.memory_bytes) {}
 
 void Gpu::add(Op* op) {
   switch (op->kind) {
@@ -40,8 +37,8 @@ void Gpu::add(Op* op) {
 }
 
 void Gpu::remove(Op* op, uint64_t now_ns) {
-  const bool was_here = turns_.remove(op) || erase(&movers_, op) ||
-                        erase(&copy_queues_[0], op) || erase(&copy_queues_[1], op);
+  const bool was_here = turns_.remove(op) || erase(&movers_, op) || erase(&copy_queues_[0], op) ||
+                        erase(&copy_queues_[1], op);
   if (!was_here || !op->started) return;
   progress(op, now_ns);
   if (op->sms > 0 || op->kind != OpKind::kKernel) timeline_->part(*op, now_ns, true);
@@ -63,8 +60,8 @@ std::vector<Op*> Gpu::collect(uint64_t now_ns) {
   }
   turns_.kernels_ended(ended);
   const auto sweep = [&](std::vector<Op*>* ops) {
-    const auto keep = std::stable_partition(
-        ops->begin(), ops->end(), [&](Op* op) { return !take_if_ended(op, now_ns); });
+    const auto keep = std::stable_partition(ops->begin(), ops->end(),
+                                            [&](Op* op) { return !take_if_ended(op, now_ns); });
     ended.insert(ended.end(), keep, ops->end());
     ops->erase(keep, ops->end());
   };
@@ -201,8 +198,8 @@ void Gpu::share(uint64_t now_ns) {
     if (op->remaining <= 0) continue;
     ops.push_back(op);
     const double passes = op->kind == OpKind::kCopyDtoD ? 2 : 1;  // a copy reads and writes
-    claims.push_back({passes * static_cast<double>(op->bytes), 0,
-                      static_cast<double>(device_.sm_count)});
+    claims.push_back(
+        {passes * static_cast<double>(op->bytes), 0, static_cast<double>(device_.sm_count)});
   }
   share_bandwidth(device_.bytes_per_s, claims);
   for (size_t i = 0; i < ops.size(); ++i) set_duration(ops[i], claims[i].duration_ns, now_ns);
@@ -231,7 +228,8 @@ void Gpu::note_computing(std::vector<uint32_t> computing, uint64_t now_ns) {
   if (computing == computing_) return;
   computing_.swap(computing);
   for (const uint32_t connection : computing) {  // connections that were computing before
-    const bool still = std::find(computing_.begin(), computing_.end(), connection) != computing_.end();
+    const bool still =
+        std::find(computing_.begin(), computing_.end(), connection) != computing_.end();
     const auto found = busy_by_.find(connection);
     if (!still && found != busy_by_.end()) found->second.set(false, now_ns);
   }

@@ -79,9 +79,9 @@ class Gpu {
   std::map<uint32_t, BusyWindow> busy_by_;  // by connection
   std::vector<uint32_t> computing_;         // connections whose kernels run now
 
-  std::vector<Op*> runnable_;                     // kernels of the current turn, during schedule()
-  std::vector<Op*> movers_;                       // DtoD and memsets, all running
-  std::array<std::vector<Op*>, 2> copy_queues_;   // HtoD, DtoH; the first one runs
+  std::vector<Op*> runnable_;                    // kernels of the current turn, during schedule()
+  std::vector<Op*> movers_;                      // DtoD and memsets, all running
+  std::array<std::vector<Op*>, 2> copy_queues_;  // HtoD, DtoH; the first one runs
 };
 
 }  // namespace tandem::softgpu

@@ -42,7 +42,7 @@ class Ledger {
     uint64_t bytes;
     // Other holders and how often each retained it; mostly none.
     std::map<uint32_t, uint64_t> holders{};
-    uint64_t own = 1;                        // how often the charged connection holds it
+    uint64_t own = 1;  // how often the charged connection holds it
   };
   using Holding = std::map<uint64_t, Held>::iterator;
   // Removes the charged holder; returns the next entry of the map.

@@ -13,7 +13,7 @@ namespace tandem::softgpu {
 
 struct MigInstance {
   const MigProfile* profile;
-  uint32_t start;  // its first memory slice
+  uint32_t start;       // its first memory slice
   uint32_t number = 0;  // from 1, unique on its device
   // Whether it has its one compute instance; without it, it cannot be used.
   bool has_compute = true;
@@ -26,7 +26,8 @@ using MigLayout = std::vector<std::vector<MigInstance>>;  // by device
 
 // Places one more instance on a device, at `start` or, if that is kNone32, at the first free place.
 // The others stay where they are. Returns false if it does not fit.
-bool add_mig_instance(const MigProfile& profile, uint32_t start, std::vector<MigInstance>* instances);
+bool add_mig_instance(const MigProfile& profile, uint32_t start,
+                      std::vector<MigInstance>* instances);
 
 // All GPUs that contexts can be created on: whole devices, and the instances of those with MIG on.
 std::vector<DeviceInfo> gpus_of(const Profile& profile, uint32_t device_count,

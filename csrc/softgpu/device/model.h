@@ -114,7 +114,7 @@ struct Op {
   uint32_t sms = 0;            // number of SMs in `sm_set`
   uint64_t part_start_ns = 0;  // start of the timeline line being written
   double part_remaining = 1;
-  uint64_t held_ns = 0;        // how long it held SMs while its cost was unknown
+  uint64_t held_ns = 0;  // how long it held SMs while its cost was unknown
   uint32_t part = 0;
 
   void leave_sms() {
@@ -164,18 +164,18 @@ struct Client {
   ProcessState state = ProcessState::kRunning;
   PendingLock pending_lock;
   bool watches_events = false;  // for a query connection: it is sent XIDs and ECC errors
-  uint32_t fate = kSuccess;   // the status of every context of this client
+  uint32_t fate = kSuccess;     // the status of every context of this client
   std::array<uint64_t, kMaxDevices> memory_limit_bytes;  // kNever: none
-  bool condemned = false;   // misbehaved: the edge is about to close it
+  bool condemned = false;  // misbehaved: the edge is about to close it
 
   // Virtual clock.
   bool busy = false;
-  bool left_behind = false;     // an observer that was silent for too long
+  bool left_behind = false;  // an observer that was silent for too long
   uint64_t deadline_ns = kNever;
-  uint64_t look_step_ns = 0;   // 0: no thread polls
-  uint64_t looked_ns = 0;      // when it was last told to look
-  bool for_time = false;       // the thread with deadline_ns waits for time alone
-  uint64_t changes_seen = 0;   // Engine::changes_ at that time
+  uint64_t look_step_ns = 0;  // 0: no thread polls
+  uint64_t looked_ns = 0;     // when it was last told to look
+  bool for_time = false;      // the thread with deadline_ns waits for time alone
+  uint64_t changes_seen = 0;  // Engine::changes_ at that time
   uint64_t spoke_real_ns = 0;
 
   Outbox replies;  // answers to requests: sent at once
@@ -195,8 +195,8 @@ struct Client {
 
 inline bool RunsBefore::operator()(const Op* a, const Op* b) const {
   const auto key = [](const Op* op) {
-    return std::make_tuple(op->client->mps_priority, op->priority, op->ready_ns,
-                           op->client->id, op->id);
+    return std::make_tuple(op->client->mps_priority, op->priority, op->ready_ns, op->client->id,
+                           op->id);
   };
   return key(a) < key(b);
 }

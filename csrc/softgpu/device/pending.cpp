@@ -53,9 +53,7 @@ size_t OpTable::slot_of(uint64_t id) const {
   return slot;
 }
 
-Pending* OpTable::find(uint64_t id) const {
-  return slots_.empty() ? nullptr : slots_[slot_of(id)];
-}
+Pending* OpTable::find(uint64_t id) const { return slots_.empty() ? nullptr : slots_[slot_of(id)]; }
 
 void OpTable::insert(Pending* op) {
   if ((size_ + 1) * 4 > slots_.size() * 3) grow();

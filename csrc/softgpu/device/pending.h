@@ -32,22 +32,22 @@ struct Dependency {
 struct Pending {
   uint64_t id;
   Stream* stream;
-  Pending* next;       // in the same stream
-  Stream* waiters;     // streams whose first operation depends on this one; see Stream::next_waiter
-  Dependency* after;   // dependencies, unordered; those that have ended are dropped when looked at
-  uint64_t amount;     // blocks of a kernel, otherwise bytes
+  Pending* next;      // in the same stream
+  Stream* waiters;    // streams whose first operation depends on this one; see Stream::next_waiter
+  Dependency* after;  // dependencies, unordered; those that have ended are dropped when looked at
+  uint64_t amount;    // blocks of a kernel, otherwise bytes
   double flops_per_block, bytes_per_block;
   double asleep_ns;
   uint32_t block_threads;
-  uint32_t slowness;  // a copy lasts this many times as long
-  uint32_t name;      // number in Names
-  uint32_t status;    // CUresult of the body, once done
+  uint32_t slowness;                   // a copy lasts this many times as long
+  uint32_t name;                       // number in Names
+  uint32_t status;                     // CUresult of the body, once done
   uint16_t fitting_blocks, least_sms;  // see KernelShape
   int8_t priority;                     // the launch's own, or the stream's
-  uint8_t kind;       // OpKind
+  uint8_t kind;                        // OpKind
   FaultKind fault;
   bool needs_body;
-  bool asked;      // START was sent
+  bool asked;  // START was sent
   bool body_done;
   bool cost_pending;  // BODY will tell the cost
 };

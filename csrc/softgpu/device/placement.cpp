@@ -51,7 +51,8 @@ std::vector<SmSet> place_kernels(const DeviceInfo& device, const std::vector<Op*
     // A cooperative grid or a cluster runs side by side or not at all. The limit of its context or
     // of its set of SMs takes precedence, otherwise it would never run.
     const uint32_t least = std::min({op.kernel.least_sms, cap, count_of(allowed)});
-    if (count_of(usable) < least || wanted < std::min(least, sm_demand(device, op.kernel))) continue;
+    if (count_of(usable) < least || wanted < std::min(least, sm_demand(device, op.kernel)))
+      continue;
     take(usable & op.sm_set, wanted, &place);
     take(usable & ~held & ~confined_to, wanted, &place);
     take(usable & ~held, wanted, &place);

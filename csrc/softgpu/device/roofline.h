@@ -34,8 +34,8 @@ double compute_ns(const DeviceInfo& device, const KernelShape& kernel, uint32_t 
 // An operation that moves bytes in device memory. Shares are max-min fair, weighted by SMs: nobody
 // gets more than it can use, and what one leaves goes to the others.
 struct BandwidthClaim {
-  double bytes = 0;        // of the whole operation
-  double floor_ns = 0;     // compute time: the lower bound, whatever the bandwidth
+  double bytes = 0;     // of the whole operation
+  double floor_ns = 0;  // compute time: the lower bound, whatever the bandwidth
   double weight = 1;
   double duration_ns = 0;  // result, for the whole operation at this share
 };

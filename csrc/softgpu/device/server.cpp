@@ -44,7 +44,7 @@ volatile std::sig_atomic_t g_hurry = 0;
 void ask_to_hurry(int) { g_hurry = 1; }
 
 void watch_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = ask_to_stop;
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
@@ -151,7 +151,9 @@ void Server::accept_all() {
 
 void Server::accept_one(UniqueFd socket) {
   if (connections_.size() >= most_connections()) {
-    std::fprintf(stderr, "refused a client: %zu are connected already, as many as ulimit -n allows\n", connections_.size());
+    std::fprintf(stderr,
+                 "refused a client: %zu are connected already, as many as ulimit -n allows\n",
+                 connections_.size());
     return;
   }
   ucred peer{};
@@ -244,7 +246,8 @@ void Server::end_timeline(const std::string& written) {
   const auto whole = static_cast<off_t>(timeline_bytes_ + lines);
   (void)!ftruncate(timeline_.get(), whole);  // fails for /dev/full, which is fine
   // Say so in the file too, by overwriting its last line: there is room for that on any disk.
-  if (last >= sizeof kCutShort && lseek(timeline_.get(), whole - static_cast<off_t>(last), SEEK_SET) >= 0) {
+  if (last >= sizeof kCutShort &&
+      lseek(timeline_.get(), whole - static_cast<off_t>(last), SEEK_SET) >= 0) {
     const std::string line = kCutShort + std::string(last - sizeof kCutShort, ' ') + '\n';
     (void)!write(timeline_.get(), line.data(), line.size());
   }
@@ -267,8 +270,8 @@ void Server::send(Connection* connection, Bytes packet) {
 void Server::send_unsent(Connection* connection) {
   while (!connection->unsent.empty()) {
     const Bytes& packet = connection->unsent.front();
-    const ssize_t sent = ::send(connection->socket.get(), packet.data(), packet.size(),
-                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent =
+        ::send(connection->socket.get(), packet.data(), packet.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return;  // full: EPOLLOUT follows; broken: reading will report it
     connection->unsent_bytes -= packet.size();

@@ -24,7 +24,7 @@ struct Settings {
   uint64_t linger_ms = 2000;   // the process ends this long after its last client
   // All users, as a GPU does; otherwise root and the user who started it.
   bool serves_all = false;
-  int ready_fd = -1;           // one byte is written to it when the socket listens
+  int ready_fd = -1;  // one byte is written to it when the socket listens
   Faults faults;
   std::string faults_text;  // as written
   bool check_only = false;  // report whether the settings are valid and what they mean, then exit

@@ -88,7 +88,8 @@ std::string listen_in(const std::string& dir, bool for_all, UniqueFd* listener) 
 std::string open_timeline(const std::string& path, UniqueFd* timeline) {
   if (path.empty()) return {};
   // O_NONBLOCK: a pipe that nobody reads must not stop the device.
-  *timeline = UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644));
+  *timeline =
+      UniqueFd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644));
   return *timeline ? std::string() : failed("cannot write the timeline '" + path + "'");
 }
 

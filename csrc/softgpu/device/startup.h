@@ -13,8 +13,7 @@ void close_inherited(int keep_fd);
 
 // Each of these returns the error, empty if there is none.
 [[nodiscard]] std::string take_directory(const std::string& dir, UniqueFd* lock);
-[[nodiscard]] std::string listen_in(const std::string& dir, bool for_all,
-                                    UniqueFd* listener);
+[[nodiscard]] std::string listen_in(const std::string& dir, bool for_all, UniqueFd* listener);
 [[nodiscard]] std::string open_timeline(const std::string& path, UniqueFd* timeline);
 
 // Detaches from the client that started this process: leaves its session, and redirects output to

@@ -46,12 +46,12 @@ void append_device(std::string* out, uint32_t index, const Gpu& gpu, uint64_t no
   append(out,
          "{\"index\":%u,\"name\":\"%s\",\"uuid\":\"%s\",\"sm_count\":%u,\"clock_mhz\":%u,"
          "\"compute_capability\":[%u,%u],\"total_bytes\":%" PRIu64 ",\"used_bytes\":%" PRIu64
-         ",\"compute_busy_ns\":%" PRIu64 ",\"gpu_utilization_ratio\":%.4f,"
+         ",\"compute_busy_ns\":%" PRIu64
+         ",\"gpu_utilization_ratio\":%.4f,"
          "\"memory_utilization_ratio\":%.4f",
-         index, device.name,
-         uuid_text(device.gpu_instance ? "MIG-" : "GPU-", device.uuid).c_str(), device.sm_count, device.clock_mhz,
-         device.compute_major, device.compute_minor, gpu.ledger().total_bytes(),
-         gpu.ledger().used_bytes(), gpu.compute_busy().total_ns(now_ns),
+         index, device.name, uuid_text(device.gpu_instance ? "MIG-" : "GPU-", device.uuid).c_str(),
+         device.sm_count, device.clock_mhz, device.compute_major, device.compute_minor,
+         gpu.ledger().total_bytes(), gpu.ledger().used_bytes(), gpu.compute_busy().total_ns(now_ns),
          gpu.compute_busy().ratio(now_ns), gpu.memory_busy().ratio(now_ns));
   append(out, ",\"flops_per_s\":%.0f", device.flops_per_s);
 }
@@ -62,8 +62,8 @@ std::string Engine::status_json() const {
   std::string out = "{";
   append(&out,
          "\"protocol\":%u,\"timeline\":\"%s\",\"clock\":\"%s\",\"mode\":\"%s\",\"profile\":\"%s\","
-         "\"now_ns\":%" PRIu64
-         ",\"uptime_ns\":%" PRIu64 ",\"ops_done\":%" PRIu64 ",\"client_count\":%zu,\"devices\":[",
+         "\"now_ns\":%" PRIu64 ",\"uptime_ns\":%" PRIu64 ",\"ops_done\":%" PRIu64
+         ",\"client_count\":%zu,\"devices\":[",
          kProtocol, timeline_state_, clock_ == ClockKind::kReal ? "real" : "virtual",
          mode_ == Mode::kTime ? "time" : "mps", profile_->name, now_ns_,
          real_now_ns_ - started_real_ns_, ops_done_, clients_.size());
@@ -85,7 +85,8 @@ std::string Engine::status_json() const {
            client->pid, role_name(client->role));
     out += json_string(client->name);
     append(&out,
-           ",\"memory_bytes\":%" PRIu64 ",\"contexts\":%zu,\"streams\":%zu,\"ops_queued\":%zu,"
+           ",\"memory_bytes\":%" PRIu64
+           ",\"contexts\":%zu,\"streams\":%zu,\"ops_queued\":%zu,"
            "\"ops_done\":%" PRIu64 ",\"busy\":%s}",
            memory_bytes, client->contexts.size(), client->streams.size(), client->ops.size(),
            client->ops_done, client->busy ? "true" : "false");
@@ -99,14 +100,15 @@ std::string Engine::status_json() const {
 static void append_health(std::string* out, const Profile& profile, const Gpu& gpu,
                           const Health& health, uint64_t now_ns, uint64_t uptime_ns) {
   append(out,
-         ",\"now_ns\":%" PRIu64 ",\"uptime_ns\":%" PRIu64 ",\"memory_clock_mhz\":%u,\"memory_bus_bits\":%u,\"power_limit_w\":%u,"
+         ",\"now_ns\":%" PRIu64 ",\"uptime_ns\":%" PRIu64
+         ",\"memory_clock_mhz\":%u,\"memory_bus_bits\":%u,\"power_limit_w\":%u,"
          "\"idle_w\":%u,\"pcie_generation\":%u,\"has_ecc\":%d,\"mig_slices\":%u,\"lost\":%d,"
          "\"ecc_corrected\":%" PRIu64 ",\"ecc_uncorrectable\":%" PRIu64
          ",\"copy_to_device_ratio\":%.4f,\"copy_from_device_ratio\":%.4f,"
          "\"copy_bytes_per_s\":%.0f",
-         now_ns, uptime_ns, profile.memory_clock_mhz, profile.memory_bus_bits, profile.power_limit_w,
-         profile.idle_w, profile.pcie_generation, profile.has_ecc ? 1 : 0, profile.mig_slices,
-         health.lost ? 1 : 0, health.ecc_corrected, health.ecc_uncorrectable,
+         now_ns, uptime_ns, profile.memory_clock_mhz, profile.memory_bus_bits,
+         profile.power_limit_w, profile.idle_w, profile.pcie_generation, profile.has_ecc ? 1 : 0,
+         profile.mig_slices, health.lost ? 1 : 0, health.ecc_corrected, health.ecc_uncorrectable,
          gpu.copy_busy(0).ratio(now_ns), gpu.copy_busy(1).ratio(now_ns),
          gpu.device().copy_bytes_per_s);
 }
@@ -155,8 +157,8 @@ std::string Engine::nvml_json() const {
       append(&out,
              ",\"gpu_instance\":%u,\"mig_profile\":%u,\"mig_start\":%u,"
              "\"device_uuid\":\"%s\"",
-             device.gpu_instance, device.mig_profile_id,
-             device.mig_start, uuid_text("GPU-", device.device_uuid).c_str());
+             device.gpu_instance, device.mig_profile_id, device.mig_start,
+             uuid_text("GPU-", device.device_uuid).c_str());
     }
     if (i == 0 || gpus_[i - 1].device().index != device.index) {
       append(&out, ",\"device_sm_count\":%u,\"device_bytes\":%" PRIu64, profile_->sm_count,

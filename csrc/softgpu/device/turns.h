@@ -57,7 +57,7 @@ class Turns {
   void drop_if_empty(Waiting::iterator party);
 
   Arbitration arbitration_;
-  Waiting waiting_;                        // parties with kernels, including the active one
+  Waiting waiting_;  // parties with kernels, including the active one
   // Map nodes kept for reuse: parties soon have kernels again.
   std::vector<Waiting::node_type> spare_;
   std::optional<Party> active_;

@@ -114,8 +114,8 @@ bool start_device(const std::string& directory, std::string* problem) {
   const int log_fd =
       open((directory + "/softgpu.log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   const std::string ready_fd = std::to_string(ready[1]);
-  const char* argv[] = {program.c_str(), "--dir", directory.c_str(), "--ready-fd",
-                        ready_fd.c_str(), nullptr};
+  const char* argv[] = {program.c_str(), "--dir",          directory.c_str(),
+                        "--ready-fd",    ready_fd.c_str(), nullptr};
   // The shim of the job that happens to start the device must not be loaded into the device.
   std::vector<char*> env;
   for (char** e = environ; *e; ++e) {
@@ -136,7 +136,8 @@ bool start_device(const std::string& directory, std::string* problem) {
   close(ready[0]);
   if (!up) {
     const std::string log = directory + "/softgpu.log";
-    *problem = "device program '" + program + "' did not come up: " + reason_in(log) + "; see " + log;
+    *problem =
+        "device program '" + program + "' did not come up: " + reason_in(log) + "; see " + log;
   }
   return up;
 }

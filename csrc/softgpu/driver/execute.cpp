@@ -111,8 +111,7 @@ CUresult run_kernel(const Work& work) {
 }
 
 CUresult run_copy(const Work& work) {
-  const auto* from =
-      work.source ? static_cast<const char*>(work.source) : work.payload.data();
+  const auto* from = work.source ? static_cast<const char*>(work.source) : work.payload.data();
   return guarded([&] {
     for (size_t slice = 0; slice < work.depth; ++slice) {
       char* to = static_cast<char*>(work.destination) + slice * work.destination_slice;
@@ -165,8 +164,9 @@ CUresult run_wait_value(const Work& work) {
   const CUresult result = guarded([&] {
     // Acquire: pairs with the release of the thread that writes the word.
     const uint64_t now =
-        work.bytes == 4 ? __atomic_load_n(static_cast<uint32_t*>(work.destination), __ATOMIC_ACQUIRE)
-                      : __atomic_load_n(static_cast<uint64_t*>(work.destination), __ATOMIC_ACQUIRE);
+        work.bytes == 4
+            ? __atomic_load_n(static_cast<uint32_t*>(work.destination), __ATOMIC_ACQUIRE)
+            : __atomic_load_n(static_cast<uint64_t*>(work.destination), __ATOMIC_ACQUIRE);
     satisfied = holds(now, work.value, work.width_or_flags, work.bytes);
   });
   return result || satisfied ? result : CUDA_ERROR_NOT_READY;

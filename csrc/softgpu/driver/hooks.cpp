@@ -33,7 +33,8 @@ SOFTGPU_HOOK void softgpu_wait_until_ns(uint64_t deadline_ns) {
 SOFTGPU_HOOK int softgpu_wait_for_change(uint64_t step_ns, uint64_t deadline_ns, int only_looked) {
   Call call(Call::kClock);
   if (call.rt.now_ns() >= deadline_ns) return 1;
-  if (!call.error) return call.rt.wait_for_change(call.lock, step_ns, deadline_ns, only_looked != 0);
+  if (!call.error)
+    return call.rt.wait_for_change(call.lock, step_ns, deadline_ns, only_looked != 0);
   const timespec until{static_cast<time_t>(deadline_ns / 1'000'000'000),
                        static_cast<long>(deadline_ns % 1'000'000'000)};
   call.lock.unlock();

@@ -31,8 +31,8 @@ bool has_per_thread(const NameRow* row, const NameRow* end, const char* base) {
 Found look_up(const char* base, int version, bool per_thread) {
   const NameRow* const last = softgpu::name_rows_end();
   const NameRow* const first = std::lower_bound(softgpu::name_rows_begin(), last, base, before);
-  const NameRow* const end = std::find_if(
-      first, last, [&](const NameRow& row) { return strcmp(row.base, base) != 0; });
+  const NameRow* const end =
+      std::find_if(first, last, [&](const NameRow& row) { return strcmp(row.base, base) != 0; });
   const bool wants_per_thread = per_thread && has_per_thread(first, end, base);
   Found found{nullptr, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND};
   for (const NameRow* row = first; row != end; ++row) {  // by version
@@ -47,8 +47,8 @@ Found look_up(const char* base, int version, bool per_thread) {
 
 SOFTGPU_API cuGetProcAddress_v2(const char* symbol, void** pfn, int version, cuuint64_t flags,
                                 CUdriverProcAddressQueryResult* status) {
-  constexpr cuuint64_t kKnown = CU_GET_PROC_ADDRESS_LEGACY_STREAM |
-                                CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  constexpr cuuint64_t kKnown =
+      CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   if (!symbol || !pfn || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   const Found found =
       look_up(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);

@@ -46,8 +46,8 @@ struct Stream {
   bool legacy = false;
   GreenContext* green = nullptr;  // the green context whose SMs it uses; null: the device's
   bool detached = false;          // its green context is gone
-  bool destroyed = false;    // by the program; the object is deleted with its last operation
-  uint32_t pending_ops = 0;  // submitted, not done
+  bool destroyed = false;         // by the program; the object is deleted with its last operation
+  uint32_t pending_ops = 0;       // submitted, not done
   // By event waits: for each other stream, the newest of its operations that ours come after.
   std::map<uint64_t, uint64_t> comes_after{};
   CUresult failure = CUDA_SUCCESS;  // of a body: the operations after it are not executed
@@ -62,15 +62,15 @@ struct Stream {
 struct Event {
   Context* context;
   unsigned flags = 0;
-  uint64_t op = 0;      // newest record; 0 = never recorded
-  uint64_t end_ns = 0;  // of the newest record, once it is done
+  uint64_t op = 0;                  // newest record; 0 = never recorded
+  uint64_t end_ns = 0;              // of the newest record, once it is done
   uint64_t capture_id = 0;          // in which the newest record was captured; 0: none
   std::vector<GraphEdge> captured;  // the nodes it comes after
   bool destroyed = false;
   uint32_t pending_ops = 0;
   uint64_t shared = 0;  // the device process knows it by this once it can be shared
   uint64_t cookie = 0;
-  bool opened = false;  // created by another process
+  bool opened = false;                         // created by another process
   uint64_t stream = 0;                         // number of the stream it was recorded in
   std::map<uint64_t, uint64_t> comes_after{};  // that stream's at that time, and the record itself
 };
@@ -81,10 +81,10 @@ struct Function {
   const tandem::KernelEntry* entry;
   uint32_t params_bytes = 0;
   KernelTraits traits{};
-  const ptx::Function* ptx = nullptr;  // interpreted, see ptx_kernels.h
-  std::map<int, int> attributes{};  // set by the program
-  const struct Kernel* kernel = nullptr;  // the library kernel whose function this is
-  bool loaded = false;                    // as cuFuncIsLoaded reports it
+  const ptx::Function* ptx = nullptr;             // interpreted, see ptx_kernels.h
+  std::map<int, int> attributes{};                // set by the program
+  const struct Kernel* kernel = nullptr;          // the library kernel whose function this is
+  bool loaded = false;                            // as cuFuncIsLoaded reports it
   std::shared_ptr<struct LegacyLaunch> legacy{};  // see launch_legacy.cpp
 };
 
@@ -110,8 +110,8 @@ struct HostLibrary {  // a kernel library in this process
 
 // A loaded image.
 struct Module {
-  Context* context;             // null for a library's own module
-  Library* library = nullptr;   // the library whose module this is
+  Context* context;            // null for a library's own module
+  Library* library = nullptr;  // the library whose module this is
   std::vector<HostLibrary> libraries{};
   std::vector<struct PtxImage*> ptx{};
   std::map<std::string, Function*> functions{};
@@ -148,7 +148,7 @@ struct Range {
   int device;
   uint64_t allocation = 0;
   unsigned flags = 0;
-  uint64_t id = 0;                        // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  uint64_t id = 0;                          // CU_POINTER_ATTRIBUTE_BUFFER_ID
   std::map<uintptr_t, Mapping> mappings{};  // kReserved only
   Pool* pool = nullptr;                     // whose memory it is; `allocation` is then 0
   int fd = -1;                              // the file behind it, once others may map it
@@ -164,7 +164,7 @@ struct LateFree {
   std::vector<uint64_t> after;
 };
 
-struct Backing {  // memory that graphs allocate
+struct Backing {        // memory that graphs allocate
   uint64_t allocation;  // the ledger's number
   uint64_t bytes;
 };
@@ -197,7 +197,7 @@ struct Context {
   uint32_t usage = 1;  // count of cuCtxAttach
   unsigned api_version = 3020;
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
-  uint64_t allocation = 0;  // for the context itself
+  uint64_t allocation = 0;        // for the context itself
   GreenContext* green = nullptr;  // set if this is only the view of that one, see green_context.h
   uint64_t awaited_op = 0;        // from cuCtxWaitEvent: new streams begin after it
 };
@@ -225,16 +225,16 @@ struct Work {
   uint32_t blocks_per_sm = 0;  // as many as fit
   uint32_t least_sms = 0;      // that must be free together: cooperative grids, clusters
   bool cooperative = false;
-  uint32_t cluster[3] = {};    // 0: none
-  bool own_priority = false;   // use `priority` instead of the stream's
+  uint32_t cluster[3] = {};   // 0: none
+  bool own_priority = false;  // use `priority` instead of the stream's
   int priority = 0;
   CUhostFn host_function = nullptr;
   CUstreamCallback callback = nullptr;
   void* user = nullptr;
-  CUstream handle = nullptr;  // as the program passed it, for its callback
+  CUstream handle = nullptr;    // as the program passed it, for its callback
   std::shared_ptr<void> owner;  // kept alive as long as the work
   size_t total_bytes() const { return bytes * height * depth; }
-  Payload payload;            // a kernel's parameters, or bytes read early from the program
+  Payload payload;  // a kernel's parameters, or bytes read early from the program
 };
 
 // One submitted operation. The runtime's table owns it until DONE; while it executes, only the
@@ -244,7 +244,7 @@ struct Op {
   Stream* stream;
   bool unsatisfied;  // a wait whose condition did not hold when last tried
   Work work;
-  uint64_t start_ns = 0;  // device time of START
+  uint64_t start_ns = 0;                             // device time of START
   uint64_t sms[tandem::softgpu::kMaxSms / 64] = {};  // as given in START
 };
 

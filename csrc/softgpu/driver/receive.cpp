@@ -12,9 +12,9 @@
 #include <iterator>
 
 #include "execute.h"
-#include "ptx_kernels.h"
 #include "green_context.h"
 #include "pool.h"
+#include "ptx_kernels.h"
 #include "reach.h"
 #include "runtime.h"
 
@@ -265,9 +265,14 @@ void Runtime::execute(Lock& lock, Op* op) {
   if (op->unsatisfied) status = CUDA_SUCCESS;
   if (live(id)) op->stream->failure = status;
   executing_.erase(std::find(executing_.begin(), executing_.end(), op));
-  post(Type::kBody,
-       proto::Body{{}, id, static_cast<uint32_t>(status), 0, op->unsatisfied ? uint64_t{1} : 0,
-                   t_cost.flops, t_cost.bytes, t_cost.asleep_ns});
+  post(Type::kBody, proto::Body{{},
+                                id,
+                                static_cast<uint32_t>(status),
+                                0,
+                                op->unsatisfied ? uint64_t{1} : 0,
+                                t_cost.flops,
+                                t_cost.bytes,
+                                t_cost.asleep_ns});
   if (!live(id)) release(op);
   if (!is_virtual()) flush();
   settle_after(-1);

@@ -178,8 +178,7 @@ bool Runtime::ask_memory(Lock& lock, uint64_t bytes, int device_index, proto::Me
                          proto::MemReply* reply) {
   const uint64_t request = next_number();
   post(Type::kMemReserve,
-       proto::MemReserve{{}, request, bytes, gpu_of(device_index),
-                         static_cast<uint32_t>(kind)});
+       proto::MemReserve{{}, request, bytes, gpu_of(device_index), static_cast<uint32_t>(kind)});
   return await_reply(lock, request, &memory_replies_, reply);
 }
 

@@ -81,19 +81,19 @@ class Runtime {
   bool is_under_mps() const {
     return mps.member || device.mode == static_cast<uint32_t>(proto::Mode::kMps);
   }
-  bool locked = false;       // by a checkpoint: calls wait
-  int calls_under_way = 0;   // calls that began before the lock
+  bool locked = false;      // by a checkpoint: calls wait
+  int calls_under_way = 0;  // calls that began before the lock
   void say_frozen_if_quiet();
 
-  std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries,
-      kernels, links;
+  std::unordered_set<const void*> contexts, streams, events, modules, functions, libraries, kernels,
+      links;
   std::vector<Context*> ended_contexts;  // never deleted: they may be on threads' stacks
   std::unordered_set<const void*> graphs, graph_nodes, user_objects;
   std::unordered_set<const void*> arrays, mipmapped_arrays;  // mipmap levels are in `arrays`, too
   std::unordered_map<const void*, std::shared_ptr<GraphExec>> graph_execs;
-  std::unordered_map<uint64_t, unsigned> condition_values;  // by CUgraphConditionalHandle
-  std::vector<Capture*> captures;  // captures that have not ended
-  std::map<int, GraphMemory> graph_memory;  // by device
+  std::unordered_map<uint64_t, unsigned> condition_values;    // by CUgraphConditionalHandle
+  std::vector<Capture*> captures;                             // captures that have not ended
+  std::map<int, GraphMemory> graph_memory;                    // by device
   std::map<CUdeviceptr, GraphAllocation*> graph_allocations;  // all of them
   std::map<CUdeviceptr, std::shared_ptr<GraphAllocation>> live_graph_memory;
   std::map<uintptr_t, Range> ranges;
@@ -174,7 +174,6 @@ class Runtime {
   void thread_begins(Lock& lock);
   void thread_ends();
 
-
  private:
   CUresult leave_after(CUresult error);
   template <class Reply>
@@ -251,7 +250,7 @@ Runtime& runtime();
 // The state of one thread of the program.
 struct ThreadState {
   bool known = false;
-  bool outside = false;          // between softgpu_wait_begin and _end
+  bool outside = false;             // between softgpu_wait_begin and _end
   bool per_thread_default = false;  // inside a _ptsz or _ptds call
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   uint64_t polled_op = 0, polled_since_ns = 0;  // the newest unsuccessful query

@@ -18,10 +18,8 @@ int unimplemented(const char* name) {
 }  // namespace
 
 extern "C" {
-#define SOFTGPU_NAME(name)                                             \
-  __attribute__((weak, visibility("default"))) int name(void) { \
-    return unimplemented(#name);                                       \
-  }
+#define SOFTGPU_NAME(name) \
+  __attribute__((weak, visibility("default"))) int name(void) { return unimplemented(#name); }
 #include "softgpu_names.inc"
 #undef SOFTGPU_NAME
 }

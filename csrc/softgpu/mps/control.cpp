@@ -28,7 +28,9 @@ std::string not_found(pid_t pid) { return "Server " + std::to_string(pid) + " no
 
 }  // namespace
 
-int Control::Order::number(size_t i) const { return i < words.size() ? std::atoi(words[i].c_str()) : 0; }
+int Control::Order::number(size_t i) const {
+  return i < words.size() ? std::atoi(words[i].c_str()) : 0;
+}
 
 void Control::client_came(int connection, pid_t pid, uid_t uid) {
   if (quitting_) return world_->reply(connection, "error " + std::to_string(kConnectionFailed));

@@ -112,8 +112,8 @@ int Daemon::run() {
 int Daemon::wait_ms() {
   if (!timed_ && control_.quit_timeout_s() >= 0) {
     timed_ = true;
-    deadline_ = Clock::now() + std::chrono::milliseconds(
-                                   static_cast<int64_t>(control_.quit_timeout_s() * 1000));
+    deadline_ = Clock::now() +
+                std::chrono::milliseconds(static_cast<int64_t>(control_.quit_timeout_s() * 1000));
   }
   if (!timed_) return -1;
   const auto left =
@@ -200,8 +200,8 @@ pid_t Daemon::start_server(uid_t uid) {
   close(pair[0]);
   log("Starting new server " + std::to_string(getpid()) + " for user " + std::to_string(uid));
   if (uid != geteuid() && setuid(uid) != 0) {
-    log("Failed to start server using uid " + std::to_string(uid) + ", error: " +
-        std::strerror(errno));
+    log("Failed to start server using uid " + std::to_string(uid) +
+        ", error: " + std::strerror(errno));
     _exit(1);
   }
   prctl(PR_SET_NAME, "nvidia-cuda-mps");
@@ -249,9 +249,9 @@ int listen_at(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size());
   unlink(path.c_str());  // left by a dead daemon, since we hold the lock
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  const bool listens =
-      fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      listen(fd, 128) == 0;
+  const bool listens = fd >= 0 &&
+                       bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                       listen(fd, 128) == 0;
   return listens ? fd : -1;
 }
 

@@ -63,7 +63,8 @@ int main(int argc, char** argv) {
     std::printf("nvidia-cuda-mps-control of the Tandem Software GPU\n");
     return 0;
   }
-  std::fprintf(stderr, "usage: %s [-d | -f | -v]\nWithout an option commands are read from stdin.\n",
+  std::fprintf(stderr,
+               "usage: %s [-d | -f | -v]\nWithout an option commands are read from stdin.\n",
                argv[0]);
   return 2;
 }

@@ -146,7 +146,6 @@ NVML_API nvmlDeviceGetPciInfo_v2(Handle handle, PciInfoV2* info) {
   return kSuccess;
 }
 
-
 NVML_API nvmlDeviceGetCudaComputeCapability(Handle handle, int* major, int* minor) {
   DeviceFigures device;
   if (const int bad = figures_of_any(handle, &device)) return bad;

@@ -24,12 +24,12 @@ struct DeviceFigures {
   uint64_t now_ns, uptime_ns, compute_busy_ns, ecc_corrected, ecc_uncorrectable;
   double copy_to_ratio, copy_from_ratio, copy_bytes_per_s;
   bool has_ecc, lost, has_mig_on;
-  bool is_usable;                          // of an instance: its compute instance exists
+  bool is_usable;  // of an instance: its compute instance exists
   std::vector<ProcessFigures> processes;
-  std::string profile;                     // h200, ...
-  uint32_t gpu_instance;                   // 0: a whole device
-  uint32_t mig_profile, mig_start;         // of an instance: its profile and first memory slice
-  std::vector<DeviceFigures> instances;    // of a device with MIG
+  std::string profile;                   // h200, ...
+  uint32_t gpu_instance;                 // 0: a whole device
+  uint32_t mig_profile, mig_start;       // of an instance: its profile and first memory slice
+  std::vector<DeviceFigures> instances;  // of a device with MIG
 };
 
 // Returns false if there is no device process and none can be started.

@@ -16,8 +16,8 @@ using softgpu::DeviceFigures;
 namespace {
 
 enum Clock { kGraphics = 0, kSm = 1, kMemory = 2, kVideo = 3 };
-constexpr unsigned kIdleReason = 1;           // the only clock-throttle reason that occurs here
-constexpr unsigned kCelsius = 0;              // the only sensor: the GPU's own
+constexpr unsigned kIdleReason = 1;  // the only clock-throttle reason that occurs here
+constexpr unsigned kCelsius = 0;     // the only sensor: the GPU's own
 constexpr unsigned kCorrected = 0, kUncorrected = 1;
 constexpr unsigned kVolatile = 0, kAggregate = 1;
 constexpr unsigned kInDeviceMemory = 2;
@@ -111,9 +111,8 @@ NVML_API nvmlDeviceGetSupportedGraphicsClocks(Handle handle, unsigned memory_mhz
   return kSuccess;
 }
 NVML_API nvmlDeviceGetCurrentClocksEventReasons(Handle handle, unsigned long long* reasons) {
-  return put(handle, reasons, [](const DeviceFigures& device) {
-    return device.gpu_ratio > 0 ? 0U : kIdleReason;
-  });
+  return put(handle, reasons,
+             [](const DeviceFigures& device) { return device.gpu_ratio > 0 ? 0U : kIdleReason; });
 }
 NVML_API nvmlDeviceGetCurrentClocksThrottleReasons(Handle handle, unsigned long long* reasons) {
   return nvmlDeviceGetCurrentClocksEventReasons(handle, reasons);

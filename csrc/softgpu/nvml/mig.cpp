@@ -79,10 +79,17 @@ int instance_figures(Handle handle, DeviceFigures* instance) {
 }
 
 int describe(const DeviceFigures& device, const MigProfile& profile, ProfileInfo* info) {
-  *info = {profile.id,       0,          profile.compute_slices,
-           profile.most,     profile.sm_count, profile.copy_engines,
-           profile.decoders, 0,          profile.jpeg,
-           profile.ofa,      memory_share(profile, device.total_bytes) / kMebibyte};
+  *info = {profile.id,
+           0,
+           profile.compute_slices,
+           profile.most,
+           profile.sm_count,
+           profile.copy_engines,
+           profile.decoders,
+           0,
+           profile.jpeg,
+           profile.ofa,
+           memory_share(profile, device.total_bytes) / kMebibyte};
   return kSuccess;
 }
 
@@ -227,8 +234,14 @@ NVML_API nvmlDeviceGetAttributes_v2(Handle handle, Attributes* out) {
   if (!out) return kInvalidArgument;
   const MigProfile* profile = profile_by_id(instance, instance.mig_profile);
   if (!profile) return kUnknown;
-  *out = {instance.sm_count, profile->copy_engines, profile->decoders, 0, profile->jpeg,
-          profile->ofa, profile->compute_slices, profile->compute_slices,
+  *out = {instance.sm_count,
+          profile->copy_engines,
+          profile->decoders,
+          0,
+          profile->jpeg,
+          profile->ofa,
+          profile->compute_slices,
+          profile->compute_slices,
           instance.total_bytes / kMebibyte};
   return kSuccess;
 }
@@ -241,17 +254,26 @@ NVML_API nvmlDeviceGetGpuInstanceProfileInfo(Handle handle, unsigned number, Pro
   return profile_info(handle, number, info, &name);
 }
 
-NVML_API nvmlDeviceGetGpuInstanceProfileInfoV(Handle handle, unsigned number,
-                                              ProfileInfoV2* out) {
+NVML_API nvmlDeviceGetGpuInstanceProfileInfoV(Handle handle, unsigned number, ProfileInfoV2* out) {
   ProfileInfo info{};
   std::string name;
   if (!initialised()) return kUninitialized;
   if (!out) return kInvalidArgument;
   if (out->version != version_of<ProfileInfoV2>(2)) return kVersionMismatch;
   if (const int bad = profile_info(handle, number, &info, &name)) return bad;
-  *out = {out->version,      info.id,       info.p2p,      info.slices, info.instances,
-          info.sm_count,     info.copy_engines, info.decoders, info.encoders, info.jpeg,
-          info.ofa,          info.memory_mib, {}};
+  *out = {out->version,
+          info.id,
+          info.p2p,
+          info.slices,
+          info.instances,
+          info.sm_count,
+          info.copy_engines,
+          info.decoders,
+          info.encoders,
+          info.jpeg,
+          info.ofa,
+          info.memory_mib,
+          {}};
   snprintf(out->name, sizeof out->name, "MIG %s", name.c_str());
   return kSuccess;
 }
@@ -269,7 +291,8 @@ NVML_API nvmlDeviceGetGpuInstancePossiblePlacements_v2(Handle handle, unsigned i
   *count = profile->start_count;
   if (!placements) return kSuccess;
   if (room < *count) return kInsufficientSize;
-  for (unsigned i = 0; i < *count; ++i) placements[i] = {profile->starts[i], profile->memory_slices};
+  for (unsigned i = 0; i < *count; ++i)
+    placements[i] = {profile->starts[i], profile->memory_slices};
   return kSuccess;
 }
 NVML_API nvmlDeviceGetGpuInstancePossiblePlacements(Handle handle, unsigned id,
@@ -309,7 +332,9 @@ NVML_API nvmlGpuInstanceGetInfo(Handle handle, InstanceInfo* out) {
   const MigProfile* profile = profile_by_id(instance, instance.mig_profile);
   if (!profile) return kUnknown;
   if (!out) return kInvalidArgument;
-  *out = {handle_of(index), instance.gpu_instance, instance.mig_profile,
+  *out = {handle_of(index),
+          instance.gpu_instance,
+          instance.mig_profile,
           {instance.mig_start, profile->memory_slices}};
   return kSuccess;
 }
@@ -345,8 +370,15 @@ NVML_API nvmlGpuInstanceGetComputeInstanceProfileInfo(Handle handle, unsigned nu
   if (number >= kSlicesOf.size() || kSlicesOf[number] != profile->compute_slices) {
     return kNotSupported;
   }
-  *out = {number,           profile->compute_slices, 1, profile->sm_count, profile->copy_engines,
-          profile->decoders, 0,                      profile->jpeg, profile->ofa};
+  *out = {number,
+          profile->compute_slices,
+          1,
+          profile->sm_count,
+          profile->copy_engines,
+          profile->decoders,
+          0,
+          profile->jpeg,
+          profile->ofa};
   return kSuccess;
 }
 
@@ -388,8 +420,11 @@ NVML_API nvmlComputeInstanceGetInfo_v2(Handle handle, ComputeInfo* out) {
   if (!out) return kInvalidArgument;
   const unsigned slices = profile->compute_slices;
   const auto* const number = std::find(kSlicesOf.begin(), kSlicesOf.end(), slices);
-  *out = {handle_of(index), instance_handle(index, instance.gpu_instance), 0,
-          static_cast<unsigned>(number - kSlicesOf.begin()), {0, slices}};
+  *out = {handle_of(index),
+          instance_handle(index, instance.gpu_instance),
+          0,
+          static_cast<unsigned>(number - kSlicesOf.begin()),
+          {0, slices}};
   return kSuccess;
 }
 

@@ -3,7 +3,7 @@
 
 namespace {
 int stub() { return nvml::initialised() ? nvml::kNotSupported : nvml::kUninitialized; }
-}
+}  // namespace
 
 extern "C" {
 #define NVML_NAME(name) \

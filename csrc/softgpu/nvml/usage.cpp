@@ -100,10 +100,10 @@ NVML_API nvmlDeviceGetUtilizationRates(Handle handle, Utilization* utilization) 
   return kSuccess;
 }
 
-
 NVML_API nvmlDeviceGetBAR1MemoryInfo(Handle handle, Memory* memory) {
   DeviceFigures device;
-  if (const int bad = figures_of_any(handle, &device)) return bad;  // documented for MIG devices too
+  if (const int bad = figures_of_any(handle, &device))
+    return bad;  // documented for MIG devices too
   if (!memory) return kInvalidArgument;
   *memory = {device.total_bytes, device.total_bytes, 0};  // nothing is mapped through it
   return kSuccess;

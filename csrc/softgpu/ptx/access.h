@@ -9,9 +9,7 @@ namespace softgpu::ptx {
 inline constexpr uint8_t kNarrowBase = 1;  // the base register is 32 bits wide
 inline constexpr uint8_t kSpaceShift = 1;
 
-inline Space space_of(const Instr& in) {
-  return static_cast<Space>(in.mode >> kSpaceShift & 7);
-}
+inline Space space_of(const Instr& in) { return static_cast<Space>(in.mode >> kSpaceShift & 7); }
 
 // Fills in `at`. Returns false and sets the block's error if a lane in the mask may not access its
 // address.

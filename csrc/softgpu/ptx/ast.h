@@ -12,9 +12,9 @@ namespace softgpu::ptx::ast {
 
 enum class Linkage : uint8_t { kLocal, kVisible, kWeak };  // kWeak: `.weak` and `.common`
 
-struct Element {  // one scalar of an initialiser
-  uint64_t bits = 0;        // or an offset added to the address of `symbol`
-  bool is_real = false;     // `bits` holds a double
+struct Element {         // one scalar of an initialiser
+  uint64_t bits = 0;     // or an offset added to the address of `symbol`
+  bool is_real = false;  // `bits` holds a double
   std::string symbol;
 };
 
@@ -35,13 +35,13 @@ constexpr int kNone = -1;
 
 struct Operand {
   Kind kind = Kind::kSink;
-  bool negated = false;   // !%p
-  int reg = kNone;        // kRegister; kAddress with a register base
-  int variable = kNone;   // kName, kAddress: a variable of the function
-  std::string name;       // kName, kAddress: any other name
-  uint64_t bits = 0;      // kInteger, kReal (a double; a float if is_single), displacement
+  bool negated = false;  // !%p
+  int reg = kNone;       // kRegister; kAddress with a register base
+  int variable = kNone;  // kName, kAddress: a variable of the function
+  std::string name;      // kName, kAddress: any other name
+  uint64_t bits = 0;     // kInteger, kReal (a double; a float if is_single), displacement
   bool is_single = false;
-  char separator = 0;     // kList: '{', '(' or '|'
+  char separator = 0;          // kList: '{', '(' or '|'
   std::vector<Operand> parts;  // kList
 };
 

@@ -14,26 +14,47 @@ struct SpecialName {
   Special which;
 };
 constexpr SpecialName kSpecials[] = {
-    {"%tid.x", Special::kTidX}, {"%tid.y", Special::kTidY}, {"%tid.z", Special::kTidZ},
-    {"%ntid.x", Special::kNtidX}, {"%ntid.y", Special::kNtidY}, {"%ntid.z", Special::kNtidZ},
-    {"%ctaid.x", Special::kCtaidX}, {"%ctaid.y", Special::kCtaidY}, {"%ctaid.z", Special::kCtaidZ},
-    {"%nctaid.x", Special::kNctaidX}, {"%nctaid.y", Special::kNctaidY},
-    {"%nctaid.z", Special::kNctaidZ}, {"%laneid", Special::kLaneid}, {"%warpid", Special::kWarpid},
-    {"%nwarpid", Special::kNwarpid}, {"%lanemask_eq", Special::kMaskEq},
-    {"%lanemask_le", Special::kMaskLe}, {"%lanemask_lt", Special::kMaskLt},
-    {"%lanemask_ge", Special::kMaskGe}, {"%lanemask_gt", Special::kMaskGt},
-    {"%smid", Special::kSmid}, {"%nsmid", Special::kNsmid}, {"%gridid", Special::kGridid},
-    {"%envreg1", Special::kWorkspaceHigh}, {"%envreg2", Special::kWorkspaceLow},
-    {"%dynamic_smem_size", Special::kDynamicShared}, {"%total_smem_size", Special::kTotalShared},
-    {"%clusterid.x", Special::kClusterX}, {"%clusterid.y", Special::kClusterY},
-    {"%clusterid.z", Special::kClusterZ}, {"%nclusterid.x", Special::kNclusterX},
-    {"%nclusterid.y", Special::kNclusterY}, {"%nclusterid.z", Special::kNclusterZ},
-    {"%cluster_ctaid.x", Special::kClusterCtaidX}, {"%cluster_ctaid.y", Special::kClusterCtaidY},
+    {"%tid.x", Special::kTidX},
+    {"%tid.y", Special::kTidY},
+    {"%tid.z", Special::kTidZ},
+    {"%ntid.x", Special::kNtidX},
+    {"%ntid.y", Special::kNtidY},
+    {"%ntid.z", Special::kNtidZ},
+    {"%ctaid.x", Special::kCtaidX},
+    {"%ctaid.y", Special::kCtaidY},
+    {"%ctaid.z", Special::kCtaidZ},
+    {"%nctaid.x", Special::kNctaidX},
+    {"%nctaid.y", Special::kNctaidY},
+    {"%nctaid.z", Special::kNctaidZ},
+    {"%laneid", Special::kLaneid},
+    {"%warpid", Special::kWarpid},
+    {"%nwarpid", Special::kNwarpid},
+    {"%lanemask_eq", Special::kMaskEq},
+    {"%lanemask_le", Special::kMaskLe},
+    {"%lanemask_lt", Special::kMaskLt},
+    {"%lanemask_ge", Special::kMaskGe},
+    {"%lanemask_gt", Special::kMaskGt},
+    {"%smid", Special::kSmid},
+    {"%nsmid", Special::kNsmid},
+    {"%gridid", Special::kGridid},
+    {"%envreg1", Special::kWorkspaceHigh},
+    {"%envreg2", Special::kWorkspaceLow},
+    {"%dynamic_smem_size", Special::kDynamicShared},
+    {"%total_smem_size", Special::kTotalShared},
+    {"%clusterid.x", Special::kClusterX},
+    {"%clusterid.y", Special::kClusterY},
+    {"%clusterid.z", Special::kClusterZ},
+    {"%nclusterid.x", Special::kNclusterX},
+    {"%nclusterid.y", Special::kNclusterY},
+    {"%nclusterid.z", Special::kNclusterZ},
+    {"%cluster_ctaid.x", Special::kClusterCtaidX},
+    {"%cluster_ctaid.y", Special::kClusterCtaidY},
     {"%cluster_ctaid.z", Special::kClusterCtaidZ},
     {"%cluster_nctaid.x", Special::kClusterNctaidX},
     {"%cluster_nctaid.y", Special::kClusterNctaidY},
     {"%cluster_nctaid.z", Special::kClusterNctaidZ},
-    {"%cluster_ctarank", Special::kClusterRank}, {"%cluster_nctarank", Special::kClusterSize},
+    {"%cluster_ctarank", Special::kClusterRank},
+    {"%cluster_nctarank", Special::kClusterSize},
 };
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
@@ -286,7 +307,8 @@ uint32_t Decode::destination(const ast::Operand& given, Type type) {
 }
 
 uint32_t Decode::any_register(const ast::Operand& given, uint32_t* bytes) {
-  if (given.kind != ast::Kind::kRegister || given.negated) fail("has an operand that is no register");
+  if (given.kind != ast::Kind::kRegister || given.negated)
+    fail("has an operand that is no register");
   const Type own = builder.register_type(given.reg);
   if (own == Type::kPred) fail("has a predicate for an operand");
   *bytes = bytes_of(own);

@@ -69,8 +69,8 @@ class PostDominators {
         before_[to].push_back(block);
       };
       each_target(in, [&](uint32_t target) { add(block_of_[target]); });
-      const bool leaves = ends_block(in) && in.flow != Flow::kBranch &&
-                          in.flow != Flow::kBranchIndexed;
+      const bool leaves =
+          ends_block(in) && in.flow != Flow::kBranch && in.flow != Flow::kBranchIndexed;
       if (leaves) add(end_);
       const bool goes_on = !ends_block(in) || in.guard != kNoSlot;
       if (goes_on && block + 1 < end_) add(block + 1);
@@ -136,10 +136,9 @@ class PostDominators {
 }  // namespace
 
 void find_reconvergence(Function& function) {
-  const bool has_branch =
-      std::any_of(function.code.begin(), function.code.end(), [](const Instr& in) {
-        return in.flow == Flow::kBranch || in.flow == Flow::kBranchIndexed;
-      });
+  const bool has_branch = std::any_of(
+      function.code.begin(), function.code.end(),
+      [](const Instr& in) { return in.flow == Flow::kBranch || in.flow == Flow::kBranchIndexed; });
   if (!has_branch) return;
   const PostDominators found(function);
   for (uint32_t i = 0; i < function.code.size(); ++i) {

@@ -123,7 +123,8 @@ void copy_params(Warp& warp, const Frame& caller, const Frame& callee, bool back
 
 bool fits(const Instr& call, const Function& caller, const Function& callee) {
   const size_t results = call.dst;
-  if (callee.results.size() != results || callee.params.size() + results != call.count) return false;
+  if (callee.results.size() != results || callee.params.size() + results != call.count)
+    return false;
   const uint32_t* actual = caller.extra.data() + call.extra;
   for (size_t i = 0; i < call.count; ++i) {
     const Param& formal = i < results ? callee.results[i] : callee.params[i - results];

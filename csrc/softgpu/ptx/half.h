@@ -58,8 +58,8 @@ inline uint16_t round_to_small(double x, Rounding rounding) {
   const int field = exponent - 1 + kBias - 1;
   const int64_t bits = (int64_t{field} << kDigits) + static_cast<int64_t>(whole);
   if (bits < kInfinity) return static_cast<uint16_t>(sign | static_cast<uint16_t>(bits));
-  const bool away = rounding == Rounding::kNearest ||
-                    rounding == (sign != 0 ? Rounding::kDown : Rounding::kUp);
+  const bool away =
+      rounding == Rounding::kNearest || rounding == (sign != 0 ? Rounding::kDown : Rounding::kUp);
   return static_cast<uint16_t>(sign | (away ? kInfinity : kInfinity - 1));
 }
 

@@ -57,8 +57,8 @@ Token Lexer::next() {
   }
   constexpr std::string_view kKnown = "{}()[]<>,;:@!+-*|=~&^/";
   if (kKnown.find(c) == std::string_view::npos) {
-    throw Invalid(line_, "unexpected character code " +
-                             std::to_string(static_cast<unsigned char>(c)));
+    throw Invalid(line_,
+                  "unexpected character code " + std::to_string(static_cast<unsigned char>(c)));
   }
   return take(TokenKind::kPunctuation, 1);
 }

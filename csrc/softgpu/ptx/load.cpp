@@ -135,15 +135,14 @@ class Loader {
     }
     for (const ast::Function& from : module_.functions) {
       const auto found = program_->functions.find(from.name);
-      const Function* function =
-          found == program_->functions.end() ? nullptr : found->second.get();
+      const Function* function = found == program_->functions.end() ? nullptr : found->second.get();
       if (symbols_.count(from.name) != 0) continue;
       symbols_[from.name] = {Space::kGlobal, reinterpret_cast<uint64_t>(function), 0, function};
     }
     // Signatures before bodies, since calls are checked against them.
     for (const ast::Function* from : bodies_) {
-      builders_.push_back(
-          std::make_unique<FunctionBuilder>(*from, symbols_, program_->functions[from->name].get()));
+      builders_.push_back(std::make_unique<FunctionBuilder>(*from, symbols_,
+                                                            program_->functions[from->name].get()));
     }
   }
 
@@ -175,8 +174,8 @@ class Loader {
 
   void decode(const ast::Function& from) {
     Function& to = *program_->functions[from.name];
-    const auto index = static_cast<size_t>(
-        std::find(bodies_.begin(), bodies_.end(), &from) - bodies_.begin());
+    const auto index =
+        static_cast<size_t>(std::find(bodies_.begin(), bodies_.end(), &from) - bodies_.begin());
     FunctionBuilder& builder = *builders_[index];
     to.name = from.name;
     to.is_entry = from.is_entry;
@@ -197,7 +196,8 @@ class Loader {
       to.required_threads[i] = from.required_threads[i];
       to.required_cluster[i] = from.required_cluster[i];
     }
-    const uint32_t* limit = from.required_threads[0] != 0 ? from.required_threads : from.max_threads;
+    const uint32_t* limit =
+        from.required_threads[0] != 0 ? from.required_threads : from.max_threads;
     to.max_threads = limit[0] != 0 ? limit[0] * limit[1] * limit[2] : 1024;
     to.max_threads = std::min(to.max_threads, 1024u);
   }

@@ -84,8 +84,8 @@ void decode_st(Decode& d);
 void decode_atom(Decode& d);
 void decode_red(Decode& d);
 void decode_nanosleep(Decode& d);
-void decode_nothing(Decode& d);  // fences, prefetches, hints
-Space take_space(Decode& d);     // kGeneric when none is named
+void decode_nothing(Decode& d);    // fences, prefetches, hints
+Space take_space(Decode& d);       // kGeneric when none is named
 bool take_cache_words(Decode& d);  // true: an operand with a cache policy follows
 
 // ops_warp.cpp

@@ -12,18 +12,32 @@
 namespace softgpu::ptx {
 namespace {
 
-struct Quad { uint64_t low, high; };
+struct Quad {
+  uint64_t low, high;
+};
 
 // Each returns the word's new value: a is the old value, stored as U; b and c are the operands.
-struct AtomicAnd { template <class U> static U apply(U a, U b, U) { return a & b; } };
-struct AtomicOr { template <class U> static U apply(U a, U b, U) { return a | b; } };
-struct AtomicXor { template <class U> static U apply(U a, U b, U) { return a ^ b; } };
-struct AtomicExchange { template <class U> static U apply(U, U b, U) { return b; } };
-struct AtomicCas { template <class U> static U apply(U a, U b, U c) { return a == b ? c : a; } };
+struct AtomicAnd {
+  template <class U> static U apply(U a, U b, U) { return a & b; }
+};
+struct AtomicOr {
+  template <class U> static U apply(U a, U b, U) { return a | b; }
+};
+struct AtomicXor {
+  template <class U> static U apply(U a, U b, U) { return a ^ b; }
+};
+struct AtomicExchange {
+  template <class U> static U apply(U, U b, U) { return b; }
+};
+struct AtomicCas {
+  template <class U> static U apply(U a, U b, U c) { return a == b ? c : a; }
+};
 struct AtomicAdd {
   template <class U> static U apply(U a, U b, U) { return static_cast<U>(a + b); }
 };
-struct AtomicInc { template <class U> static U apply(U a, U b, U) { return a >= b ? 0 : a + 1; } };
+struct AtomicInc {
+  template <class U> static U apply(U a, U b, U) { return a >= b ? 0 : a + 1; }
+};
 struct AtomicDec {
   template <class U> static U apply(U a, U b, U) { return a == 0 || a > b ? b : a - 1; }
 };
@@ -161,8 +175,8 @@ Handler take_operation(Decode& d, Type type) {
 
 void decode_atomic(Decode& d, bool has_result) {
   const Space space = take_space(d);
-  const bool compares = std::find(d.from.modifiers.begin(), d.from.modifiers.end(), "cas") !=
-                        d.from.modifiers.end();
+  const bool compares =
+      std::find(d.from.modifiers.begin(), d.from.modifiers.end(), "cas") != d.from.modifiers.end();
   const bool hint = take_cache_words(d);
   const Type type = d.type();
   if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared) {

@@ -113,8 +113,8 @@ void binary_bits(Decode& d, Type type) {
 
 template <class Op>
 void masks2(Warp& warp, const Instr& in, uint32_t mask) {
-  write_predicate(warp, in.dst,
-                  Op::apply(*warp.at<uint32_t>(in.a), *warp.at<uint32_t>(in.b)), mask);
+  write_predicate(warp, in.dst, Op::apply(*warp.at<uint32_t>(in.a), *warp.at<uint32_t>(in.b)),
+                  mask);
 }
 
 template <class Op>
@@ -123,9 +123,7 @@ void decode_logic(Decode& d) {
   binary_bits(d, type);
   if (type == Type::kPred) return d.set(masks2<Op>);
   if (!is_bits(type)) d.fail("does not exist for this type");
-  d.set(pick_bits(type, [](auto t) -> Handler {
-    return lanes2<Op, decltype(t), decltype(t)>;
-  }));
+  d.set(pick_bits(type, [](auto t) -> Handler { return lanes2<Op, decltype(t), decltype(t)>; }));
 }
 
 void invert_mask(Warp& warp, const Instr& in, uint32_t mask) {
@@ -170,18 +168,14 @@ void decode_not(Decode& d) {
   d.out.dst = d.destination(0, type);
   d.out.a = d.source(1, type);
   if (type == Type::kPred) return d.set(invert_mask);
-  d.set(pick_bits(type, [](auto t) -> Handler {
-    return lanes1<Not, decltype(t), decltype(t)>;
-  }));
+  d.set(pick_bits(type, [](auto t) -> Handler { return lanes1<Not, decltype(t), decltype(t)>; }));
 }
 
 void decode_cnot(Decode& d) {
   const Type type = d.type();
   d.out.dst = d.destination(0, type);
   d.out.a = d.source(1, type);
-  d.set(pick_bits(type, [](auto t) -> Handler {
-    return lanes1<Cnot, decltype(t), decltype(t)>;
-  }));
+  d.set(pick_bits(type, [](auto t) -> Handler { return lanes1<Cnot, decltype(t), decltype(t)>; }));
 }
 
 void decode_shl(Decode& d) {
@@ -189,9 +183,8 @@ void decode_shl(Decode& d) {
   d.out.dst = d.destination(0, type);
   d.out.a = d.source(1, type);
   d.out.b = d.source(2, Type::kB32);
-  d.set(pick_bits(type, [](auto t) -> Handler {
-    return lanes2<Shl, decltype(t), decltype(t), uint32_t>;
-  }));
+  d.set(pick_bits(
+      type, [](auto t) -> Handler { return lanes2<Shl, decltype(t), decltype(t), uint32_t>; }));
 }
 
 void decode_shr(Decode& d) {
@@ -199,9 +192,8 @@ void decode_shr(Decode& d) {
   d.out.dst = d.destination(0, type);
   d.out.a = d.source(1, type);
   d.out.b = d.source(2, Type::kB32);
-  d.set(pick_integer(type, [](auto t) -> Handler {
-    return lanes2<Shr, decltype(t), decltype(t), uint32_t>;
-  }));
+  d.set(pick_integer(
+      type, [](auto t) -> Handler { return lanes2<Shr, decltype(t), decltype(t), uint32_t>; }));
 }
 
 void decode_shf(Decode& d) {

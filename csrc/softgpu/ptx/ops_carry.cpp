@@ -14,9 +14,7 @@ struct AddCarry {
 };
 struct SubBorrow {
   // Like a carry, the borrow appears in the bit above the result.
-  template <class T> static Exact apply(T a, T b, T, Exact carry) {
-    return Exact{a} - b - carry;
-  }
+  template <class T> static Exact apply(T a, T b, T, Exact carry) { return Exact{a} - b - carry; }
 };
 struct MadLoCarry {
   template <class T> static Exact apply(T a, T b, T c, Exact carry) {

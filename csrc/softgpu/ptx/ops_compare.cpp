@@ -14,17 +14,33 @@ using Compare = uint32_t (*)(const char* a, const char* b);
 template <class T> bool unordered(T a, T b) { return a != a || b != b; }
 
 // Given a NaN, ordered comparisons are false, as in C++, and unordered ("u") ones are true.
-struct Eq { template <class T> static bool apply(T a, T b) { return a == b; } };
-struct Lt { template <class T> static bool apply(T a, T b) { return a < b; } };
-struct Le { template <class T> static bool apply(T a, T b) { return a <= b; } };
-struct Gt { template <class T> static bool apply(T a, T b) { return a > b; } };
-struct Ge { template <class T> static bool apply(T a, T b) { return a >= b; } };
+struct Eq {
+  template <class T> static bool apply(T a, T b) { return a == b; }
+};
+struct Lt {
+  template <class T> static bool apply(T a, T b) { return a < b; }
+};
+struct Le {
+  template <class T> static bool apply(T a, T b) { return a <= b; }
+};
+struct Gt {
+  template <class T> static bool apply(T a, T b) { return a > b; }
+};
+struct Ge {
+  template <class T> static bool apply(T a, T b) { return a >= b; }
+};
 struct NeOrdered {
   template <class T> static bool apply(T a, T b) { return a < b || a > b; }
 };
-struct NeAny { template <class T> static bool apply(T a, T b) { return a != b; } };
-struct Num { template <class T> static bool apply(T a, T b) { return !unordered(a, b); } };
-struct Nan { template <class T> static bool apply(T a, T b) { return unordered(a, b); } };
+struct NeAny {
+  template <class T> static bool apply(T a, T b) { return a != b; }
+};
+struct Num {
+  template <class T> static bool apply(T a, T b) { return !unordered(a, b); }
+};
+struct Nan {
+  template <class T> static bool apply(T a, T b) { return unordered(a, b); }
+};
 template <class Op>
 struct OrNan {
   template <class T> static bool apply(T a, T b) { return !Op::apply(a, b); }
@@ -63,16 +79,28 @@ struct Row {
   std::string_view name;
   Compare as_float, as_double, as_flushed, as_half, as_bfloat;
 };
-#define SOFTGPU_COMPARE(name, ...)                                                     \
-  {name, compare<__VA_ARGS__, Plain<float>>, compare<__VA_ARGS__, Plain<double>>,      \
-   compare<__VA_ARGS__, Flushed>, compare<__VA_ARGS__, Half>, compare<__VA_ARGS__, Bfloat>}
+#define SOFTGPU_COMPARE(name, ...)      \
+  {name,                                \
+   compare<__VA_ARGS__, Plain<float>>,  \
+   compare<__VA_ARGS__, Plain<double>>, \
+   compare<__VA_ARGS__, Flushed>,       \
+   compare<__VA_ARGS__, Half>,          \
+   compare<__VA_ARGS__, Bfloat>}
 constexpr Row kFloats[] = {
-    SOFTGPU_COMPARE("eq", Eq), SOFTGPU_COMPARE("ne", NeOrdered), SOFTGPU_COMPARE("lt", Lt),
-    SOFTGPU_COMPARE("le", Le), SOFTGPU_COMPARE("gt", Gt), SOFTGPU_COMPARE("ge", Ge),
-    SOFTGPU_COMPARE("equ", OrNan<NeOrdered>), SOFTGPU_COMPARE("neu", NeAny),
-    SOFTGPU_COMPARE("ltu", OrNan<Ge>), SOFTGPU_COMPARE("leu", OrNan<Gt>),
-    SOFTGPU_COMPARE("gtu", OrNan<Le>), SOFTGPU_COMPARE("geu", OrNan<Lt>),
-    SOFTGPU_COMPARE("num", Num), SOFTGPU_COMPARE("nan", Nan),
+    SOFTGPU_COMPARE("eq", Eq),
+    SOFTGPU_COMPARE("ne", NeOrdered),
+    SOFTGPU_COMPARE("lt", Lt),
+    SOFTGPU_COMPARE("le", Le),
+    SOFTGPU_COMPARE("gt", Gt),
+    SOFTGPU_COMPARE("ge", Ge),
+    SOFTGPU_COMPARE("equ", OrNan<NeOrdered>),
+    SOFTGPU_COMPARE("neu", NeAny),
+    SOFTGPU_COMPARE("ltu", OrNan<Ge>),
+    SOFTGPU_COMPARE("leu", OrNan<Gt>),
+    SOFTGPU_COMPARE("gtu", OrNan<Le>),
+    SOFTGPU_COMPARE("geu", OrNan<Lt>),
+    SOFTGPU_COMPARE("num", Num),
+    SOFTGPU_COMPARE("nan", Nan),
 };
 #undef SOFTGPU_COMPARE
 
@@ -165,7 +193,10 @@ void take_comparison(Decode& d, Type type) {
   d.out.immediate = reinterpret_cast<uint64_t>(pick_compare(d, type));
   d.out.a = d.source(1, type);
   d.out.b = d.source(2, type);
-  const Combination with = d.take("and") ? kAnd : d.take("or") ? kOr : d.take("xor") ? kXor : kPlain;
+  const Combination with = d.take("and")   ? kAnd
+                           : d.take("or")  ? kOr
+                           : d.take("xor") ? kXor
+                                           : kPlain;
   if (with == kPlain) return;
   bool negated = false;
   d.out.c = d.predicate(d.operand(3), &negated);

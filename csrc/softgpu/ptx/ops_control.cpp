@@ -49,7 +49,8 @@ void decode_nanosleep(Decode& d) {
   d.set([](Warp& warp, const Instr& in, uint32_t mask) {
     constexpr uint32_t kLongestNs = 1'000'000;
     uint32_t longest = 0;
-    each_lane(mask, [&](uint32_t lane) { longest = std::max(longest, warp.at<uint32_t>(in.a)[lane]); });
+    each_lane(mask,
+              [&](uint32_t lane) { longest = std::max(longest, warp.at<uint32_t>(in.a)[lane]); });
     warp.slept_ns += std::min(longest, kLongestNs);
   });
 }

@@ -13,8 +13,8 @@ enum Modes : uint8_t { kSaturates = 1, kFlushes = 2, kRelu = 4, kWhole = 8 };
 
 // Describes one conversion. Stored in Instr::immediate, a byte per field.
 struct Plan {
-  uint8_t from, to;             // Type
-  uint8_t from_bytes, to_bytes; // of the registers
+  uint8_t from, to;              // Type
+  uint8_t from_bytes, to_bytes;  // of the registers
   uint8_t rounding, modes;
   uint8_t spare[2];
 };
@@ -108,7 +108,10 @@ int64_t cut(int64_t value, Type type) {  // truncates to the type's width and ex
   }
 }
 
-struct Bounds { int64_t low; uint64_t high; };
+struct Bounds {
+  int64_t low;
+  uint64_t high;
+};
 
 Bounds bounds_of(Type type) {
   const uint32_t bits = 8 * bytes_of(type);
@@ -176,13 +179,13 @@ uint64_t whole_to_real_bits(int64_t value, const Plan& plan) {
   const auto type = static_cast<Type>(plan.to);
   const auto unsigned_value = static_cast<uint64_t>(value);
   if (type == Type::kF32) {
-    float single = negative_possible ? static_cast<float>(value)
-                                     : static_cast<float>(unsigned_value);
+    float single =
+        negative_possible ? static_cast<float>(value) : static_cast<float>(unsigned_value);
     if ((plan.modes & kSaturates) != 0) single = single > 0 ? (single < 1 ? single : 1) : 0;
     return bits_as<uint32_t>(opaque(single));
   }
-  const double wide = opaque(negative_possible ? static_cast<double>(value)
-                                               : static_cast<double>(unsigned_value));
+  const double wide =
+      opaque(negative_possible ? static_cast<double>(value) : static_cast<double>(unsigned_value));
   return real_bits(wide, plan);
 }
 
@@ -199,16 +202,14 @@ void convert(Warp& warp, const Instr& in, uint32_t mask) {
       out[i] = saturates ? clamp_whole(values.whole[i], from, to) : cut(values.whole[i], to);
     }
   } else if (!is_float(to)) {
-    each_lane(mask, [&](uint32_t i) {
-      out[i] = real_to_whole(values.real[i], from, to, rounding);
-    });
+    each_lane(mask,
+              [&](uint32_t i) { out[i] = real_to_whole(values.real[i], from, to, rounding); });
   } else {
     const bool whole = (plan.modes & kWhole) != 0;
     const RoundingScope scope(whole ? Rounding::kNearest : rounding);
     each_lane(mask, [&](uint32_t i) {
-      out[i] = static_cast<int64_t>(
-          is_float(from) ? real_bits(finished(values.real[i], plan), plan)
-                         : whole_to_real_bits(values.whole[i], plan));
+      out[i] = static_cast<int64_t>(is_float(from) ? real_bits(finished(values.real[i], plan), plan)
+                                                   : whole_to_real_bits(values.whole[i], plan));
     });
   }
   narrow(warp, in.dst, plan.to_bytes, out, mask);

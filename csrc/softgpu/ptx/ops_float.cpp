@@ -16,10 +16,18 @@ inline double canonical(double x) { return x; }
 
 template <class T> T saturate(T x) { return x > T{0} ? (x < T{1} ? x : T{1}) : T{0}; }
 
-struct Add { template <class T> static T apply(T a, T b) { return a + b; } };
-struct Sub { template <class T> static T apply(T a, T b) { return a - b; } };
-struct Mul { template <class T> static T apply(T a, T b) { return a * b; } };
-struct Div { template <class T> static T apply(T a, T b) { return a / b; } };
+struct Add {
+  template <class T> static T apply(T a, T b) { return a + b; }
+};
+struct Sub {
+  template <class T> static T apply(T a, T b) { return a - b; }
+};
+struct Mul {
+  template <class T> static T apply(T a, T b) { return a * b; }
+};
+struct Div {
+  template <class T> static T apply(T a, T b) { return a / b; }
+};
 struct Fma {
   static float apply(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static double apply(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -37,19 +45,39 @@ struct Extreme {
     return (x < y) == kMax ? b : a;
   }
 };
-struct Rcp { template <class T> static T apply(T a) { return T{1} / a; } };
-struct Sqrt { template <class T> static T apply(T a) { return std::sqrt(a); } };
-struct Rsqrt { template <class T> static T apply(T a) { return T{1} / std::sqrt(a); } };
+struct Rcp {
+  template <class T> static T apply(T a) { return T{1} / a; }
+};
+struct Sqrt {
+  template <class T> static T apply(T a) { return std::sqrt(a); }
+};
+struct Rsqrt {
+  template <class T> static T apply(T a) { return T{1} / std::sqrt(a); }
+};
 struct RsqrtSingle {
   static float apply(float a) { return static_cast<float>(1.0 / std::sqrt(double{a})); }
 };
-struct Sin { static float apply(float a) { return std::sin(a); } };
-struct Cos { static float apply(float a) { return std::cos(a); } };
-struct Lg2 { static float apply(float a) { return std::log2(a); } };
-struct Ex2 { static float apply(float a) { return std::exp2(a); } };
-struct Tanh { static float apply(float a) { return std::tanh(a); } };
-struct Abs { template <class T> static T apply(T a) { return std::fabs(a); } };
-struct Neg { template <class T> static T apply(T a) { return -a; } };
+struct Sin {
+  static float apply(float a) { return std::sin(a); }
+};
+struct Cos {
+  static float apply(float a) { return std::cos(a); }
+};
+struct Lg2 {
+  static float apply(float a) { return std::log2(a); }
+};
+struct Ex2 {
+  static float apply(float a) { return std::exp2(a); }
+};
+struct Tanh {
+  static float apply(float a) { return std::tanh(a); }
+};
+struct Abs {
+  template <class T> static T apply(T a) { return std::fabs(a); }
+};
+struct Neg {
+  template <class T> static T apply(T a) { return -a; }
+};
 
 // The plain form: only the operation and NaN canonicalisation.
 template <class Op>
@@ -139,15 +167,16 @@ Form take_form(Decode& d, Type type, int sources, uint8_t flops) {
   // The coarse f64 functions exist only with .ftz; here they are not coarse, so .ftz has no effect.
   if (type == Type::kF64 && sources == 1 && d.take("approx")) d.take("ftz");
   const Form form{take_rounding(d), d.take("ftz"), d.take("sat")};
-  if (type == Type::kF64 && (form.flushes || form.saturates)) d.fail("does not exist for this type");
+  if (type == Type::kF64 && (form.flushes || form.saturates))
+    d.fail("does not exist for this type");
   d.out.dst = d.destination(0, type);
   d.out.a = d.source(1, type);
   if (sources > 1) d.out.b = d.source(2, type);
   if (sources > 2) d.out.c = d.source(3, type);
   d.out.flops = flops;
-  d.out.mode = static_cast<uint8_t>(static_cast<uint8_t>(form.rounding) |
-                                    (form.flushes ? kFlushes : 0) |
-                                    (form.saturates ? kSaturates : 0));
+  d.out.mode =
+      static_cast<uint8_t>(static_cast<uint8_t>(form.rounding) | (form.flushes ? kFlushes : 0) |
+                           (form.saturates ? kSaturates : 0));
   return form;
 }
 
@@ -155,7 +184,8 @@ template <int kSources, class Op>
 void decode_single(Decode& d, uint8_t flops) {
   const Form form = take_form(d, Type::kF32, kSources, flops);
   if (form.rounding != Rounding::kNearest) return d.set(directed<kSources, Op, float>);
-  if (form.flushes && form.saturates) return d.set(lanes<kSources, FlushingSaturating<Op>, float>());
+  if (form.flushes && form.saturates)
+    return d.set(lanes<kSources, FlushingSaturating<Op>, float>());
   if (form.flushes) return d.set(lanes<kSources, Flushing<Op>, float>());
   if (form.saturates) return d.set(lanes<kSources, Saturating<Op>, float>());
   d.set(lanes<kSources, Exact<Op>, float>());

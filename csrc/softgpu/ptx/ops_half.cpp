@@ -21,9 +21,15 @@ struct Bfloat {
   static constexpr uint16_t kSmallestNormal = 0x0080;
 };
 
-struct Add { static double apply(double a, double b) { return a + b; } };
-struct Sub { static double apply(double a, double b) { return a - b; } };
-struct Mul { static double apply(double a, double b) { return a * b; } };
+struct Add {
+  static double apply(double a, double b) { return a + b; }
+};
+struct Sub {
+  static double apply(double a, double b) { return a - b; }
+};
+struct Mul {
+  static double apply(double a, double b) { return a * b; }
+};
 // The product is exact. The sum is rounded to odd, so that the final rounding is correct.
 struct Fma {
   static double apply(double a, double b, double c) {
@@ -52,8 +58,12 @@ struct ExtremeOrNan {
     return a != a || b != b ? std::numeric_limits<double>::quiet_NaN() : Extreme<kMax>::apply(a, b);
   }
 };
-struct Ex2 { static double apply(double a) { return std::exp2(a); } };
-struct Tanh { static double apply(double a) { return std::tanh(a); } };
+struct Ex2 {
+  static double apply(double a) { return std::exp2(a); }
+};
+struct Tanh {
+  static double apply(double a) { return std::tanh(a); }
+};
 
 enum Modes : uint8_t { kFlushes = 1, kSaturates = 2, kRelu = 4 };
 
@@ -96,9 +106,9 @@ void half_lanes(Warp& warp, const Instr& in, uint32_t mask) {
   each_lane(mask, [&](uint32_t i) {
     U value = 0;
     for (uint32_t shift = 0; shift < 8 * sizeof(U); shift += 16) {
-      const uint16_t part = one<F, Op, kSources>(
-          static_cast<uint16_t>(a[i] >> shift), static_cast<uint16_t>(b[i] >> shift),
-          static_cast<uint16_t>(c[i] >> shift), in.mode);
+      const uint16_t part = one<F, Op, kSources>(static_cast<uint16_t>(a[i] >> shift),
+                                                 static_cast<uint16_t>(b[i] >> shift),
+                                                 static_cast<uint16_t>(c[i] >> shift), in.mode);
       value = static_cast<U>(value | static_cast<U>(part) << shift);
     }
     out[i] = value;
@@ -131,8 +141,7 @@ void sign_lanes(Warp& warp, const Instr& in, uint32_t mask) {
 }  // namespace
 
 bool is_half(Type type) {
-  return type == Type::kF16 || type == Type::kBf16 || type == Type::kF16x2 ||
-         type == Type::kBf16x2;
+  return type == Type::kF16 || type == Type::kBf16 || type == Type::kF16x2 || type == Type::kBf16x2;
 }
 
 void decode_half(Decode& d, Type type) {
@@ -140,16 +149,16 @@ void decode_half(Decode& d, Type type) {
   d.take("rn");
   d.take("approx");
   const bool keeps_nan = d.take("NaN");
-  d.out.mode = static_cast<uint8_t>((d.take("ftz") ? kFlushes : 0) |
-                                    (d.take("sat") ? kSaturates : 0) |
-                                    (d.take("relu") ? kRelu : 0));
+  d.out.mode =
+      static_cast<uint8_t>((d.take("ftz") ? kFlushes : 0) | (d.take("sat") ? kSaturates : 0) |
+                           (d.take("relu") ? kRelu : 0));
   const size_t sources = d.operand_count() - (d.operand_count() > 0 ? 1 : 0);
   d.out.dst = d.destination(0, type);
   d.out.a = d.source(1, type);
   if (sources > 1) d.out.b = d.source(2, type);
   if (sources > 2) d.out.c = d.source(3, type);
   d.out.flops = static_cast<uint8_t>(bytes_of(type) / 2 * (name == "fma" ? 2 : 1));
-  const size_t wanted = name == "fma" ? 3
+  const size_t wanted = name == "fma"                                                       ? 3
                         : name == "abs" || name == "neg" || name == "ex2" || name == "tanh" ? 1
                                                                                             : 2;
   if (sources != wanted) d.fail("has another number of operands");

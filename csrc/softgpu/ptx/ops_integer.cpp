@@ -15,12 +15,24 @@ __extension__ using UnsignedWide = unsigned __int128;
 
 // Twice the width, same signedness.
 template <class T> struct Doubled;
-template <> struct Doubled<uint16_t> { using Type = uint32_t; };
-template <> struct Doubled<int16_t> { using Type = int32_t; };
-template <> struct Doubled<uint32_t> { using Type = uint64_t; };
-template <> struct Doubled<int32_t> { using Type = int64_t; };
-template <> struct Doubled<uint64_t> { using Type = UnsignedWide; };
-template <> struct Doubled<int64_t> { using Type = Wide; };
+template <> struct Doubled<uint16_t> {
+  using Type = uint32_t;
+};
+template <> struct Doubled<int16_t> {
+  using Type = int32_t;
+};
+template <> struct Doubled<uint32_t> {
+  using Type = uint64_t;
+};
+template <> struct Doubled<int32_t> {
+  using Type = int64_t;
+};
+template <> struct Doubled<uint64_t> {
+  using Type = UnsignedWide;
+};
+template <> struct Doubled<int64_t> {
+  using Type = Wide;
+};
 template <class T> using Twice = typename Doubled<T>::Type;
 
 // Unsigned and at least as wide as int, so it wraps without being promoted to a signed type.
@@ -28,7 +40,9 @@ template <class T>
 using Modular = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
 template <class T>
-Modular<T> modular(T value) { return static_cast<Modular<T>>(value); }
+Modular<T> modular(T value) {
+  return static_cast<Modular<T>>(value);
+}
 
 struct Add {
   template <class T> static T apply(T a, T b) { return static_cast<T>(modular(a) + modular(b)); }
@@ -40,7 +54,9 @@ template <class Op>
 struct Saturated {  // s32
   static int32_t apply(int32_t a, int32_t b) {
     const int64_t exact = Op::apply(int64_t{a}, int64_t{b});
-    return static_cast<int32_t>(exact > INT32_MAX ? INT32_MAX : exact < INT32_MIN ? INT32_MIN : exact);
+    return static_cast<int32_t>(exact > INT32_MAX   ? INT32_MAX
+                                : exact < INT32_MIN ? INT32_MIN
+                                                    : exact);
   }
 };
 struct MulLo {
@@ -128,9 +144,7 @@ struct Pair {  // two 16-bit values in one register
 
 template <class Op>
 Handler binary(Type type) {
-  return pick_integer(type, [](auto t) -> Handler {
-    return lanes2<Op, decltype(t), decltype(t)>;
-  });
+  return pick_integer(type, [](auto t) -> Handler { return lanes2<Op, decltype(t), decltype(t)>; });
 }
 template <class Op>
 Handler paired(Type type) {
@@ -188,9 +202,7 @@ void decode_unary(Decode& d) {
   if (elsewhere(d, type)) return;
   if (!is_signed(type)) d.fail("does not exist for this type");
   operands(d, type, 1);
-  d.set(pick_integer(type, [](auto t) -> Handler {
-    return lanes1<Op, decltype(t), decltype(t)>;
-  }));
+  d.set(pick_integer(type, [](auto t) -> Handler { return lanes1<Op, decltype(t), decltype(t)>; }));
 }
 
 template <class Op>
@@ -244,9 +256,8 @@ void decode_mul(Decode& d) {
     d.out.dst = d.destination(0, doubled(d, type));
     d.out.a = d.source(1, type);
     d.out.b = d.source(2, type);
-    return d.set(pick_narrow(type, [](auto t) -> Handler {
-      return lanes2<MulWide, Twice<decltype(t)>, decltype(t)>;
-    }));
+    return d.set(pick_narrow(
+        type, [](auto t) -> Handler { return lanes2<MulWide, Twice<decltype(t)>, decltype(t)>; }));
   }
   operands(d, type, 2);
   if (d.take("hi")) return d.set(binary<MulHi>(type));
@@ -273,14 +284,12 @@ void decode_mad(Decode& d) {
     if (d.take("sat")) {
       return d.set(type == Type::kS32 ? lanes3<MadHiSat, int32_t, int32_t> : nullptr);
     }
-    return d.set(pick_integer(type, [](auto t) -> Handler {
-      return lanes3<Mad<MulHi>, decltype(t), decltype(t)>;
-    }));
+    return d.set(pick_integer(
+        type, [](auto t) -> Handler { return lanes3<Mad<MulHi>, decltype(t), decltype(t)>; }));
   }
   if (!d.take("lo")) d.fail("needs .hi, .lo or .wide");
-  d.set(pick_integer(type, [](auto t) -> Handler {
-    return lanes3<Mad<MulLo>, decltype(t), decltype(t)>;
-  }));
+  d.set(pick_integer(
+      type, [](auto t) -> Handler { return lanes3<Mad<MulLo>, decltype(t), decltype(t)>; }));
 }
 
 void decode_mul24(Decode& d) {
@@ -316,9 +325,8 @@ void decode_mad24(Decode& d) {
 void decode_sad(Decode& d) {
   const Type type = d.type();
   operands(d, type, 3);
-  d.set(pick_integer(type, [](auto t) -> Handler {
-    return lanes3<Sad, decltype(t), decltype(t)>;
-  }));
+  d.set(
+      pick_integer(type, [](auto t) -> Handler { return lanes3<Sad, decltype(t), decltype(t)>; }));
 }
 
 }  // namespace softgpu::ptx

@@ -10,7 +10,9 @@
 namespace softgpu::ptx {
 namespace {
 
-struct Quad { uint64_t low, high; };
+struct Quad {
+  uint64_t low, high;
+};
 
 template <class To, class From>
 To widened(From from) {
@@ -188,7 +190,8 @@ bool is_fresh(const Decode& d) {
 void decode_access(Decode& d, bool loads) {
   const Space space = take_space(d);
   const uint32_t vector = take_vector(d);
-  const bool watches = loads && (space == Space::kGlobal || space == Space::kGeneric) && is_fresh(d);
+  const bool watches =
+      loads && (space == Space::kGlobal || space == Space::kGeneric) && is_fresh(d);
   const bool hint = take_cache_words(d);
   const Type type = d.type();
   if (type == Type::kPred) d.fail("does not exist for this type");
@@ -214,12 +217,37 @@ Space take_space(Decode& d) {
 // Memory order and cache hints have no effect: one thread executes everything, so memory is always
 // in order, and there is no cache.
 bool take_cache_words(Decode& d) {
-  constexpr std::string_view kWords[] = {
-      "weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster",
-      "gpu", "sys", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "unified",
-      "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-      "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last", "L2::64B",
-      "L2::128B", "L2::256B"};
+  constexpr std::string_view kWords[] = {"weak",
+                                         "volatile",
+                                         "relaxed",
+                                         "acquire",
+                                         "release",
+                                         "acq_rel",
+                                         "mmio",
+                                         "cta",
+                                         "cluster",
+                                         "gpu",
+                                         "sys",
+                                         "nc",
+                                         "ca",
+                                         "cg",
+                                         "cs",
+                                         "lu",
+                                         "cv",
+                                         "wb",
+                                         "wt",
+                                         "unified",
+                                         "L1::evict_normal",
+                                         "L1::evict_unchanged",
+                                         "L1::evict_first",
+                                         "L1::evict_last",
+                                         "L1::no_allocate",
+                                         "L2::evict_normal",
+                                         "L2::evict_first",
+                                         "L2::evict_last",
+                                         "L2::64B",
+                                         "L2::128B",
+                                         "L2::256B"};
   for (const std::string_view word : kWords) d.take(word);
   return d.take("L2::cache_hint");
 }
@@ -231,9 +259,20 @@ void decode_st(Decode& d) { decode_access(d, false); }
 void decode_nothing(Decode& d) {
   take_space(d);
   take_cache_words(d);
-  constexpr std::string_view kWords[] = {"sc", "gl", "proxy", "alias", "async", "L1", "L2",
-                                         "L2::evict_last", "L2::evict_normal", "sync",
-                                         "aligned", "launch_dependents", "wait", "mbarrier_init"};
+  constexpr std::string_view kWords[] = {"sc",
+                                         "gl",
+                                         "proxy",
+                                         "alias",
+                                         "async",
+                                         "L1",
+                                         "L2",
+                                         "L2::evict_last",
+                                         "L2::evict_normal",
+                                         "sync",
+                                         "aligned",
+                                         "launch_dependents",
+                                         "wait",
+                                         "mbarrier_init"};
   for (const std::string_view word : kWords) d.take(word);
   for (size_t i = 0; i < d.operand_count(); ++i) d.operand(i);
   d.set([](Warp&, const Instr&, uint32_t) {});

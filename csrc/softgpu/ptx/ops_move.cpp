@@ -22,7 +22,9 @@ void copy(Warp& warp, const Instr& in, uint32_t mask) {
   for (uint32_t i = 0; i < kLanes; ++i) to[i] = (mask >> i & 1) != 0 ? a[i] : to[i];
 }
 
-struct Quad { uint64_t low, high; };
+struct Quad {
+  uint64_t low, high;
+};
 
 void copy_mask(Warp& warp, const Instr& in, uint32_t mask) {
   write_predicate(warp, in.dst, *warp.at<uint32_t>(in.a), mask);
@@ -55,8 +57,11 @@ bool decode_clock(Decode& d, const ast::Operand& from, Type type) {
   constexpr struct {
     std::string_view name;
     Clock clock;
-  } kClocks[] = {{"%clock", kCycles}, {"%clock64", kCycles}, {"%clock_hi", kCyclesHigh},
-                 {"%globaltimer", kNanoseconds}, {"%globaltimer_lo", kNanoseconds},
+  } kClocks[] = {{"%clock", kCycles},
+                 {"%clock64", kCycles},
+                 {"%clock_hi", kCyclesHigh},
+                 {"%globaltimer", kNanoseconds},
+                 {"%globaltimer_lo", kNanoseconds},
                  {"%globaltimer_hi", kNanosecondsHigh}};
   for (const auto& known : kClocks) {
     if (from.kind != ast::Kind::kName || from.name != known.name) continue;
@@ -92,8 +97,7 @@ void decode_parts(Decode& d, const ast::Operand& list, Type type, bool packs) {
 // Decodes the address of a variable in the frame or in the kernel's parameters.
 bool decode_frame_address(Decode& d, const ast::Operand& from, Type type) {
   if (from.kind != ast::Kind::kName || from.variable == ast::kNone) return false;
-  const ast::Variable& variable =
-      d.builder.from().variables[static_cast<size_t>(from.variable)];
+  const ast::Variable& variable = d.builder.from().variables[static_cast<size_t>(from.variable)];
   if (variable.space == Space::kShared) return false;
   if (bytes_of(type) != 8) d.fail("has an address in a narrow register");
   const bool params = d.builder.in_kernel_params(from.variable);

@@ -25,9 +25,18 @@ void shuffle(Warp& warp, const Instr& in, uint32_t mask) {
     int32_t from = 0;
     bool in_range = false;
     switch (in.mode) {
-      case kUp: from = own - by; in_range = from >= most; break;
-      case kDown: from = own + by; in_range = from <= most; break;
-      case kButterfly: from = own ^ by; in_range = from <= most; break;
+      case kUp:
+        from = own - by;
+        in_range = from >= most;
+        break;
+      case kDown:
+        from = own + by;
+        in_range = from <= most;
+        break;
+      case kButterfly:
+        from = own ^ by;
+        in_range = from <= most;
+        break;
       default: from = (own & segment) | (by & ~segment); in_range = from <= most;
     }
     if (!in_range) from = own;
@@ -75,9 +84,8 @@ void match(Warp& warp, const Instr& in, uint32_t mask) {
   each_lane(mask, [&](uint32_t lane) {
     const uint32_t who = members(warp, in, mask, lane);
     uint32_t same = 0;
-    each_lane(who, [&](uint32_t other) {
-      same |= static_cast<uint32_t>(a[other] == a[lane]) << other;
-    });
+    each_lane(who,
+              [&](uint32_t other) { same |= static_cast<uint32_t>(a[other] == a[lane]) << other; });
     const bool all = same == who;
     out[lane] = kAllOfThem ? (all ? who : 0) : same;
     unanimous |= static_cast<uint32_t>(all) << lane;
@@ -86,12 +94,24 @@ void match(Warp& warp, const Instr& in, uint32_t mask) {
   write_predicate(warp, in.dst2, unanimous, mask);
 }
 
-struct Add { template <class T> static T apply(T a, T b) { return a + b; } };
-struct And { template <class T> static T apply(T a, T b) { return a & b; } };
-struct Or { template <class T> static T apply(T a, T b) { return a | b; } };
-struct Xor { template <class T> static T apply(T a, T b) { return a ^ b; } };
-struct Min { template <class T> static T apply(T a, T b) { return a < b ? a : b; } };
-struct Max { template <class T> static T apply(T a, T b) { return a < b ? b : a; } };
+struct Add {
+  template <class T> static T apply(T a, T b) { return a + b; }
+};
+struct And {
+  template <class T> static T apply(T a, T b) { return a & b; }
+};
+struct Or {
+  template <class T> static T apply(T a, T b) { return a | b; }
+};
+struct Xor {
+  template <class T> static T apply(T a, T b) { return a ^ b; }
+};
+struct Min {
+  template <class T> static T apply(T a, T b) { return a < b ? a : b; }
+};
+struct Max {
+  template <class T> static T apply(T a, T b) { return a < b ? b : a; }
+};
 
 template <class Op, class T>
 void reduce(Warp& warp, const Instr& in, uint32_t mask) {

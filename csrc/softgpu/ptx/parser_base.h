@@ -24,7 +24,7 @@ class TokenReader {
   bool accept(std::string_view text);
   void expect(std::string_view text);
   Token word(const char* what);
-  Number number();            // with its sign
+  Number number();  // with its sign
   uint64_t whole_number();
   void skip_to(std::string_view end);  // skips `end`, too
   void skip_braces();

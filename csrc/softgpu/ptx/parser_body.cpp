@@ -121,8 +121,8 @@ class BodyParser {
     const std::string text(in_.word("an instruction").text);
     if (instruction.guard == ast::kNone && in_.accept(":")) {
       const Token& next = in_.token();
-      const bool list = next.is(".branchtargets") || next.is(".calltargets") ||
-                        next.is(".callprototype");
+      const bool list =
+          next.is(".branchtargets") || next.is(".calltargets") || next.is(".callprototype");
       if (list) return read_list(text);
       function_.labels.push_back({text, static_cast<uint32_t>(function_.code.size())});
       return;

@@ -25,8 +25,15 @@ enum class Flow : uint8_t {
   kMayFail,  // like kNext, unless the block has an error now
   kWatch,    // like kMayFail; may be polling for a value that another block has yet to write
   kSync,     // like kNext, but executed only when all lanes that mask `d` names have arrived
-  kBarrier, kClusterWait,  // executed only when all lanes have arrived
-  kBranch, kBranchIndexed, kCall, kReturn, kExit, kTrap, kClusterArrive,
+  kBarrier,
+  kClusterWait,  // executed only when all lanes have arrived
+  kBranch,
+  kBranchIndexed,
+  kCall,
+  kReturn,
+  kExit,
+  kTrap,
+  kClusterArrive,
   kClock,
 };
 
@@ -43,20 +50,56 @@ struct Instr {
   uint32_t reconverge = 0;  // kBranch, kBranchIndexed: where diverged lanes meet again
   uint32_t extra = 0;       // index of its first additional number in Function::extra
   uint32_t line = 0;
-  uint8_t count = 0;        // how many additional numbers it has
-  uint8_t flops = 0;        // per lane
-  uint8_t mode = 0;         // its meaning is up to the handler
+  uint8_t count = 0;  // how many additional numbers it has
+  uint8_t flops = 0;  // per lane
+  uint8_t mode = 0;   // its meaning is up to the handler
   Flow flow = Flow::kNext;
   bool guard_negated = false;
 };
 
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY,
-  kNctaidZ, kLaneid, kWarpid, kNwarpid, kMaskEq, kMaskLe, kMaskLt, kMaskGe, kMaskGt, kSmid, kNsmid,
-  kGridid, kWorkspaceLow, kWorkspaceHigh, kDynamicShared, kTotalShared, kZero,
-  kClusterX, kClusterY, kClusterZ, kNclusterX, kNclusterY, kNclusterZ,  // in the grid
-  kClusterCtaidX, kClusterCtaidY, kClusterCtaidZ, kClusterNctaidX, kClusterNctaidY,
-  kClusterNctaidZ, kClusterRank, kClusterSize,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneid,
+  kWarpid,
+  kNwarpid,
+  kMaskEq,
+  kMaskLe,
+  kMaskLt,
+  kMaskGe,
+  kMaskGt,
+  kSmid,
+  kNsmid,
+  kGridid,
+  kWorkspaceLow,
+  kWorkspaceHigh,
+  kDynamicShared,
+  kTotalShared,
+  kZero,
+  kClusterX,
+  kClusterY,
+  kClusterZ,
+  kNclusterX,
+  kNclusterY,
+  kNclusterZ,  // in the grid
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterRank,
+  kClusterSize,
   kFrame,   // address of this call's local memory, per lane
   kParams,  // address of the kernel's parameters
 };
@@ -92,7 +135,7 @@ struct Function {
   uint32_t shared_bytes = 0;  // static shared memory that the kernel and its callees name
   uint32_t max_threads = 0, required_threads[3] = {0, 0, 0};
   uint32_t required_cluster[3] = {0, 0, 0};
-  uint32_t registers = 0;     // estimate of the 32-bit registers a thread needs
+  uint32_t registers = 0;  // estimate of the 32-bit registers a thread needs
   std::vector<const Function*> callees;
   bool calls_unknown = false;
 };
@@ -114,7 +157,7 @@ class Program {
   std::map<std::string, std::unique_ptr<Function>> functions;
   std::map<std::string, Global> globals;
   uint32_t shared_bytes = 0;  // static, of the whole module; dynamic shared memory follows it
-  void* memory = nullptr;  // constants first
+  void* memory = nullptr;     // constants first
   uint64_t const_bytes = 0, memory_bytes = 0;
 };
 

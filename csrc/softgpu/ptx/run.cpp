@@ -10,9 +10,9 @@ namespace softgpu::ptx {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kMostTogetherBytes = 1 << 30;  // for all blocks resident at once
-constexpr uint64_t kMostPlaces = 8192;            // each takes a few of a process's mappings
-constexpr uint32_t kManyPasses = 1024;            // until a busy block yields to others
+constexpr uint64_t kMostTogetherBytes = 1 << 30;   // for all blocks resident at once
+constexpr uint64_t kMostPlaces = 8192;             // each takes a few of a process's mappings
+constexpr uint32_t kManyPasses = 1024;             // until a busy block yields to others
 constexpr uint64_t kUnknownDepthBytes = 64 << 10;  // for recursion and calls through pointers
 
 uint64_t pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
@@ -155,9 +155,8 @@ void Grid::begin(Block& block, Cluster& cluster, uint64_t begin_ns) {
     which /= clusters;
     rank /= size;
   }
-  block.number =
-      block.index[0] +
-      uint64_t{launch_.grid[0]} * (block.index[1] + uint64_t{launch_.grid[1]} * block.index[2]);
+  block.number = block.index[0] + uint64_t{launch_.grid[0]} *
+                                      (block.index[1] + uint64_t{launch_.grid[1]} * block.index[2]);
   for (Barrier& barrier : block.barriers) barrier = {};
   for (Warp& warp : block.warps) begin_warp(warp);
 }

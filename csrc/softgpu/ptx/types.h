@@ -10,11 +10,28 @@
 namespace softgpu::ptx {
 
 enum class Type : uint8_t {
-  kNone, kPred,
-  kB8, kU8, kS8,
-  kB16, kU16, kS16, kF16, kBf16,
-  kB32, kU32, kS32, kF32, kF16x2, kBf16x2, kU16x2, kS16x2,
-  kB64, kU64, kS64, kF64,
+  kNone,
+  kPred,
+  kB8,
+  kU8,
+  kS8,
+  kB16,
+  kU16,
+  kS16,
+  kF16,
+  kBf16,
+  kB32,
+  kU32,
+  kS32,
+  kF32,
+  kF16x2,
+  kBf16x2,
+  kU16x2,
+  kS16x2,
+  kB64,
+  kU64,
+  kS64,
+  kF64,
   kB128,
 };
 

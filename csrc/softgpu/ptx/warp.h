@@ -28,7 +28,7 @@ struct Frame {
   std::unique_ptr<char[]> storage;
   char* registers = nullptr;
   uint32_t capacity = 0;
-  uint32_t live = 0;          // lanes that have not returned
+  uint32_t live = 0;  // lanes that have not returned
   size_t first_path = 0;
   const Instr* call = nullptr;
   uint32_t call_mask = 0;
@@ -38,7 +38,7 @@ struct Frame {
 struct Counters {
   uint64_t instructions = 0;  // counted per thread
   uint64_t flops = 0;
-  uint64_t sectors = 0;       // of 32 bytes, to and from global memory
+  uint64_t sectors = 0;  // of 32 bytes, to and from global memory
 };
 
 struct Block;
@@ -50,21 +50,21 @@ struct Warp {
   Block* block = nullptr;
   const Instr* current = nullptr;
   uint32_t index = 0;
-  uint32_t lanes = 0;         // mask of the lanes that exist
-  uint32_t alive = 0;         // mask of the lanes that have not exited
-  uint32_t carry = 0;         // condition code, one bit per lane
+  uint32_t lanes = 0;  // mask of the lanes that exist
+  uint32_t alive = 0;  // mask of the lanes that have not exited
+  uint32_t carry = 0;  // condition code, one bit per lane
   WarpState state = WarpState::kReady;
-  uint32_t barrier = 0;       // number of the barrier it waits at
+  uint32_t barrier = 0;  // number of the barrier it waits at
   uint32_t barrier_mask = 0;
   uint32_t at_cluster = 0;     // mask of the lanes that have arrived at the cluster's barrier
   uint64_t cluster_phase = 0;  // Cluster::phase once the barrier opens for the newest arrival
   uint64_t arrived_ns = 0;     // slept_ns at that arrival
-  size_t depth = 0;           // number of frames in use
+  size_t depth = 0;            // number of frames in use
   std::vector<Frame> frames;
   std::vector<Path> paths;
-  uint64_t executed = 0;      // instructions of the warp
+  uint64_t executed = 0;  // instructions of the warp
   uint64_t slept_ns = 0;
-  uint32_t watched = 0;       // polling accesses in this turn, since an atomic changed memory
+  uint32_t watched = 0;  // polling accesses in this turn, since an atomic changed memory
 
   template <class T>
   T* at(uint32_t offset) const {
@@ -76,8 +76,8 @@ struct Warp {
 };
 
 struct Barrier {
-  uint32_t arrived = 0;   // threads, rounded up to whole warps
-  uint32_t expected = 0;  // 0: all threads of the block
+  uint32_t arrived = 0;             // threads, rounded up to whole warps
+  uint32_t expected = 0;            // 0: all threads of the block
   uint32_t trues = 0, counted = 0;  // bar.red
   uint64_t slept_ns = 0;            // the longest of the warps that arrived
 };
@@ -89,10 +89,10 @@ struct Launch {
   const char* params;
   uint32_t dynamic_shared_bytes;
   uint32_t sm_count;
-  uint64_t number;    // %gridid
-  uint64_t start_ns = 0;     // on the device's clock: %globaltimer
-  uint64_t resident = 1;     // blocks that the device can hold at once
-  bool cooperative = false;  // all blocks are resident at once and may wait for each other
+  uint64_t number;                  // %gridid
+  uint64_t start_ns = 0;            // on the device's clock: %globaltimer
+  uint64_t resident = 1;            // blocks that the device can hold at once
+  bool cooperative = false;         // all blocks are resident at once and may wait for each other
   uint32_t cluster[3] = {1, 1, 1};  // size of a cluster in blocks
   const uint32_t* sms = nullptr;    // the SMs it may use; null: 0 to sm_count - 1
   uint64_t together = UINT64_MAX;   // blocks that fit on the SMs that it begins on

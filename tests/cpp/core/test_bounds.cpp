@@ -58,8 +58,8 @@ double share(const Bounds& found, Class of) { return found.share[static_cast<siz
 }  // namespace
 
 TEST(launches_are_classified_by_the_buffers_that_they_were_given) {
-  const Window window = window_of({launch(1, 100000), launch(2, 900000), launch(3, 200000),
-                                   launch(4, 300000, 7)});
+  const Window window =
+      window_of({launch(1, 100000), launch(2, 900000), launch(3, 200000), launch(4, 300000, 7)});
 
   const Bounds found = bounds_of(window, sample_of(4), kDevice);
 
@@ -93,7 +93,8 @@ TEST(launches_that_were_not_sampled_or_lost_their_memory_are_unknown) {
 }
 
 TEST(what_is_not_timed_is_counted_and_in_no_share) {
-  const Bounds found = bounds_of(window_of({launch(1, 0), launch(2, 100000)}), sample_of(2), kDevice);
+  const Bounds found =
+      bounds_of(window_of({launch(1, 0), launch(2, 100000)}), sample_of(2), kDevice);
 
   CHECK_EQ(found.operations, 2u);
   CHECK_EQ(found.untimed, 1u);

@@ -185,7 +185,9 @@ TEST(utf8_is_told_from_its_imitations) {
     CHECK_EQ(daemon::valid_utf8_bytes(good, std::strlen(good)), std::strlen(good));
   }
   for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
-                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3" "a"}) {
+                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
+                          "\xc3"
+                          "a"}) {
     CHECK_EQ(daemon::valid_utf8_bytes(bad, std::strlen(bad)), 0u);
   }
 }

@@ -74,7 +74,8 @@ TEST(an_event_of_a_context_orders_none_of_its_streams_with_another) {
     return process.take(made);
   };
   const NodeId first = in_blocking(kOne);
-  const NodeId event = of_context(RecordKind::kEventRecord), wait = of_context(RecordKind::kEventWait);
+  const NodeId event = of_context(RecordKind::kEventRecord),
+               wait = of_context(RecordKind::kEventWait);
   const NodeId second = in_blocking(kOther);
   CHECK(!process.graph.before(first, second));
   CHECK(process.graph.lost_between(first, second));

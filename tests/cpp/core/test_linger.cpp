@@ -26,8 +26,8 @@ TEST(without_enough_gaps_the_base_is_kept) {
 TEST(pauses_between_queued_requests_are_covered_and_no_more_than_they) {
   GapHistogram gaps;
   for (int round = 0; round < 40; ++round) {
-    gaps.add(430'000);               // one in four requests had another queued behind it
-    add(&gaps, 25'000'000, 3);       // quiet followed the others
+    gaps.add(430'000);          // one in four requests had another queued behind it
+    add(&gaps, 25'000'000, 3);  // quiet followed the others
   }
   const uint64_t linger = gaps.linger_ns(kBase, kLimit);
   CHECK(linger >= 430'000);

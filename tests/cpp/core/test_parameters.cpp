@@ -35,13 +35,13 @@ Touched touched(const std::string& name, const std::vector<uint64_t>& bytes,
 #define CHECK_NAME(name, types) CHECK(types_in(name) == (types))
 
 TEST(pointers_to_const_are_told_from_const_pointers) {
-  CHECK_NAME("_Z4vaddPKfS0_Pfi", "C+C+P+-");      // (float const*, float const*, float*, int)
-  CHECK_NAME("_Z1fPfPKfPVKi", "P+C+C+");          // a const pointer is mangled like a plain one
-  CHECK_NAME("_Z1fPKPf", "C");                    // (float* const*)
-  CHECK_NAME("_Z1fPPKf", "P");                    // (float const**)
+  CHECK_NAME("_Z4vaddPKfS0_Pfi", "C+C+P+-");  // (float const*, float const*, float*, int)
+  CHECK_NAME("_Z1fPfPKfPVKi", "P+C+C+");      // a const pointer is mangled like a plain one
+  CHECK_NAME("_Z1fPKPf", "C");                // (float* const*)
+  CHECK_NAME("_Z1fPPKf", "P");                // (float const**)
   CHECK_NAME("_Z1fRKfRfOi", "C+P+P+");
   CHECK_NAME("_Z1fv", "");
-  CHECK_NAME("_Z1fPvPKv", "PC");                  // it may point to anything
+  CHECK_NAME("_Z1fPvPKv", "PC");  // it may point to anything
 }
 
 TEST(substitutions_stand_for_what_they_replace) {
@@ -54,33 +54,36 @@ TEST(substitutions_stand_for_what_they_replace) {
 }
 
 TEST(parameters_of_templates_are_those_of_the_instance) {
-  CHECK_NAME("_Z1fIfEvPT_PKS0_", "P+C+");          // template<class T> void f(T*, T const*)
-  CHECK_NAME("_Z1fIKfEvPT_", "C+");                // with T = float const
+  CHECK_NAME("_Z1fIfEvPT_PKS0_", "P+C+");  // template<class T> void f(T*, T const*)
+  CHECK_NAME("_Z1fIKfEvPT_", "C+");        // with T = float const
   CHECK_NAME("_Z1fIPKfEvT_", "C+");
   CHECK_NAME("_Z1fIfLi4ELb1EEvPT_i", "P+-");
   CHECK_NAME("_Z1fIN1A1BEEvPKT_S4_", "CC");
-  CHECK_NAME("_Z1fIJifEEvPKfDpT_", "C+...");       // a pack ends the list
-  CHECK_NAME("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
-             "---");
+  CHECK_NAME("_Z1fIJifEEvPKfDpT_", "C+...");  // a pack ends the list
+  CHECK_NAME(
+      "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_"
+      "11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
+      "---");
   CHECK_NAME("_ZN3cub18DeviceReduceKernelIPKfPfiEEvT_T0_T1_", "C+P+-");
 }
 
 TEST(other_types_take_their_place_in_the_list) {
-  CHECK_NAME("_Z1fPFvPKiEPi", "PP+");              // a pointer to a function, and one to int
-  CHECK_NAME("_Z1fM1AKFivEPKf", "-C+");            // a pointer to a member function
-  CHECK_NAME("_Z1fPA4_KfPA8_f", "C+P+");           // pointers to arrays
+  CHECK_NAME("_Z1fPFvPKiEPi", "PP+");     // a pointer to a function, and one to int
+  CHECK_NAME("_Z1fM1AKFivEPKf", "-C+");   // a pointer to a member function
+  CHECK_NAME("_Z1fPA4_KfPA8_f", "C+P+");  // pointers to arrays
   CHECK_NAME("_Z1fDF16_PDF16_PK6__half", "-P+C+");
   CHECK_NAME("_Z1fDv4_fPKDv4_f", "-C+");
   CHECK_NAME("_Z1fxPKyb", "-C+-");
-  CHECK_NAME("_ZZ4mainENKUlPKfE_clES0_", "C+");    // a lambda's operator()
+  CHECK_NAME("_ZZ4mainENKUlPKfE_clES0_", "C+");  // a lambda's operator()
   CHECK_NAME("_ZN12_GLOBAL__N_11fEPKf", "C+");
   CHECK_NAME("_ZL1fPKf", "C+");
   CHECK_NAME("_Z1fPKf.kernel", "C+");
 }
 
 TEST(of_a_name_that_is_not_understood_nothing_is_said) {
-  for (const char* name : {"", "saxpy", "_Z", "_Z1", "_Z9short", "_Z1fS_", "_Z1fT_", "_Z1fP", "_ZN1A1f",
-                           "_Z1fIXgtLi1ELi0EEEvPKf", "_Z1f\xff", "_Z99999999999999999999f"}) {
+  for (const char* name :
+       {"", "saxpy", "_Z", "_Z1", "_Z9short", "_Z1fS_", "_Z1fT_", "_Z1fP", "_ZN1A1f",
+        "_Z1fIXgtLi1ELi0EEEvPKf", "_Z1f\xff", "_Z99999999999999999999f"}) {
     CHECK_NAME(name, "?");
   }
   CHECK_NAME("_Z1f" + std::string(100'000, 'P') + "f", "?");

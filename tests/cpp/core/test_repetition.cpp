@@ -112,7 +112,8 @@ TEST(a_loop_is_found_by_the_end_of_its_second_round) {
   for (uint32_t length = 7; length < kCapacity / 2; ++length) {
     Repetitions repetitions(kCapacity);
     for (uint32_t i = 0; i < 5; ++i) repetitions.push(1000 + i);  // earlier symbols
-    for (uint32_t i = 0; i < std::max(2 * length, length + 6 + kLate); ++i) repetitions.push(i % length);
+    for (uint32_t i = 0; i < std::max(2 * length, length + 6 + kLate); ++i)
+      repetitions.push(i % length);
     CHECK_EQ(periods(repetitions).count(length), 1u);
   }
 }

@@ -69,8 +69,9 @@ Durations held_of(RequestFinder& finder) {
 }  // namespace
 
 TEST(a_burst_lasts_until_its_work_has_ended) {
-  RequestFinder finder = after({launch(10 * kMs, 300 * kUs), launch(10 * kMs + 100 * kUs, 200 * kUs),
-                                launch(20 * kMs, 700 * kUs)});
+  RequestFinder finder =
+      after({launch(10 * kMs, 300 * kUs), launch(10 * kMs + 100 * kUs, 200 * kUs),
+             launch(20 * kMs, 700 * kUs)});
   CHECK(durations_of(finder) == Durations{500 * kUs});
 
   finder.rest(21 * kMs);  // 300 us after its end: it may continue
@@ -82,7 +83,8 @@ TEST(a_burst_lasts_until_its_work_has_ended) {
 }
 
 TEST(what_the_host_waited_for_has_ended_then_whatever_was_predicted) {
-  RequestFinder finder = after({launch(10 * kMs, 100 * kUs), sync(10 * kMs + 900 * kUs, 800 * kUs)});
+  RequestFinder finder =
+      after({launch(10 * kMs, 100 * kUs), sync(10 * kMs + 900 * kUs, 800 * kUs)});
   finder.rest(20 * kMs);
   CHECK(durations_of(finder) == Durations{900 * kUs});
 }
@@ -117,19 +119,18 @@ TEST(of_a_request_it_is_told_for_how_long_its_process_was_held) {
 }
 
 TEST(a_step_counts_from_what_was_asked_first_after_a_mark) {
-  RequestFinder finder = after({mark(kStep, 5 * kMs), launch(10 * kMs, 100 * kUs),
-                                launch(18 * kMs, 100 * kUs), mark(kStep, 19 * kMs),
-                                held(33 * kMs, 2 * kMs), launch(33 * kMs, 0), mark(kStep, 34 * kMs)});
+  RequestFinder finder = after(
+      {mark(kStep, 5 * kMs), launch(10 * kMs, 100 * kUs), launch(18 * kMs, 100 * kUs),
+       mark(kStep, 19 * kMs), held(33 * kMs, 2 * kMs), launch(33 * kMs, 0), mark(kStep, 34 * kMs)});
   CHECK((durations_of(finder) == Durations{9 * kMs, 3 * kMs}));
   CHECK(finder.kind() == RequestKind::kStep);
 }
 
 TEST(requests_that_are_marked_win_and_may_overlap) {
-  RequestFinder finder = after({launch(1 * kMs, 100 * kUs), launch(9 * kMs, 100 * kUs),
-                                mark(kBegin, 10 * kMs, 1), mark(kBegin, 11 * kMs, 2),
-                                launch(12 * kMs, 100 * kUs), mark(kStep, 12 * kMs),
-                                mark(kEnd, 13 * kMs, 1), mark(kEnd, 15 * kMs, 2),
-                                mark(kEnd, 16 * kMs, 2)});
+  RequestFinder finder =
+      after({launch(1 * kMs, 100 * kUs), launch(9 * kMs, 100 * kUs), mark(kBegin, 10 * kMs, 1),
+             mark(kBegin, 11 * kMs, 2), launch(12 * kMs, 100 * kUs), mark(kStep, 12 * kMs),
+             mark(kEnd, 13 * kMs, 1), mark(kEnd, 15 * kMs, 2), mark(kEnd, 16 * kMs, 2)});
   finder.rest(30 * kMs);
   CHECK((durations_of(finder) == Durations{3 * kMs, 4 * kMs}));
   CHECK(finder.kind() == RequestKind::kMarked);
@@ -143,11 +144,11 @@ TEST(requests_that_are_marked_win_and_may_overlap) {
 
 TEST(each_marked_request_has_the_objective_that_its_own_mark_says) {
   constexpr uint64_t kMost = RequestFinder::kMostObjectiveNs;
-  RequestFinder finder = after({mark(kBegin, 10 * kMs, 1, 50 * kMs), mark(kBegin, 11 * kMs, 2, kMost),
-                                mark(kBegin, 12 * kMs, 3, kMost + 1), mark(kBegin, 13 * kMs, 4, UINT64_MAX),
-                                mark(kBegin, 14 * kMs, 5), mark(kEnd, 20 * kMs, 2, 7),
-                                mark(kEnd, 21 * kMs, 1), mark(kEnd, 22 * kMs, 3),
-                                mark(kEnd, 23 * kMs, 4), mark(kEnd, 24 * kMs, 5)});
+  RequestFinder finder =
+      after({mark(kBegin, 10 * kMs, 1, 50 * kMs), mark(kBegin, 11 * kMs, 2, kMost),
+             mark(kBegin, 12 * kMs, 3, kMost + 1), mark(kBegin, 13 * kMs, 4, UINT64_MAX),
+             mark(kBegin, 14 * kMs, 5), mark(kEnd, 20 * kMs, 2, 7), mark(kEnd, 21 * kMs, 1),
+             mark(kEnd, 22 * kMs, 3), mark(kEnd, 23 * kMs, 4), mark(kEnd, 24 * kMs, 5)});
   Durations objectives;
   for (const EndedRequest& ended : finder.take_ended()) objectives.push_back(ended.objective_ns);
   CHECK((objectives == Durations{kMost, 50 * kMs, 0, 0, 0}));

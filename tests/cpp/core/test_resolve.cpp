@@ -21,8 +21,12 @@ shm::Record record(uint64_t at, shm::RecordKind kind, uint64_t object, uint64_t 
   return made;
 }
 
-shm::Record alloc(uint64_t at, uint64_t address) { return record(at, shm::RecordKind::kAlloc, address); }
-shm::Record free(uint64_t at, uint64_t address) { return record(at, shm::RecordKind::kFree, address); }
+shm::Record alloc(uint64_t at, uint64_t address) {
+  return record(at, shm::RecordKind::kAlloc, address);
+}
+shm::Record free(uint64_t at, uint64_t address) {
+  return record(at, shm::RecordKind::kFree, address);
+}
 shm::Record launch(uint64_t at, uint32_t number) {
   return record(at, shm::RecordKind::kLaunch, kCopy, uint64_t{1} << 32 | number);
 }
@@ -100,7 +104,8 @@ TEST(in_a_window_with_losses_nothing_is_all) {
 }
 
 TEST(memory_takes_effect_in_the_order_of_its_times) {
-  const LiveMemory memory = memory_of({alloc(5, kA), free(3, kA), alloc(2, kA), free(6, kB), alloc(4, kB)});
+  const LiveMemory memory =
+      memory_of({alloc(5, kA), free(3, kA), alloc(2, kA), free(6, kB), alloc(4, kB)});
 
   CHECK_EQ(memory.known().size(), 1u);
   CHECK_EQ(memory.known()[0].base, kA);

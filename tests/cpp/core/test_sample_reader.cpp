@@ -86,8 +86,8 @@ TEST(an_event_may_come_in_two_halves) {
   head.value = 1;
   head.grid_blocks = 20;
   ring.put(head, words.data(), nullptr);
-  auto& header = *reinterpret_cast<shm::RingHeader*>(
-      reinterpret_cast<char*>(&ring.shim.state()) + shm::kSampleHeaderOffset);
+  auto& header = *reinterpret_cast<shm::RingHeader*>(reinterpret_cast<char*>(&ring.shim.state()) +
+                                                     shm::kSampleHeaderOffset);
   const uint64_t end = header.head.load();
 
   header.head.store(end - 2);

@@ -250,7 +250,8 @@ TEST(a_pause_in_which_it_was_held_is_left_out_once) {
 }
 
 TEST(what_lies_in_none_of_other_spans_is_cut_out_of_each) {
-  const std::vector<Times> left = without({{0, 10}, {20, 30}, {40, 50}}, {{2, 4}, {6, 22}, {28, 60}});
+  const std::vector<Times> left =
+      without({{0, 10}, {20, 30}, {40, 50}}, {{2, 4}, {6, 22}, {28, 60}});
   std::vector<uint64_t> ends;
   for (const auto& [start_ns, end_ns] : left) ends.insert(ends.end(), {start_ns, end_ns});
   CHECK(ends == (std::vector<uint64_t>{0, 2, 4, 6, 22, 28}));
@@ -320,9 +321,10 @@ TEST(records_may_claim_anything) {
       builder.add(op);
     }
     const Graph& graph = builder.graph();
-    const Scaling found = scaling({graph, graph.begin(), graph.end()},
-                                  {number(), number(), 1 + static_cast<uint32_t>(number() % 999), {}},
-                                  {1, 7, UINT32_MAX}, static_cast<double>(seed % 11) / 10);
+    const Scaling found =
+        scaling({graph, graph.begin(), graph.end()},
+                {number(), number(), 1 + static_cast<uint32_t>(number() % 999), {}},
+                {1, 7, UINT32_MAX}, static_cast<double>(seed % 11) / 10);
     CHECK_EQ(found.length_ns.size(), 3u);
   }
 }

@@ -258,12 +258,10 @@ TEST(notable_changes_are_those_a_scheduler_acts_on) {
   after.launches = 5;
   after.device_bytes = 5;
   CHECK(!notable(before, after));
-  for (const auto change : {+[](Snapshot& s) { s.busy = true; },
-                            +[](Snapshot& s) { s.waiting_threads = 1; },
-                            +[](Snapshot& s) { s.steps = 1; },
-                            +[](Snapshot& s) { s.phase_hash = 1; },
-                            +[](Snapshot& s) { s.doorbell = 1; },
-                            +[](Snapshot& s) { s.ungated = true; }}) {
+  for (const auto change :
+       {+[](Snapshot& s) { s.busy = true; }, +[](Snapshot& s) { s.waiting_threads = 1; },
+        +[](Snapshot& s) { s.steps = 1; }, +[](Snapshot& s) { s.phase_hash = 1; },
+        +[](Snapshot& s) { s.doorbell = 1; }, +[](Snapshot& s) { s.ungated = true; }}) {
     Snapshot changed;
     change(changed);
     CHECK(notable(before, changed));

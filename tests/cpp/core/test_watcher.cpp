@@ -402,7 +402,8 @@ TEST(only_what_differs_is_told_again) {
   CHECK(watcher.changed().empty());
 
   // A wait in line for memory is reported in steps until it ends.
-  auto& in_line_ns = second.shim.state().waits.total_ns[static_cast<size_t>(shm::WaitReason::kMemory)];
+  auto& in_line_ns =
+      second.shim.state().waits.total_ns[static_cast<size_t>(shm::WaitReason::kMemory)];
   in_line_ns.store(kLineStepNs - 1);
   watcher.round(5);
   CHECK(watcher.changed().empty());

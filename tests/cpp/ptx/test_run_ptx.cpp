@@ -59,8 +59,8 @@ TEST(a_sort_in_shared_memory_sorts) {
 
 TEST(costs_are_counted_by_lane_and_by_sector) {
   std::vector<float> a(100, 1), b(100, 2), c(128, 0);
-  const Outcome done = run(*program("elementwise"), "vector_add", 2, 64,
-                           {address(a), address(b), address(c), 100});
+  const Outcome done =
+      run(*program("elementwise"), "vector_add", 2, 64, {address(a), address(b), address(c), 100});
   CHECK_EQ(done.error, CUDA_SUCCESS);
   CHECK_EQ(c[99], 3.0f);
   CHECK_EQ(c[100], 0.0f);
@@ -101,8 +101,7 @@ TEST(what_a_kernel_may_not_touch_ends_it) {
   std::vector<int> out(32);
   CHECK_EQ(run(*control, "beyond_shared", 1, 32, {1 << 20, address(out)}).error,
            CUDA_ERROR_ILLEGAL_ADDRESS);
-  CHECK_EQ(run(*control, "poke", 1, 1, {address(out) + 1, 4}).error,
-           CUDA_ERROR_MISALIGNED_ADDRESS);
+  CHECK_EQ(run(*control, "poke", 1, 1, {address(out) + 1, 4}).error, CUDA_ERROR_MISALIGNED_ADDRESS);
   CHECK_EQ(run(*control, "trap", 1, 1, {}).error, CUDA_ERROR_LAUNCH_FAILED);
 }
 

@@ -88,7 +88,7 @@ inline bool is_mapped(CUdeviceptr at, uint64_t bytes) {
 inline void finish_copies(bool good) {
   for (bool last = false; !last && !g_gpu.copies.empty();) {
     const Copy copy = g_gpu.copies.front();
-  g_gpu.times.thread_ns = std::max(g_gpu.times.thread_ns, copy.end_ns);
+    g_gpu.times.thread_ns = std::max(g_gpu.times.thread_ns, copy.end_ns);
     if (good) std::memcpy(copy.to, copy.from, copy.bytes);
     last = copy.is_last;
     g_gpu.copies.erase(g_gpu.copies.begin());
@@ -124,10 +124,10 @@ using Guard = std::lock_guard<std::mutex>;
 inline constexpr CUresult kFault = CUDA_ERROR_UNKNOWN;
 
 inline void make_memory() {
-  g_driver.cuMemGetAllocationGranularity =
-      [](size_t* bytes, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
-        return *bytes = 2 << 20, CUDA_SUCCESS;
-      };
+  g_driver.cuMemGetAllocationGranularity = [](size_t* bytes, const CUmemAllocationProp*,
+                                              CUmemAllocationGranularity_flags) {
+    return *bytes = 2 << 20, CUDA_SUCCESS;
+  };
   g_driver.cuMemAddressReserve = [](CUdeviceptr* out, size_t bytes, size_t, CUdeviceptr,
                                     unsigned long long) {
     const Guard guard(g_gpu.lock);
@@ -180,8 +180,7 @@ inline void make_memory() {
                                                CUmemAllocationHandleType) {
     const Guard guard(g_gpu.lock);
     if (fails()) return kFault;
-    const int fd =
-        fcntl(static_cast<int>(reinterpret_cast<intptr_t>(handle)), F_DUPFD_CLOEXEC, 0);
+    const int fd = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(handle)), F_DUPFD_CLOEXEC, 0);
     const off_t bytes = lseek(fd, 0, SEEK_END);
     CHECK(bytes > 0);
     g_gpu.used += static_cast<uint64_t>(bytes);
@@ -209,8 +208,8 @@ inline void make_memory() {
     CHECK_EQ(g_gpu.mapped.at(at).bytes, bytes);
     g_gpu.mapped.erase(at);
     g_gpu.times.thread_ns += g_gpu.times.map_ns;
-    mmap(as_pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-         0);
+    mmap(as_pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+         -1, 0);
     return CUDA_SUCCESS;
   };
 }

@@ -15,7 +15,7 @@
 
 namespace pages {
 
-using namespace tandem;         // only in tests: names of the code under test
+using namespace tandem;  // only in tests: names of the code under test
 using namespace tandem::shim;
 
 // What the fake GPU and driver have seen.

@@ -28,7 +28,8 @@ Entry linear(uint64_t key, uint64_t bytes) {
 
 TEST(the_table_finds_what_is_in_it_and_nothing_else) {
   holdings::Table table;
-  for (uint64_t key = 0x1000; key < 0x1000 + 5000 * 512; key += 512) CHECK(table.put(linear(key, 1)));
+  for (uint64_t key = 0x1000; key < 0x1000 + 5000 * 512; key += 512)
+    CHECK(table.put(linear(key, 1)));
   CHECK_EQ(table.size(), 5000u);
   for (uint64_t key = 0x1000; key < 0x1000 + 5000 * 512; key += 1024) {
     Entry* found = table.find(Kind::kLinear, key);

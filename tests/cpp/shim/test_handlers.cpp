@@ -172,7 +172,7 @@ TEST(a_capture_that_another_thread_ends_leaves_this_one_to_the_gate) {
   note_capture_begun(0x52);
   command_of(channel).gate.gate = shm::kGateHold;
   command_of(channel).heartbeat.stale_ns = 1;  // nobody opens it: a waiter reports that, goes on
-  set();  // a capturing thread never waits
+  set();                                       // a capturing thread never waits
   CHECK_EQ(channel->state->control.ungated.load(), 0u);
   std::thread(note_capture_ended, 0x52).join();
   set();

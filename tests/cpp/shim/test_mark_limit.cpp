@@ -6,16 +6,14 @@
 using namespace pages;
 using tandem::shim::stop_at_limit;
 using tandem::shm::LimitKind;
-using tandem::shm::WaitReason;
 using tandem::shm::mark_limit_of;
+using tandem::shm::WaitReason;
 
 namespace {
 
 constexpr uint32_t kNoSlot = ~uint32_t{0} - 1;
 
-bool is_held(Channel* channel) {
-  return channel->gate.obstacle(kNoSlot) == WaitReason::kGate;
-}
+bool is_held(Channel* channel) { return channel->gate.obstacle(kNoSlot) == WaitReason::kGate; }
 
 uint64_t stopped(Channel* channel, LimitKind kind) {
   return channel->state->iterations.stopped[static_cast<uint32_t>(kind)];

@@ -67,7 +67,7 @@ class Job {
   ~Job() {
     fake_gpu::plant(0);
     swap::end_moving();
-    move(0);  // else the mover would wait until what is away is wanted
+    move(0);                              // else the mover would wait until what is away is wanted
     while (is_mover_alive()) usleep(50);  // it looks once more at what the next Job resets
     for (const int fd : pools_) close(fd);
     g_channel = nullptr;
@@ -100,7 +100,7 @@ class Job {
 
   // Returns a file with the pool's current contents; without that, zeros would be read.
   [[nodiscard]] int copy_of(size_t pool) const {
-    struct stat about {};
+    struct stat about{};
     CHECK(fstat(pools_[pool], &about) == 0);
     const int file = memfd_create("file", MFD_CLOEXEC);
     CHECK(sendfile(file, pools_[pool], nullptr, 0) == 0);
@@ -122,7 +122,7 @@ class Job {
   }
   // Tells whether only this test still has the pool's memory.
   [[nodiscard]] bool is_given_up(size_t pool) const {
-    struct stat about {};
+    struct stat about{};
     CHECK(fstat(pools_[pool], &about) == 0);
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) {
@@ -302,7 +302,7 @@ TEST(a_pool_with_nothing_in_it_is_given_back) {
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
   CHECK(job.await(job.ask_back(1, 1)) == shm::SwapOutcome::kNotDrained);  // an order came later
   CHECK(job.move(shm::kNoLimit) == shm::SwapOutcome::kReached);
-  CHECK(job.await(job.ask_back(2)) == shm::SwapOutcome::kFailed);         // there is no such pool
+  CHECK(job.await(job.ask_back(2)) == shm::SwapOutcome::kFailed);  // there is no such pool
   CHECK(!job.is_given_up(1));
   CHECK(job.await(job.ask_back(1)) == shm::SwapOutcome::kReached);
   CHECK(job.is_given_up(1));
@@ -660,7 +660,9 @@ TEST(nobody_waits_for_memory_of_a_driver_that_has_ended) {
   CHECK(job.move(0) == shm::SwapOutcome::kReached);
   swap::end_moving();
   g_driver.cuCtxGetCurrent = [](CUcontext*) { return CUDA_ERROR_DEINITIALIZED; };
-  { const swap::Use use; }
+  {
+    const swap::Use use;
+  }
   CHECK(swap::is_shut());
   g_driver.cuCtxGetCurrent = pages::current;
 }
@@ -800,7 +802,8 @@ TEST(random_allocations_moves_and_failures_against_a_model) {
           ++pools;
           break;
         case 5:
-          if (job.await(job.ask_back(random() % pools)) == shm::SwapOutcome::kReached) pool -= 4 * kMiB;
+          if (job.await(job.ask_back(random() % pools)) == shm::SwapOutcome::kReached)
+            pool -= 4 * kMiB;
           break;
         default:
           // An order that may be ended by a newer one.

@@ -51,7 +51,8 @@ CUresult launch(CUstream stream) {
   const auto known = g_model->handle.find(stream);
   if (known == g_model->handle.end()) return ++g_model->homeless, CUDA_ERROR_INVALID_HANDLE;
   const auto context = g_model->context.find(stream);
-  if (context != g_model->context.end() && !g_model->groups.count(context->second)) ++g_model->homeless;
+  if (context != g_model->context.end() && !g_model->groups.count(context->second))
+    ++g_model->homeless;
   uint64_t& count = g_model->launches[known->second];
   if (g_model->behind[stream] != count) ++g_model->disordered;
   g_model->behind[stream] = ++count;
@@ -336,13 +337,14 @@ TEST(a_cooperative_grid_that_does_not_fit_into_its_set_is_launched_on_the_whole_
   Process process(groups(0, 4));
   const CUstream stream = process.stream();
   submit(stream);
-  g_driver.cuLaunchCooperativeKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                          unsigned, CUstream on, void**) {
+  g_driver.cuLaunchCooperativeKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned,
+                                          unsigned, unsigned, unsigned, CUstream on, void**) {
     launch(on);
     return g_model->last_groups ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
   };
   const auto launch_all = [&] {
-    return handlers::launch_kernel<cuLaunchCooperativeKernel_call>(nullptr, 99, 1, 1, 1, 1, 1, 0, stream, nullptr);
+    return handlers::launch_kernel<cuLaunchCooperativeKernel_call>(nullptr, 99, 1, 1, 1, 1, 1, 0,
+                                                                   stream, nullptr);
   };
 
   CHECK_EQ(launch_all(), CUDA_SUCCESS);
@@ -403,7 +405,9 @@ TEST(a_stream_whose_capture_has_ended_goes_again_also_where_nothing_is_submitted
   const CUstream stream = process.stream();
   submit(stream);
   g_model->capturing.insert(stream);
-  { const partition::AtHome at_home(stream); }
+  {
+    const partition::AtHome at_home(stream);
+  }
   partition::look_after(*process.channel);
   CHECK(partition::Stream(stream, partition::How::kLook).real() == stream);
 

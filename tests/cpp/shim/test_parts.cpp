@@ -47,7 +47,8 @@ TEST(the_socket_is_where_the_environment_says) {
 
 TEST(a_function_is_known_by_the_smallest_of_five_measurements_and_follows_later_ones) {
   Duration* duration = g_durations.find(DurationTable::key_of(0x10, 64));
-  for (const uint64_t ns : {9'000u, 5'000u, 70'000u, 6'000u, 70'000u}) DurationTable::measured(*duration, ns, duration->age);
+  for (const uint64_t ns : {9'000u, 5'000u, 70'000u, 6'000u, 70'000u})
+    DurationTable::measured(*duration, ns, duration->age);
   CHECK_EQ(duration->ns.load(), 5'000u);
   DurationTable::measured(*duration, 9'000, 0);
   CHECK_EQ(duration->ns.load(), 6'000u);
@@ -59,7 +60,9 @@ TEST(a_function_is_known_by_the_smallest_of_five_measurements_and_follows_later_
 
 TEST(on_other_sms_what_was_measured_is_a_guess_that_the_next_measurement_replaces) {
   Duration* duration = g_durations.find(DurationTable::key_of(0x20, 64));
-  const auto measure = [&](uint64_t ns, uint32_t age) { DurationTable::measured(*duration, ns, age); };
+  const auto measure = [&](uint64_t ns, uint32_t age) {
+    DurationTable::measured(*duration, ns, age);
+  };
   g_durations.make_stale();
   CHECK(!duration->is_stale());  // nothing is known of it
   const uint32_t before = duration->age;

@@ -96,7 +96,9 @@ template <class Meanwhile>
 void add_to(uint64_t stream, Meanwhile meanwhile) {
   add(memset_in(stream), meanwhile);
 }
-void add_to(uint64_t stream) { add_to(stream, [] {}); }
+void add_to(uint64_t stream) {
+  add_to(stream, [] {});
+}
 void on_another_thread(void (*act)()) { std::thread(act).join(); }
 
 }  // namespace
@@ -184,11 +186,15 @@ TEST(who_adds_to_a_stream_by_its_handle_is_inside) {
   {
     const Inside inside(as_stream(5), false);
     CHECK(is_anyone_inside(slot));
-    { const Inside again(as_stream(5), false); }
+    {
+      const Inside again(as_stream(5), false);
+    }
     CHECK(is_anyone_inside(slot));
   }
   CHECK(!is_anyone_inside(slot));
-  { const Inside of_none(as_stream(77), false); }
+  {
+    const Inside of_none(as_stream(77), false);
+  }
   g_channel = nullptr;
 }
 
@@ -477,7 +483,7 @@ TEST(work_of_another_context_is_left_to_the_helper) {
   const int before = g_seen.markers;
   before_block(*channel);
   CHECK_EQ(g_seen.markers.load(), before);  // it would go into this context's legacy stream
-  now_current = 0x1000;  // as the helper makes it current
+  now_current = 0x1000;                     // as the helper makes it current
   close_segment(*channel, 0);
   CHECK_EQ(g_seen.markers.load(), before + 1);
 }

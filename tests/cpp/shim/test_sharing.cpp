@@ -39,9 +39,8 @@ class Owner {
     const swap::Use use;
     CUdeviceptr at = 0;
     uint64_t held = 0;
-    CHECK_EQ(bytes < swap::kSmallestRegion
-                 ? swap::pack(&at, bytes, kContext, 0)
-                 : swap::allocate_region(&at, bytes, kContext, 0, &held),
+    CHECK_EQ(bytes < swap::kSmallestRegion ? swap::pack(&at, bytes, kContext, 0)
+                                           : swap::allocate_region(&at, bytes, kContext, 0, &held),
              CUDA_SUCCESS);
     std::memset(fake_gpu::as_pointer(at), 7, bytes);
     return at;
@@ -150,7 +149,8 @@ TEST(whoever_does_not_know_the_token_gets_nothing) {
        ++byte) {
     CUipcMemHandle wrong = handle;
     wrong.reserved[byte] = static_cast<char>(wrong.reserved[byte] ^ 1);
-    CHECK_EQ(in_another_process([&] { return open_and_close(wrong); }), told(CUDA_ERROR_INVALID_HANDLE));
+    CHECK_EQ(in_another_process([&] { return open_and_close(wrong); }),
+             told(CUDA_ERROR_INVALID_HANDLE));
   }
 }
 
@@ -173,7 +173,8 @@ TEST(what_the_owner_cannot_export_is_refused) {
   Owner owner;
   const CUipcMemHandle handle = owner.offer(owner.allocate(3 * kMiB));
   fake_gpu::plant(1);
-  CHECK_EQ(in_another_process([&] { return open_and_close(handle); }), told(CUDA_ERROR_INVALID_HANDLE));
+  CHECK_EQ(in_another_process([&] { return open_and_close(handle); }),
+           told(CUDA_ERROR_INVALID_HANDLE));
 }
 
 TEST(junk_on_the_socket_is_nobodys_question) {

@@ -16,8 +16,8 @@ namespace {
 class Pages {
  public:
   Pages()
-      : at_(mmap(nullptr, sizeof(Slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-  }
+      : at_(mmap(nullptr, sizeof(Slab), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                 0)) {}
   ~Pages() { munmap(at_, sizeof(Slab)); }
   Slab& operator*() const { return *static_cast<Slab*>(at_); }
 
@@ -94,7 +94,8 @@ TEST(random_parts_are_where_a_list_has_them) {
   for (uint32_t step = 1; step <= 20'000; ++step) {
     if (!parts.empty() && random() % 2) {
       const auto any = std::next(parts.begin(), static_cast<long>(random() % parts.size()));
-      const Slab::Part found = slab.part_at(any->first + static_cast<uint32_t>(random() % any->second));
+      const Slab::Part found =
+          slab.part_at(any->first + static_cast<uint32_t>(random() % any->second));
       CHECK_EQ(found.at, any->first);
       CHECK_EQ(found.bytes, any->second);
       CHECK(slab.give_back(any->first));

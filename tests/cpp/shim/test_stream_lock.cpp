@@ -120,7 +120,8 @@ TEST(whoever_has_the_lock_is_alone_while_its_bias_is_given_and_taken_away) {
     }
   });
   for (uint64_t i = 0; i < kRevocations; ++i) {
-    for (int spins = 0; !lock.is_biased();) ++spins % 1000 ? cpu_pause() : std::this_thread::yield();
+    for (int spins = 0; !lock.is_biased();)
+      ++spins % 1000 ? cpu_pause() : std::this_thread::yield();
     if (i % 2 == 0) lock.lock();
     else if (!lock.try_lock()) continue;
     was_alone &= pair.add();

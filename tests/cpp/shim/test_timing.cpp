@@ -127,7 +127,9 @@ TEST(a_function_whose_samples_failed_is_sampled_again) {
 TEST(a_turn_of_another_process_in_all_of_the_first_samples_is_not_what_a_function_takes) {
   static float ms;
   begin();
-  g_driver.cuEventElapsedTime = [](float* out, CUevent, CUevent) { return *out = ms, CUDA_SUCCESS; };
+  g_driver.cuEventElapsedTime = [](float* out, CUevent, CUevent) {
+    return *out = ms, CUDA_SUCCESS;
+  };
   Channel* channel = make_channel();
   ms = 2.5;
   for (uint32_t i = 0; i < kSamplesWanted; ++i) launch(channel, 0x300);

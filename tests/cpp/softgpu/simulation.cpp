@@ -104,7 +104,8 @@ void Simulation::context(uint32_t connection, uint64_t number, uint32_t sm_perce
   send(connection, Type::kContextCreate, ContextCreate{{}, number, 0, sm_percent});
 }
 
-void Simulation::stream(uint32_t connection, uint64_t number, int32_t priority, uint64_t of_context) {
+void Simulation::stream(uint32_t connection, uint64_t number, int32_t priority,
+                        uint64_t of_context) {
   send(connection, Type::kStreamCreate, StreamCreate{{}, of_context, number, priority, 0});
 }
 
@@ -240,9 +241,7 @@ void Simulation::take_packet(const Output::Packet& packet) {
         event = true;
         break;
       case Type::kJoinReply: peer.joins.push_back(copy<JoinReply>(bytes)); break;
-      case Type::kCheckpointReply:
-        peer.checkpoints.push_back(copy<CheckpointReply>(bytes));
-        break;
+      case Type::kCheckpointReply: peer.checkpoints.push_back(copy<CheckpointReply>(bytes)); break;
       case Type::kFreeze:
         peer.freezes.push_back(copy<Freeze>(bytes));
         event = true;
@@ -268,8 +267,7 @@ void Simulation::take_packet(const Output::Packet& packet) {
         body.bytes = cost->second.second;
       }
       body.header = {static_cast<uint16_t>(Type::kBody), sizeof body, 0};
-      engine.handle(peer.connection, reinterpret_cast<const uint8_t*>(&body), sizeof body,
-                    real_ns);
+      engine.handle(peer.connection, reinterpret_cast<const uint8_t*>(&body), sizeof body, real_ns);
     }
   }
   if (event && peer.goes_idle) {

@@ -125,7 +125,7 @@ TEST(copies_overlap_kernels_of_other_contexts_and_each_other) {
   const uint64_t out = s.submit(b, of_kind(OpKind::kCopyDtoH, 250'000, 2));
   s.run();
   CHECK_EQ(s.done(a, k).end_ns, kMs);
-  CHECK_EQ(s.done(b, in).end_ns, kMs);        // 0.5 MB at 0.5 GB/s
+  CHECK_EQ(s.done(b, in).end_ns, kMs);  // 0.5 MB at 0.5 GB/s
   CHECK_EQ(s.done(b, out).end_ns, kMs / 2);
   CHECK(s.lines_of("switch").empty());
 }

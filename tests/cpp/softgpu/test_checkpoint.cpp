@@ -16,8 +16,7 @@ uint32_t asker(Simulation& s) {
 uint32_t ask(Simulation& s, uint32_t from, uint32_t pid, CheckpointVerb verb,
              uint64_t timeout_ns = 0) {
   const size_t before = s.peers[from].checkpoints.size();
-  s.send(from, Type::kCheckpoint,
-         Checkpoint{{}, 1, pid, static_cast<uint32_t>(verb), timeout_ns});
+  s.send(from, Type::kCheckpoint, Checkpoint{{}, 1, pid, static_cast<uint32_t>(verb), timeout_ns});
   if (s.peers[from].checkpoints.size() == before) return UINT32_MAX;  // not answered yet
   return s.peers[from].checkpoints.back().status;
 }

@@ -26,7 +26,8 @@ uint32_t two_confined(Simulation& s, uint64_t mask1, uint64_t mask2) {
 TEST(disjoint_sets_overlap_in_time) {
   Simulation s;
   const uint32_t a = two_confined(s, 0x0f, 0xf0);
-  const uint64_t first = s.submit(a, kernel(kMs, "k", 1)), second = s.submit(a, kernel(kMs, "k", 2));
+  const uint64_t first = s.submit(a, kernel(kMs, "k", 1)),
+                 second = s.submit(a, kernel(kMs, "k", 2));
   s.run();
   CHECK_EQ(s.done(a, first).start_ns, s.done(a, second).start_ns);
   CHECK_EQ(s.done(a, first).end_ns, 2 * kMs);  // eight blocks on four SMs: two rounds
@@ -38,7 +39,8 @@ TEST(disjoint_sets_overlap_in_time) {
 TEST(the_same_set_is_shared_and_the_rest_stays_idle) {
   Simulation s;
   const uint32_t a = two_confined(s, 0x0f, 0x0f);
-  const uint64_t first = s.submit(a, kernel(kMs, "k", 1)), second = s.submit(a, kernel(kMs, "k", 2));
+  const uint64_t first = s.submit(a, kernel(kMs, "k", 1)),
+                 second = s.submit(a, kernel(kMs, "k", 2));
   s.run();
   CHECK_EQ(s.done(a, first).end_ns, 2 * kMs);
   CHECK_EQ(s.done(a, second).start_ns, 2 * kMs);

@@ -22,8 +22,8 @@ std::string random_run(uint64_t seed, Mode mode) {
   }
   for (int i = 0; i < 60; ++i) {
     const auto c = 1 + static_cast<uint32_t>(random() % count);
-    Work work = kernel(static_cast<double>(random() % 3'000'000), "k", 1 + random() % 3,
-                       1 + random() % 40);
+    Work work =
+        kernel(static_cast<double>(random() % 3'000'000), "k", 1 + random() % 3, 1 + random() % 40);
     work.kind = static_cast<OpKind>(random() % 8);  // all but memory operations that wait
     work.bytes = random() % 1'000'000;
     work.bytes_per_block = static_cast<double>(random() % 100'000);
@@ -176,9 +176,8 @@ TEST(clients_break_rules_in_every_documented_way_and_are_disconnected) {
     const uint64_t op = s->submit(a, kernel(1));
     s->send(a, Type::kBody, Body{{}, op, 0, 0, 0, 0, 0});
   }));
-  CHECK(closed_after([](Simulation* s, uint32_t a) {
-    s->send(a, Type::kQuery, Query{{}, 1, 7, 0});
-  }));
+  CHECK(closed_after(
+      [](Simulation* s, uint32_t a) { s->send(a, Type::kQuery, Query{{}, 1, 7, 0}); }));
   CHECK(closed_after([](Simulation* s, uint32_t a) { s->send_bytes(a, "", 0); }));
   CHECK(!closed_after([](Simulation* s, uint32_t a) { s->submit(a, kernel(1), 55); }));
 }

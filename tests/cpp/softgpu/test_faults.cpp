@@ -101,7 +101,8 @@ TEST(a_copy_that_fails_breaks_its_context_only) {
   const uint32_t a = s.join(1), b = s.join(2);
   const uint64_t first = s.submit(b, of_kind(OpKind::kCopyHtoD, 1000));
   s.run();
-  const uint64_t hit = s.submit(a, of_kind(OpKind::kCopyDtoH, 1000)), later = s.submit(a, kernel(kMs));
+  const uint64_t hit = s.submit(a, of_kind(OpKind::kCopyDtoH, 1000)),
+                 later = s.submit(a, kernel(kMs));
   s.run();
   const uint64_t other = s.submit(b, of_kind(OpKind::kCopyDtoH, 1000));
   s.run();
@@ -114,7 +115,8 @@ TEST(a_copy_that_fails_breaks_its_context_only) {
 TEST(a_piece_that_cannot_be_mapped_is_said_to_be_so_once) {
   Simulation s(with_faults("map@2"));
   const uint32_t a = s.join();
-  const auto vmm = static_cast<uint32_t>(MemKind::kVmm), linear = static_cast<uint32_t>(MemKind::kLinear);
+  const auto vmm = static_cast<uint32_t>(MemKind::kVmm),
+             linear = static_cast<uint32_t>(MemKind::kLinear);
   for (const uint32_t kind : {vmm, linear, vmm, vmm})
     s.send(a, Type::kMemReserve, MemReserve{{}, 1, 4096, 0, kind});
   std::string said;

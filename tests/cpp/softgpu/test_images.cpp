@@ -127,7 +127,11 @@ std::string archive_of(const std::string& content) {
 
 // Returns an intact image of every kind.
 std::vector<std::string> seeds() {
-  const std::string lz4{"\x28""ab\x02\x00\x10""!", 7};
+  const std::string lz4{
+      "\x28"
+      "ab\x02\x00\x10"
+      "!",
+      7};
   const std::string fat =
       fatbin(fatbin_entry(1, 80, 0x11, kPtx, 0) + fatbin_entry(2, 90, 0x2011, lz4, 15));
   const std::string object =
@@ -206,9 +210,12 @@ TEST(a_cubin_shows_kernels_registers_and_bounds) {
 }
 
 TEST(a_fat_binary_lists_entries_of_known_kinds) {
-  const std::string image = fatbin(fatbin_entry(1, 80, 0x11, kPtx, 0) +
-                                   fatbin_entry(7, 90, 0x11, "something new", 0) +
-                                   fatbin_entry(2, 90, 0x2011, "\x30""abc", 3));
+  const std::string image =
+      fatbin(fatbin_entry(1, 80, 0x11, kPtx, 0) + fatbin_entry(7, 90, 0x11, "something new", 0) +
+             fatbin_entry(2, 90, 0x2011,
+                          "\x30"
+                          "abc",
+                          3));
   std::vector<FatbinEntry> entries;
   CHECK(read_fatbin(view(image), &entries));
   CHECK_EQ(entries.size(), size_t{2});
@@ -219,25 +226,52 @@ TEST(a_fat_binary_lists_entries_of_known_kinds) {
 
 TEST(lz4_blocks_decode) {
   std::string out;
-  const std::string literals = "\x30""abc";
+  const std::string literals =
+      "\x30"
+      "abc";
   CHECK(decode_lz4(view(literals), 3, &out) && out == "abc");
   // "ab", then twelve bytes from two back, then the last literal.
-  const std::string overlapping{"\x28""ab\x02\x00\x10""!", 7};
+  const std::string overlapping{
+      "\x28"
+      "ab\x02\x00\x10"
+      "!",
+      7};
   CHECK(decode_lz4(view(overlapping), 15, &out) && out == "ababababababab!");
-  std::string run{"\x1f""x\x01\x00\xff\x05", 6};  // 15 + 255 + 5 + 4 more
-  run += std::string{"\x10""y", 2};
+  std::string run{
+      "\x1f"
+      "x\x01\x00\xff\x05",
+      6};  // 15 + 255 + 5 + 4 more
+  run += std::string{
+      "\x10"
+      "y",
+      2};
   CHECK(decode_lz4(view(run), 281, &out) && out == std::string(280, 'x') + "y");
 }
 
 TEST(lz4_blocks_that_lie_are_refused) {
   std::string out;
-  const std::string before_begin{"\x10""a\x05\x00\x10""b", 6}, zero{"\x10""a\x00\x00\x10""b", 6};
-  CHECK(!decode_lz4(view("\x30""abc"), 2, &out));
-  CHECK(!decode_lz4(view("\x30""abc"), 4, &out));
+  const std::string before_begin{
+      "\x10"
+      "a\x05\x00\x10"
+      "b",
+      6},
+      zero{
+          "\x10"
+          "a\x00\x00\x10"
+          "b",
+          6};
+  CHECK(!decode_lz4(view("\x30"
+                         "abc"),
+                    2, &out));
+  CHECK(!decode_lz4(view("\x30"
+                         "abc"),
+                    4, &out));
   CHECK(!decode_lz4(view("\xf0"), 300, &out));
   CHECK(!decode_lz4(view(before_begin), 6, &out));
   CHECK(!decode_lz4(view(zero), 6, &out));
-  CHECK(!decode_lz4(view("\x30""abc"), SIZE_MAX, &out));
+  CHECK(!decode_lz4(view("\x30"
+                         "abc"),
+                    SIZE_MAX, &out));
 }
 
 TEST(what_the_linker_made_gives_its_inputs_back) {

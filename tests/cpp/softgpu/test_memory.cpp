@@ -90,7 +90,8 @@ TEST(status_tells_of_devices_and_clients) {
   const std::string& nvml = s.peers[q].texts.at(1);
   CHECK(status.find("\"pid\":4711") != std::string::npos);
   CHECK(status.find("\"memory_bytes\":1234") != std::string::npos);
-  CHECK(nvml.find("\"processes\":[{\"pid\":4711,\"used_bytes\":1234,\"compute_ratio\":0.0000}]") != std::string::npos);
+  CHECK(nvml.find("\"processes\":[{\"pid\":4711,\"used_bytes\":1234,\"compute_ratio\":0.0000}]") !=
+        std::string::npos);
 }
 
 TEST(utilization_is_that_of_the_last_second_of_device_time) {

@@ -70,8 +70,8 @@ TEST(other_layouts_are_refused_with_what_is_allowed) {
 }
 
 TEST(a_layout_is_checked_against_the_profile_whatever_comes_first) {
-  const char* arguments[] = {"tandem-softgpu", "--dir", "/d", "--mig", "1g.10gb", "--profile",
-                             "a100"};
+  const char* arguments[] = {"tandem-softgpu", "--dir",     "/d",  "--mig",
+                             "1g.10gb",        "--profile", "a100"};
   Settings settings;
   CHECK(read_settings(7, const_cast<char**>(arguments), &settings).empty());
   CHECK_EQ(settings.mig.size(), 1u);
@@ -99,8 +99,7 @@ TEST(a_gpu_has_the_share_of_its_profile) {
 
 MigReply cut_anew(Simulation* s, uint32_t asker, MigVerb verb, uint32_t value,
                   uint32_t start = kNone32) {
-  s->send(asker, Type::kMigChange,
-          MigChange{{}, 1, 0, static_cast<uint32_t>(verb), value, start});
+  s->send(asker, Type::kMigChange, MigChange{{}, 1, 0, static_cast<uint32_t>(verb), value, start});
   return s->peers[asker].cuts.back();
 }
 

@@ -53,7 +53,7 @@ TEST(bandwidth_goes_to_those_who_can_use_it_by_their_sms) {
       {1000, 10'000, 4, 0},  // wants 0.1 byte/ns and gets it
       {1000, 0, 1, 0},       // these two share 0.9 in the ratio 1:2
       {1000, 0, 2, 0},
-      {0, 50, 1, 0},         // moves nothing
+      {0, 50, 1, 0},  // moves nothing
   };
   share_bandwidth(1e9, claims);
   CHECK(near(claims[0].duration_ns, 10'000));

@@ -24,8 +24,8 @@ TEST(flags_win_over_the_environment) {
   setenv("TANDEM_SOFTGPU_START_CLIENTS", "3", 1);
   Settings settings;
   const std::string error =
-      read({"--dir", "/d", "--profile", "tiny", "--clock", "virtual", "--mode", "mps",
-            "--slice-ns", "5000", "--switch-ns", "0", "--devices", "2"},
+      read({"--dir", "/d", "--profile", "tiny", "--clock", "virtual", "--mode", "mps", "--slice-ns",
+            "5000", "--switch-ns", "0", "--devices", "2"},
            &settings);
   unsetenv("TANDEM_SOFTGPU_PROFILE");
   unsetenv("TANDEM_SOFTGPU_START_CLIENTS");

@@ -57,7 +57,8 @@ int munmap(void* at, size_t bytes) noexcept {
 }
 
 int madvise(void* at, size_t bytes, int advice) noexcept {
-  return is_at_page(at) ? static_cast<int>(syscall(SYS_madvise, at, whole(bytes), advice)) : refuse();
+  return is_at_page(at) ? static_cast<int>(syscall(SYS_madvise, at, whole(bytes), advice))
+                        : refuse();
 }
 
 int mprotect(void* at, size_t bytes, int protection) noexcept {

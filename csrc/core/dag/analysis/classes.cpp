@@ -22,7 +22,8 @@ double bytes_of(const Window& window, NodeId id, std::vector<Range>& ranges) {
 }
 
 Class by_traffic(double bytes, double duration_ns, const Device& device) {
-  const double share = bytes / (static_cast<double>(device.bandwidth_bytes_per_s) * duration_ns * 1e-9);
+  const double share =
+      bytes / (static_cast<double>(device.bandwidth_bytes_per_s) * duration_ns * 1e-9);
   if (share < device.compute_share) return Class::kCompute;
   return share >= device.memory_share && share <= 1 ? Class::kMemory : Class::kUnknown;
 }

@@ -32,8 +32,8 @@ struct Device {
 };
 
 struct Classes {
-  std::vector<Class> of;              // of each node of the window
-  double share[kClassCount] = {};     // of GPU time
+  std::vector<Class> of;            // of each node of the window
+  double share[kClassCount] = {};   // of GPU time
   Class dominating = Class::kNone;  // has more than half of the GPU time; kNone if none has
 };
 

@@ -107,7 +107,8 @@ class Walk {
 
   NodeId before_untimed(NodeId id, NodeId from) {
     const uint64_t since_ns = schedule_.at(from).end_ns, end_ns = began(window_, schedule_, id);
-    const uint64_t handed_ns = std::clamp(schedule_.handed(id), since_ns, std::max(since_ns, end_ns));
+    const uint64_t handed_ns =
+        std::clamp(schedule_.handed(id), since_ns, std::max(since_ns, end_ns));
     count_host(since_ns, handed_ns);
     (is_wait(window_.op(id).kind) ? path_.gpu_ns : path_.other_ns) += minus(end_ns, handed_ns);
     in_untimed_ = true;

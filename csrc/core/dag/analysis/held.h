@@ -34,7 +34,8 @@ inline uint64_t held_between(const std::vector<Times>& held, uint64_t start_ns, 
 }
 
 // The parts of `spans` that lie in none of `others`; both must be as united() returns them.
-inline std::vector<Times> without(const std::vector<Times>& spans, const std::vector<Times>& others) {
+inline std::vector<Times> without(const std::vector<Times>& spans,
+                                  const std::vector<Times>& others) {
   std::vector<Times> out;
   auto other = others.begin();
   for (Times span : spans) {

@@ -74,14 +74,16 @@ bool all_resolved(const Window& window) {
 }  // namespace
 
 LongestPath longest_by_order(const Window& window, const Schedule& schedule) {
-  return Search(window, schedule).run(
-      [&](NodeId id, auto see) { window.graph.each_edge(id, see); });
+  return Search(window, schedule).run([&](NodeId id, auto see) {
+    window.graph.each_edge(id, see);
+  });
 }
 
 std::optional<LongestPath> longest_by_data(const Window& window, const Schedule& schedule) {
   if (!all_resolved(window)) return std::nullopt;
-  return Search(window, schedule).run(
-      [&](NodeId id, auto see) { window.graph.each_data_edge(id, see); });
+  return Search(window, schedule).run([&](NodeId id, auto see) {
+    window.graph.each_data_edge(id, see);
+  });
 }
 
 }  // namespace tandem::dag::analysis

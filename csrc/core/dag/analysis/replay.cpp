@@ -63,7 +63,8 @@ class Run {
 
   double length_ns() {
     for (size_t thread = 0; thread < places_.size(); ++thread) go_on(thread, 0);
-    while (!is_crowded() && step()) {}
+    while (!is_crowded() && step()) {
+    }
     if (is_crowded()) return HUGE_VAL;
     return std::max(0.0, done_ns_[1] - done_ns_[0]);
   }
@@ -148,8 +149,7 @@ class Run {
     note_done(round, now_ns_);
     for (size_t i = of_.first_after_[own]; i < of_.first_after_[own + 1]; ++i)
       release(of_.after_[i] + round * count_);
-    if (round == 0 && of_.next_round_[own] != Replay::kLast)
-      release(of_.next_round_[own] + count_);
+    if (round == 0 && of_.next_round_[own] != Replay::kLast) release(of_.next_round_[own] + count_);
     if (task(id).holds_host) go_on(of_.thread_[own], now_ns_);
   }
 

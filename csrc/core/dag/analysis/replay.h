@@ -10,12 +10,12 @@ namespace tandem::dag::analysis {
 
 // What the record says about a node.
 struct Task {
-  Grid grid;              // of kernels
-  bool on_sms = false;    // it takes SMs
+  Grid grid;            // of kernels
+  bool on_sms = false;  // it takes SMs
   bool is_transfer = false;
   bool holds_host = false;
-  double work_ns = 0;     // when alone; 0 for waits
-  double think_ns = 0;    // of its thread, before it
+  double work_ns = 0;   // when alone; 0 for waits
+  double think_ns = 0;  // of its thread, before it
 };
 
 // Factors from the recorded work of tasks to their real work.
@@ -43,13 +43,13 @@ class Replay {
   const std::vector<double> rests_ns_;
   const SmLimits limits_;
   const uint32_t recorded_sms_;
-  std::vector<std::vector<size_t>> threads_;   // tasks of each thread
-  std::vector<size_t> thread_;                 // of each task
-  std::vector<size_t> first_after_;            // of each task: index in after_
-  std::vector<size_t> after_;                  // tasks that wait for it
-  std::vector<size_t> next_round_;             // next task of its stream in the second round; kLast
-  std::vector<uint32_t> before_;               // how many others each task waits for
-  std::vector<bool> is_first_;                 // whether it is its stream's first
+  std::vector<std::vector<size_t>> threads_;  // tasks of each thread
+  std::vector<size_t> thread_;                // of each task
+  std::vector<size_t> first_after_;           // of each task: index in after_
+  std::vector<size_t> after_;                 // tasks that wait for it
+  std::vector<size_t> next_round_;            // next task of its stream in the second round; kLast
+  std::vector<uint32_t> before_;              // how many others each task waits for
+  std::vector<bool> is_first_;                // whether it is its stream's first
   static constexpr size_t kLast = SIZE_MAX;
 };
 

@@ -19,7 +19,7 @@ constexpr int kBisections = 14;
 // What each kernel of the window would have taken alone: its time in the schedule, weighted by the
 // SMs that earlier kernels left to it. Returns nothing if more than kMostAtOnce ran at once.
 std::optional<std::vector<double>> works_ns(const Window& window, const Schedule& schedule,
-                             const Recording& recording, const SmLimits& limits) {
+                                            const Recording& recording, const SmLimits& limits) {
   struct Change {
     uint64_t at_ns;
     bool begins;  // ends come first
@@ -68,7 +68,8 @@ std::vector<Times> lost(const Window& window, const Schedule& schedule,
 }
 
 // Times in which the job asked for nothing and nothing that it had asked for was in flight.
-std::vector<Times> pauses(const Window& window, const Schedule& schedule, const Recording& recording) {
+std::vector<Times> pauses(const Window& window, const Schedule& schedule,
+                          const Recording& recording) {
   if (recording.pause_ns == 0) return {};
   std::vector<Times> asked;
   for (NodeId id = window.first; id < window.last; ++id) {
@@ -79,7 +80,8 @@ std::vector<Times> pauses(const Window& window, const Schedule& schedule, const 
     asked.push_back({has_ended ? minus(handed_ns, op.duration_ns) : handed_ns,
                      std::max(handed_ns, schedule.at(id).end_ns)});
   }
-  std::vector<Times> found = without({{recording.begin_ns, recording.end_ns}}, united(std::move(asked)));
+  std::vector<Times> found =
+      without({{recording.begin_ns, recording.end_ns}}, united(std::move(asked)));
   found.erase(std::remove_if(found.begin(), found.end(),
                              [&](const Times& one) { return one.length() < recording.pause_ns; }),
               found.end());
@@ -100,8 +102,8 @@ double thought_ns(const Recording& recording, uint64_t since_ns, uint64_t until_
       minus(minus(until_ns, since_ns), held_between(recording.held, since_ns, until_ns)));
 }
 
-Replay replay_of(const Window& window, const Recording& recording,
-                 const std::vector<double>& works, const SmLimits& limits) {
+Replay replay_of(const Window& window, const Recording& recording, const std::vector<double>& works,
+                 const SmLimits& limits) {
   std::vector<Task> tasks(window.size());
   std::vector<uint64_t> free_ns;  // when each thread started to think
   for (size_t i = 0; i < window.size(); ++i) {
@@ -166,8 +168,8 @@ Scaling scaling(const Window& window, const Recording& whole,
   count(window, limits, whole.sms, &out);
   const Schedule schedule = reconstruct(window, window.first, {});
   const Recording recording = without_pauses(window, schedule, whole);
-  const auto lost_ns = held_between(lost(window, schedule, recording.held), recording.begin_ns,
-                                    recording.end_ns);
+  const auto lost_ns =
+      held_between(lost(window, schedule, recording.held), recording.begin_ns, recording.end_ns);
   out.recorded_ns = minus(minus(recording.end_ns, recording.begin_ns), lost_ns);
   out.length_ns.resize(sm_counts.size());
   const auto works = works_ns(window, schedule, recording, limits);
@@ -179,12 +181,11 @@ Scaling scaling(const Window& window, const Recording& whole,
   const auto length_ns = [&](const Scales& tried) {
     return replay.length_ns(recording.sms, gamma, tried);
   };
-  scales.transfers = factor_for(recorded_ns, kMostTransfers,
-                                [&](double tried) { return length_ns({1, tried}); });
+  scales.transfers =
+      factor_for(recorded_ns, kMostTransfers, [&](double tried) { return length_ns({1, tried}); });
   out.reconstructed_ns = whole_ns(length_ns(scales));
-  scales.kernels = factor_for(recorded_ns, kMostKernels, [&](double tried) {
-    return length_ns({tried, scales.transfers});
-  });
+  scales.kernels = factor_for(recorded_ns, kMostKernels,
+                              [&](double tried) { return length_ns({tried, scales.transfers}); });
   for (size_t i = 0; i < sm_counts.size(); ++i) {
     const double told_ns = replay.length_ns(sm_counts[i], gamma, scales);
     out.is_crowded |= told_ns == HUGE_VAL;

@@ -47,12 +47,12 @@ struct Scaling {
   // Its own length, without pauses and without times when it was held back with an idle GPU.
   uint64_t recorded_ns = 0;
   uint64_t reconstructed_ns = 0;  // the same from its parts, before kernels were scaled
-  uint64_t kernel_ns = 0;    // predicted or measured time of kernels and graphs in it
-  uint64_t gridless_ns = 0;  // of that, where the grid is unknown: all SMs assumed to matter
-  double demand_ns = 0;      // of that, weighted by the share of SMs that hold each grid (waves.h)
-  uint64_t operations = 0;   // on the GPU
-  uint64_t untimed = 0;      // of these, those assumed to last 0 ns
-  bool is_crowded = false;   // more than kMostAtOnce kernels could run at once: no length is told
+  uint64_t kernel_ns = 0;         // predicted or measured time of kernels and graphs in it
+  uint64_t gridless_ns = 0;       // of that, where the grid is unknown: all SMs assumed to matter
+  double demand_ns = 0;     // of that, weighted by the share of SMs that hold each grid (waves.h)
+  uint64_t operations = 0;  // on the GPU
+  uint64_t untimed = 0;     // of these, those assumed to last 0 ns
+  bool is_crowded = false;  // more than kMostAtOnce kernels could run at once: no length is told
 };
 
 // Each of `sm_counts` must be > 0; `gamma`, for all kernels, is 0 to 1. The cost is proportional to

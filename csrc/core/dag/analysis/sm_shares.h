@@ -19,7 +19,7 @@ inline Grid grid_of(const Operation& op) { return {op.blocks, op.block_threads};
 
 // A kernel that runs, or would run if there were an SM for it.
 struct Running {
-  size_t task;     // the caller's number for it
+  size_t task;  // the caller's number for it
   Grid grid;
   double left_ns;  // remaining work, in ns on the recorded number of SMs
   double rate;     // of that work, per ns; 0 = it has no SM

@@ -22,7 +22,9 @@ struct Window {
 constexpr bool is_kernel(Kind kind) { return kind == Kind::kLaunch || kind == Kind::kGraph; }
 constexpr bool is_transfer(Kind kind) { return kind == Kind::kCopy; }
 constexpr bool runs_on_gpu(Kind kind) { return kind <= Kind::kMemset; }
-constexpr bool is_wait(Kind kind) { return kind >= Kind::kSyncStream && kind <= Kind::kSyncContext; }
+constexpr bool is_wait(Kind kind) {
+  return kind >= Kind::kSyncStream && kind <= Kind::kSyncContext;
+}
 
 // The host does nothing else until the operation has ended.
 constexpr bool holds_host(const Operation& op) { return is_wait(op.kind) || op.flags & kHostWaits; }

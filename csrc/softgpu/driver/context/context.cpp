@@ -35,8 +35,7 @@ CUresult create_context(Call& call, int device, unsigned flags, uint32_t sm_perc
   context->allocation = reply.allocation;
   call.rt.contexts.insert(context);
   call.rt.post(proto::Type::kContextCreate,
-               proto::ContextCreate{{}, context->number, call.rt.gpu_of(device),
-                                    sm_percent});
+               proto::ContextCreate{{}, context->number, call.rt.gpu_of(device), sm_percent});
   context->legacy = make_stream(call.rt, context, CU_STREAM_DEFAULT, 0);
   context->legacy->legacy = true;
   *made = context;
@@ -94,8 +93,7 @@ void destroy_context(Call& call, Context* context) {
   context->legacy = nullptr;
   for (auto it = rt.ranges.begin(); it != rt.ranges.end();) {
     Range& range = it->second;
-    const bool ours =
-        range.context == context && range.kind == RangeKind::kDevice && !range.pool;
+    const bool ours = range.context == context && range.kind == RangeKind::kDevice && !range.pool;
     if (ours) unmap_range(range);
     if (ours) rt.post(proto::Type::kMemRelease, proto::MemRelease{{}, range.allocation});
     it = ours ? rt.ranges.erase(it) : std::next(it);
@@ -164,7 +162,7 @@ CUresult retain_primary(Call& call, int device, Context** out) {
   if (!call.rt.primary[index]) {
     Context* made = nullptr;
     const CUresult result = create_context(call, device, call.rt.primary_flags[index],
-                                          default_sm_percent(call.rt), &made);
+                                           default_sm_percent(call.rt), &made);
     if (result) return result;
     made->primary = true;
     if (call.rt.primary[index]) {

@@ -13,9 +13,9 @@ enum class Access { kReadWrite, kReadOnly, kNone };
 
 struct Limit {
   Access access = Access::kNone;
-  size_t standard = 0;   // until it is set
-  size_t largest = 0;    // larger values are clamped to it
-  size_t multiple = 1;   // rounded up to it
+  size_t standard = 0;  // until it is set
+  size_t largest = 0;   // larger values are clamped to it
+  size_t multiple = 1;  // rounded up to it
 };
 
 constexpr size_t kMaxStackBytes = 512 << 10;  // local memory of one thread

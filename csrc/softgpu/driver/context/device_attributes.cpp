@@ -21,8 +21,11 @@ struct Row {
   int (*value)(const Facts& device);
 };
 
-#define ROW(name, expression) \
-  {CU_DEVICE_ATTRIBUTE_##name, [](const Facts& d) { (void)d; return static_cast<int>(expression); }},
+#define ROW(name, expression)                       \
+  {CU_DEVICE_ATTRIBUTE_##name, [](const Facts& d) { \
+     (void)d;                                       \
+     return static_cast<int>(expression);           \
+   }},
 
 // Attributes without a row are 0: they stand for what the software GPU does not have (TCC, ECC,
 // NVLink multicast, fabric handles, GPUDirect RDMA, dma-buf, CIG, decompression, NUMA memory,

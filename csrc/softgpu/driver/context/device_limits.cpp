@@ -6,7 +6,7 @@ namespace softgpu {
 namespace {
 
 constexpr uint32_t kKiB = 1024;
-constexpr uint32_t kSchedulers = 4;           // per SM; each has its share of the registers
+constexpr uint32_t kSchedulers = 4;             // per SM; each has its share of the registers
 constexpr uint32_t kRegisterGranularity = 256;  // registers, allocated per warp
 constexpr uint32_t kSharedGranularity = 128;    // bytes, allocated per block
 
@@ -14,12 +14,8 @@ struct ArchRow {
   uint32_t arch, shared_per_sm, max_cluster, max_cluster_non_portable;
 };
 constexpr ArchRow kArchs[] = {
-    {80, 164 * kKiB, 0, 0},
-    {86, 100 * kKiB, 0, 0},
-    {89, 100 * kKiB, 0, 0},
-    {90, 228 * kKiB, 8, 16},
-    {100, 228 * kKiB, 8, 16},
-    {120, 100 * kKiB, 8, 8},
+    {80, 164 * kKiB, 0, 0},  {86, 100 * kKiB, 0, 0},   {89, 100 * kKiB, 0, 0},
+    {90, 228 * kKiB, 8, 16}, {100, 228 * kKiB, 8, 16}, {120, 100 * kKiB, 8, 8},
 };
 
 uint32_t ceil_to(uint32_t value, uint32_t multiple) {
@@ -56,8 +52,8 @@ uint32_t blocks_per_sm(const DeviceLimits& limits, const BlockNeeds& needs) {
     return 0;
   }
   const uint32_t by_warps = limits.threads_per_sm / kWarp / warps;
-  const uint32_t registers_of_warp = ceil_to(needs.registers_per_thread * kWarp,
-                                             kRegisterGranularity);
+  const uint32_t registers_of_warp =
+      ceil_to(needs.registers_per_thread * kWarp, kRegisterGranularity);
   uint32_t by_registers = limits.blocks_per_sm;
   if (registers_of_warp > 0) {
     const uint32_t per_scheduler = DeviceLimits::kRegistersPerSm / kSchedulers;

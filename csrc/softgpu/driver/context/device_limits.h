@@ -15,7 +15,7 @@ struct DeviceLimits {
   uint32_t shared_per_block_optin;  // after cuFuncSetAttribute
   uint32_t max_cluster;             // portable; 0: no clusters
   uint32_t max_cluster_non_portable;
-  uint32_t max_persisting_l2;       // bytes
+  uint32_t max_persisting_l2;  // bytes
   uint32_t mem_sync_domains;
 
   static constexpr uint32_t kThreadsPerBlock = 1024, kWarp = 32;

@@ -247,8 +247,7 @@ SOFTGPU_API cuDeviceGetDevResource(CUdevice device, CUdevResource* resource,
   return device_resource(call, device, type, resource);
 }
 
-SOFTGPU_API cuCtxGetDevResource(CUcontext handle, CUdevResource* resource,
-                                CUdevResourceType type) {
+SOFTGPU_API cuCtxGetDevResource(CUcontext handle, CUdevResource* resource, CUdevResourceType type) {
   if (!resource) return CUDA_ERROR_INVALID_VALUE;
   Call call(Call::kNothing);
   if (call.error) return call.error;

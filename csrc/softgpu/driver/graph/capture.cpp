@@ -33,9 +33,8 @@ bool forbids(const Capture& capture, const ThreadState& thread) {
 
 void join(std::vector<GraphEdge>* tail, const std::vector<GraphEdge>& more) {
   for (const GraphEdge& edge : more) {
-    const bool known = std::any_of(tail->begin(), tail->end(), [&](const GraphEdge& own) {
-      return own.node == edge.node;
-    });
+    const bool known = std::any_of(tail->begin(), tail->end(),
+                                   [&](const GraphEdge& own) { return own.node == edge.node; });
     if (!known) tail->push_back(edge);
   }
 }

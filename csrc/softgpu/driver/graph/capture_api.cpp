@@ -10,8 +10,7 @@ namespace {
 CUresult read_tail(Runtime& rt, const Graph* graph, const CUgraphNode* nodes,
                    const CUgraphEdgeData* data, size_t count, std::vector<GraphEdge>* tail) {
   // The node to come is not known yet; check as for a kernel, which may have all kinds of edges.
-  const CUresult bad =
-      check_dependencies(rt, graph, nodes, data, count, CU_GRAPH_NODE_TYPE_KERNEL);
+  const CUresult bad = check_dependencies(rt, graph, nodes, data, count, CU_GRAPH_NODE_TYPE_KERNEL);
   if (bad) return bad;
   for (size_t i = 0; i < count; ++i) {
     tail->push_back({reinterpret_cast<GraphNode*>(nodes[i]), data ? data[i] : CUgraphEdgeData{}});
@@ -67,8 +66,8 @@ CUresult get_info(CUstream handle, const Info& info) {
   return CUDA_SUCCESS;
 }
 
-CUresult update_dependencies(CUstream handle, const CUgraphNode* nodes,
-                             const CUgraphEdgeData* data, size_t count, unsigned flags) {
+CUresult update_dependencies(CUstream handle, const CUgraphNode* nodes, const CUgraphEdgeData* data,
+                             size_t count, unsigned flags) {
   StreamCall on;
   if (const CUresult bad = on.find(handle)) return bad;
   Stream* stream = on.stream;
@@ -143,8 +142,7 @@ SOFTGPU_API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) 
   return get_info(handle, {status, nullptr, nullptr, nullptr, nullptr, nullptr});
 }
 
-SOFTGPU_API cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status,
-                                   cuuint64_t* id) {
+SOFTGPU_API cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id) {
   return get_info(handle, {status, id, nullptr, nullptr, nullptr, nullptr});
 }
 SOFTGPU_API cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status,

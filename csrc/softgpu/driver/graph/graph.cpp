@@ -169,8 +169,8 @@ void destroy_node(Runtime& rt, GraphNode* node) {
   for (auto& inner : node->inner) destroy_graph(rt, std::move(inner));
   rt.graph_nodes.erase(node);
   auto& nodes = node->graph->nodes;
-  nodes.erase(std::find_if(nodes.begin(), nodes.end(),
-                           [&](const auto& own) { return own.get() == node; }));
+  nodes.erase(
+      std::find_if(nodes.begin(), nodes.end(), [&](const auto& own) { return own.get() == node; }));
 }
 
 void connect(GraphNode* from, GraphNode* to, const CUgraphEdgeData& data) {

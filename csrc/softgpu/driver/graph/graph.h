@@ -66,11 +66,11 @@ struct Graph {
   unsigned id;
   unsigned last_node_id = 0;
   std::vector<std::unique_ptr<GraphNode>> nodes;  // in order of creation
-  GraphNode* parent = nullptr;  // the node whose child or body this is
-  bool is_body = false;         // of a conditional
-  bool moved = false;           // into its parent by the program, which keeps the handle
-  uint32_t captures = 0;        // captures that add to it at present
-  uint32_t execs = 0;           // executable graphs made from it
+  GraphNode* parent = nullptr;                    // the node whose child or body this is
+  bool is_body = false;                           // of a conditional
+  bool moved = false;     // into its parent by the program, which keeps the handle
+  uint32_t captures = 0;  // captures that add to it at present
+  uint32_t execs = 0;     // executable graphs made from it
   std::map<CUgraphConditionalHandle, Condition> conditions;
   std::map<UserObject*, unsigned> user_objects;  // with how many references the graph owns
 };

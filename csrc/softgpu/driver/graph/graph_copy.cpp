@@ -18,17 +18,15 @@ struct Operand {
 };
 
 Operand source_of(const CUDA_MEMCPY3D& c) {
-  const auto base = c.srcMemoryType == CU_MEMORYTYPE_HOST
-                        ? reinterpret_cast<uintptr_t>(c.srcHost)
-                        : static_cast<uintptr_t>(c.srcDevice);
+  const auto base = c.srcMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uintptr_t>(c.srcHost)
+                                                          : static_cast<uintptr_t>(c.srcDevice);
   return {c.srcMemoryType, base,     c.srcArray, c.srcXInBytes, c.srcY,
           c.srcZ,          c.srcLOD, c.srcPitch, c.srcHeight,   c.reserved0};
 }
 
 Operand destination_of(const CUDA_MEMCPY3D& c) {
-  const auto base = c.dstMemoryType == CU_MEMORYTYPE_HOST
-                        ? reinterpret_cast<uintptr_t>(c.dstHost)
-                        : static_cast<uintptr_t>(c.dstDevice);
+  const auto base = c.dstMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uintptr_t>(c.dstHost)
+                                                          : static_cast<uintptr_t>(c.dstDevice);
   return {c.dstMemoryType, base,     c.dstArray, c.dstXInBytes, c.dstY,
           c.dstZ,          c.dstLOD, c.dstPitch, c.dstHeight,   c.reserved1};
 }
@@ -69,8 +67,7 @@ CUresult place_in_array(Runtime& rt, const Operand& operand, const Extent& box, 
   const auto* array = checked<Array>(rt.arrays, operand.array);
   if (!array || operand.x % array->element_bytes != 0 || box.bytes % array->element_bytes != 0 ||
       !fits(operand.x, box.bytes, array->row_bytes()) ||
-      !fits(operand.y, box.height, array->rows()) ||
-      !fits(operand.z, box.depth, array->slices())) {
+      !fits(operand.y, box.height, array->rows()) || !fits(operand.z, box.depth, array->slices())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   out->pitch = array->row_bytes();

@@ -30,10 +30,10 @@ struct GraphExec {
   std::unordered_map<const GraphNode*, std::vector<Plan>> bodies;  // of conditional nodes
   // Nodes of this clone, by the number of the original.
   std::unordered_map<uint64_t, GraphNode*> twins;
-  std::unordered_set<const GraphNode*> disabled;   // of the clone
+  std::unordered_set<const GraphNode*> disabled;  // of the clone
   // Allocations that it keeps backed for its launches.
   std::unordered_set<GraphAllocation*> backed;
-  uint64_t last_op = 0;                            // of the newest launch
+  uint64_t last_op = 0;  // of the newest launch
 
   struct LaneStream {
     const Plan* plan;

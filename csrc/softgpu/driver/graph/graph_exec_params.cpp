@@ -152,17 +152,15 @@ using namespace softgpu;
 
 SOFTGPU_API cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                               const CUDA_KERNEL_NODE_PARAMS* params) {
-  return change(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, params, [&](Call& call, GraphNode* ours) {
-    return change_kernel(call, ours, *params);
-  });
+  return change(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, params,
+                [&](Call& call, GraphNode* ours) { return change_kernel(call, ours, *params); });
 }
 SOFTGPU_API cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                            const CUDA_KERNEL_NODE_PARAMS_v1* p) {
   if (!p) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_KERNEL_NODE_PARAMS wide{p->func,      p->gridDimX,  p->gridDimY,
-                                     p->gridDimZ,  p->blockDimX, p->blockDimY,
-                                     p->blockDimZ, p->sharedMemBytes, p->kernelParams,
-                                     p->extra,     nullptr,      nullptr};
+  const CUDA_KERNEL_NODE_PARAMS wide{p->func,         p->gridDimX,  p->gridDimY,  p->gridDimZ,
+                                     p->blockDimX,    p->blockDimY, p->blockDimZ, p->sharedMemBytes,
+                                     p->kernelParams, p->extra,     nullptr,      nullptr};
   return cuGraphExecKernelNodeSetParams_v2(exec, node, &wide);
 }
 SOFTGPU_API cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,

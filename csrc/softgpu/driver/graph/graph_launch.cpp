@@ -17,8 +17,7 @@ CUresult check_nodes(const Runtime& rt, const Plan& plan) {
     const GraphNode& node = *step.node;
     if (node.context && !node.context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (node.event && !rt.events.count(node.event)) return CUDA_ERROR_INVALID_HANDLE;
-    if (node.type == CU_GRAPH_NODE_TYPE_KERNEL &&
-        !rt.functions.count(node.work.front().function)) {
+    if (node.type == CU_GRAPH_NODE_TYPE_KERNEL && !rt.functions.count(node.work.front().function)) {
       return CUDA_ERROR_INVALID_HANDLE;
     }
   }
@@ -91,8 +90,8 @@ void Launch::begin() {
   Work entry;
   bool needed = reset_conditions(exec_, &entry);
   for (const Step& step : plan_.steps) {
-    needed = needed ||
-             (step.after.empty() && step.first_in_lane && lanes_[step.lane] != site_.stream);
+    needed =
+        needed || (step.after.empty() && step.first_in_lane && lanes_[step.lane] != site_.stream);
   }
   if (!needed) return;
   entry_ = rt_.submit(site_.stream, entry, std::exchange(first_deps_, {}));

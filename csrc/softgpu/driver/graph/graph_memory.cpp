@@ -183,8 +183,8 @@ CUresult back_with_memory(Call& call, GraphExec& exec) {
     const bool reused = take_spare(&call.rt.graph_memory[memory->device], bytes, &backing);
     if (!reused) {
       backing.bytes = bytes;
-      const CUresult bad = reserve_memory(call, bytes, memory->device, proto::MemKind::kLinear,
-                                          &backing.allocation);
+      const CUresult bad =
+          reserve_memory(call, bytes, memory->device, proto::MemKind::kLinear, &backing.allocation);
       if (bad) return bad;
     }
     GraphMemory& device = call.rt.graph_memory[memory->device];

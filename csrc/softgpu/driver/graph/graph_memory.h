@@ -31,9 +31,9 @@ struct GraphAllocation : std::enable_shared_from_this<GraphAllocation> {
   const size_t bytes;
   const int device;
   std::map<int, CUmemAccess_flags> access{};  // of other devices
-  unsigned freed_by = 0;  // id of the graph that has a free node for it
-  bool live = false;      // a launch has allocated it and nothing has freed it since
-  uint32_t users = 0;     // executable graphs that keep it backed
+  unsigned freed_by = 0;                      // id of the graph that has a free node for it
+  bool live = false;   // a launch has allocated it and nothing has freed it since
+  uint32_t users = 0;  // executable graphs that keep it backed
   Backing backing{};
 };
 

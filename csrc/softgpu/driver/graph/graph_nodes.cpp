@@ -21,8 +21,8 @@ CUresult add_node(CUgraphNode* out, const NodePlace& place, CUgraphNodeType type
   if (call.error) return call.error;
   auto* graph = checked<Graph>(call.rt.graphs, place.graph);
   if (!graph || !out) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult bad = check_dependencies(call.rt, graph, place.dependencies, place.data,
-                                              place.count, type)) {
+  if (const CUresult bad =
+          check_dependencies(call.rt, graph, place.dependencies, place.data, place.count, type)) {
     return bad;
   }
   if (const CUresult bad = may_hold(*graph, type)) return bad;
@@ -50,14 +50,14 @@ CUresult with_node(CUgraphNode handle, CUgraphNodeType type, const void* params,
 }
 
 CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
-  return {p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX, p.blockDimY,
-          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra, nullptr,     nullptr};
+  return {p.func,      p.gridDimX,       p.gridDimY,     p.gridDimZ, p.blockDimX, p.blockDimY,
+          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra,    nullptr,     nullptr};
 }
 
 CUDA_KERNEL_NODE_PARAMS_v1 narrow(const CUDA_KERNEL_NODE_PARAMS& p) {
   CUfunction func = p.func ? p.func : reinterpret_cast<CUfunction>(p.kern);
-  return {func,        p.gridDimX,       p.gridDimY,     p.gridDimZ, p.blockDimX, p.blockDimY,
-          p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
+  return {func,        p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX,
+          p.blockDimY, p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
 }
 
 CUresult add_any(CUgraphNode* out, const NodePlace& place, CUgraphNodeParams* params) {
@@ -122,9 +122,8 @@ SOFTGPU_API cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE_PARA
 }
 SOFTGPU_API cuGraphKernelNodeSetParams_v2(CUgraphNode handle,
                                           const CUDA_KERNEL_NODE_PARAMS* params) {
-  return with_node(handle, CU_GRAPH_NODE_TYPE_KERNEL, params, [&](Call& call, GraphNode* node) {
-    return set_kernel(call, node, *params);
-  });
+  return with_node(handle, CU_GRAPH_NODE_TYPE_KERNEL, params,
+                   [&](Call& call, GraphNode* node) { return set_kernel(call, node, *params); });
 }
 SOFTGPU_API cuGraphKernelNodeSetParams(CUgraphNode handle,
                                        const CUDA_KERNEL_NODE_PARAMS_v1* params) {
@@ -136,10 +135,9 @@ SOFTGPU_API cuGraphKernelNodeSetParams(CUgraphNode handle,
 SOFTGPU_API cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                                  size_t count, const CUDA_MEMCPY3D* copy, CUcontext context) {
   if (!copy) return CUDA_ERROR_INVALID_VALUE;
-  return add_node(out, {graph, dependencies, nullptr, count}, CU_GRAPH_NODE_TYPE_MEMCPY,
-                  [&](Call& call, GraphNode* node) {
-                    return set_copy(call, node, *copy, context);
-                  });
+  return add_node(
+      out, {graph, dependencies, nullptr, count}, CU_GRAPH_NODE_TYPE_MEMCPY,
+      [&](Call& call, GraphNode* node) { return set_copy(call, node, *copy, context); });
 }
 SOFTGPU_API cuGraphMemcpyNodeGetParams(CUgraphNode handle, CUDA_MEMCPY3D* copy) {
   return with_node(handle, CU_GRAPH_NODE_TYPE_MEMCPY, copy, [&](Call&, GraphNode* node) {
@@ -157,10 +155,9 @@ SOFTGPU_API cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphN
                                  size_t count, const CUDA_MEMSET_NODE_PARAMS* set,
                                  CUcontext context) {
   if (!set) return CUDA_ERROR_INVALID_VALUE;
-  return add_node(out, {graph, dependencies, nullptr, count}, CU_GRAPH_NODE_TYPE_MEMSET,
-                  [&](Call& call, GraphNode* node) {
-                    return set_memset(call, node, *set, context);
-                  });
+  return add_node(
+      out, {graph, dependencies, nullptr, count}, CU_GRAPH_NODE_TYPE_MEMSET,
+      [&](Call& call, GraphNode* node) { return set_memset(call, node, *set, context); });
 }
 SOFTGPU_API cuGraphMemsetNodeGetParams(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS* set) {
   return with_node(handle, CU_GRAPH_NODE_TYPE_MEMSET, set, [&](Call&, GraphNode* node) {
@@ -177,10 +174,9 @@ SOFTGPU_API cuGraphMemsetNodeSetParams(CUgraphNode handle, const CUDA_MEMSET_NOD
 SOFTGPU_API cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                                size_t count, const CUDA_HOST_NODE_PARAMS* params) {
   if (!params) return CUDA_ERROR_INVALID_VALUE;
-  return add_node(out, {graph, dependencies, nullptr, count}, CU_GRAPH_NODE_TYPE_HOST,
-                  [&](Call&, GraphNode* node) {
-                    return set_host(node, params->fn, params->userData);
-                  });
+  return add_node(
+      out, {graph, dependencies, nullptr, count}, CU_GRAPH_NODE_TYPE_HOST,
+      [&](Call&, GraphNode* node) { return set_host(node, params->fn, params->userData); });
 }
 SOFTGPU_API cuGraphHostNodeGetParams(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* params) {
   return with_node(handle, CU_GRAPH_NODE_TYPE_HOST, params, [&](Call&, GraphNode* node) {
@@ -237,9 +233,8 @@ SOFTGPU_API cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent* event) {
   return get_event(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 static CUresult put_event(CUgraphNode handle, CUgraphNodeType type, CUevent event) {
-  return with_node(handle, type, event, [&](Call& call, GraphNode* node) {
-    return set_event(call, node, event);
-  });
+  return with_node(handle, type, event,
+                   [&](Call& call, GraphNode* node) { return set_event(call, node, event); });
 }
 SOFTGPU_API cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event) {
   return put_event(node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);

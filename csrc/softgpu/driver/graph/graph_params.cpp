@@ -55,14 +55,15 @@ CUresult set_kernel(Call& call, GraphNode* node, const CUDA_KERNEL_NODE_PARAMS& 
     attribute.value = value;
     attributes.push_back(attribute);
   }
-  const CUlaunchConfig config{params.gridDimX,  params.gridDimY,       params.gridDimZ,
-                              params.blockDimX, params.blockDimY,      params.blockDimZ,
-                              params.sharedMemBytes, nullptr,          attributes.data(),
-                              static_cast<unsigned>(attributes.size())};
+  const CUlaunchConfig config{params.gridDimX,       params.gridDimY,
+                              params.gridDimZ,       params.blockDimX,
+                              params.blockDimY,      params.blockDimZ,
+                              params.sharedMemBytes, nullptr,
+                              attributes.data(),     static_cast<unsigned>(attributes.size())};
   LaunchPlan plan;
   Work work;
-  const CUresult bad = kernel_work(call.rt, function, config, params.kernelParams, params.extra,
-                                   &plan, &work);
+  const CUresult bad =
+      kernel_work(call.rt, function, config, params.kernelParams, params.extra, &plan, &work);
   if (bad) return bad;
   set_work(node, work);
   node->context = context;
@@ -232,8 +233,7 @@ CUgraphNodeParams node_params(GraphNode* node) {
       break;
     case CU_GRAPH_NODE_TYPE_MEMSET: {
       const CUDA_MEMSET_NODE_PARAMS& set = node->memset;
-      p.memset = {set.dst,   set.pitch,  set.value, set.elementSize,
-                  set.width, set.height, context};
+      p.memset = {set.dst, set.pitch, set.value, set.elementSize, set.width, set.height, context};
       break;
     }
     case CU_GRAPH_NODE_TYPE_HOST:

@@ -33,7 +33,7 @@ struct Lane {
 struct Plan {
   std::vector<Step> steps;
   std::vector<Lane> lanes;
-  std::vector<uint32_t> ends;   // last steps of the lanes that nothing waits for
+  std::vector<uint32_t> ends;  // last steps of the lanes that nothing waits for
   // Set if there is no plan: the node that prevents it, mostly by a cycle.
   GraphNode* culprit = nullptr;
 };

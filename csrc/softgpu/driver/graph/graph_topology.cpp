@@ -69,7 +69,7 @@ CUresult give_edges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphE
   return bad || !to ? bad : give(targets, to, nullptr, &room);
 }
 
-CUresult give_neighbours(CUgraphNode handle, std::vector<GraphEdge> GraphNode::*edges,
+CUresult give_neighbours(CUgraphNode handle, std::vector<GraphEdge> GraphNode::* edges,
                          CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
   Call call(Call::kNothing);
   if (call.error) return call.error;

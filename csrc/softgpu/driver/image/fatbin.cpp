@@ -51,8 +51,7 @@ bool is_fatbin_wrapper(Bytes image) { return begins_with(image, kWrapperMagic); 
 size_t fatbin_length(Bytes image) {
   ContainerHeader container;
   Bytes body;
-  if (!image.read(0, &container) ||
-      !image.part(container.header_bytes, container.bytes, &body)) {
+  if (!image.read(0, &container) || !image.part(container.header_bytes, container.bytes, &body)) {
     return image.size;
   }
   return container.header_bytes + body.size;

@@ -29,7 +29,8 @@ bool read_archive(Bytes archive, std::vector<Bytes>* members) {
     size_t bytes = 0;
     if (!archive.read(at, &header)) return false;
     const auto parsed = std::from_chars(header.size, header.size + sizeof header.size, bytes);
-    if (parsed.ec != std::errc() || !archive.part(at + sizeof header, bytes, &content)) return false;
+    if (parsed.ec != std::errc() || !archive.part(at + sizeof header, bytes, &content))
+      return false;
     const bool index = header.name[0] == '/' && (header.name[1] < '0' || header.name[1] > '9');
     if (!index) members->push_back(content);
     at += sizeof header + bytes + bytes % 2;
@@ -80,9 +81,8 @@ Elf64_Ehdr elf_header(uint32_t arch) {
 }  // namespace
 
 bool find_device_code(Bytes input, std::vector<Bytes>* images) {
-  const bool archive =
-      input.size >= kArchiveMagic.size() &&
-      memcmp(input.data, kArchiveMagic.data(), kArchiveMagic.size()) == 0;
+  const bool archive = input.size >= kArchiveMagic.size() &&
+                       memcmp(input.data, kArchiveMagic.data(), kArchiveMagic.size()) == 0;
   if (archive) {
     std::vector<Bytes> members;
     if (!read_archive(input, &members)) return false;

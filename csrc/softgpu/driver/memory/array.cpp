@@ -12,8 +12,8 @@ namespace {
 
 CUresult allocate(Call& call, size_t bytes, ArrayStorage* out) {
   uint64_t allocation = 0;
-  const CUresult bad = reserve_memory(call, bytes, call.context->device, proto::MemKind::kLinear,
-                                      &allocation);
+  const CUresult bad =
+      reserve_memory(call, bytes, call.context->device, proto::MemKind::kLinear, &allocation);
   if (bad) return bad;
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -50,8 +50,8 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   Runtime& rt = call.rt;
   const CUresult bad = check_array_shape(rt.device.device[call.context->device], shape, false);
   if (bad) return bad;
-  auto array = std::make_unique<Array>(
-      Array{call.context, shape, array_element_bytes(shape), nullptr});
+  auto array =
+      std::make_unique<Array>(Array{call.context, shape, array_element_bytes(shape), nullptr});
   if (const CUresult refused = allocate(call, array->bytes(), &array->own)) return refused;
   array->data = array->own.data;
   rt.arrays.insert(array.get());
@@ -146,8 +146,8 @@ SOFTGPU_API cuArrayGetPlane(CUarray*, CUarray handle, unsigned int) {
 SOFTGPU_API cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUarray, CUdevice) {
   return refuse_query();
 }
-SOFTGPU_API cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*,
-                                                  CUmipmappedArray, CUdevice) {
+SOFTGPU_API cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*, CUmipmappedArray,
+                                                  CUdevice) {
   return refuse_query();
 }
 SOFTGPU_API cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray) {
@@ -169,9 +169,8 @@ SOFTGPU_API cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DES
   const unsigned levels = std::clamp(count, 1U, most_mipmap_levels(*wanted));
   size_t bytes = 0;
   for (unsigned level = 0; level < levels; ++level) {
-    mipmapped->levels.push_back(std::make_unique<Array>(
-        Array{call.context, mipmap_level_shape(*wanted, level), array_element_bytes(*wanted),
-              nullptr}));
+    mipmapped->levels.push_back(std::make_unique<Array>(Array{
+        call.context, mipmap_level_shape(*wanted, level), array_element_bytes(*wanted), nullptr}));
     bytes += mipmapped->levels.back()->bytes();
   }
   if (const CUresult refused = allocate(call, bytes, &mipmapped->own)) return refused;
@@ -201,6 +200,5 @@ SOFTGPU_API cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   Call call(Call::kUnsafe);
   if (call.error) return call.error;
   auto* mipmapped = checked<MipmappedArray>(call.rt.mipmapped_arrays, handle);
-  return mipmapped ? destroy(call, call.rt.mipmapped_arrays, mipmapped)
-                   : CUDA_ERROR_INVALID_HANDLE;
+  return mipmapped ? destroy(call, call.rt.mipmapped_arrays, mipmapped) : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -150,8 +150,8 @@ CUresult check_array_shape(const DeviceInfo& device, const Shape& shape, bool mi
   if (!consistent(shape)) return CUDA_ERROR_INVALID_VALUE;
   const KindBounds bounds = bounds_of(shape, mipmapped);
   const bool is_3d = bounds.always.width == k3d.width;
-  bool fits = within(device, shape, bounds.always) ||
-              (is_3d && within(device, shape, k3dAlternate));
+  bool fits =
+      within(device, shape, bounds.always) || (is_3d && within(device, shape, k3dAlternate));
   if (shape.Flags & CUDA_ARRAY3D_SURFACE_LDST) fits = fits && within(device, shape, bounds.surface);
   if (shape.Flags & CUDA_ARRAY3D_TEXTURE_GATHER) {
     const Bounds gather{MAXIMUM(TEXTURE2D_GATHER_WIDTH), MAXIMUM(TEXTURE2D_GATHER_HEIGHT), 0};

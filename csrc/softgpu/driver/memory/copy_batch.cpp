@@ -34,8 +34,7 @@ bool reaches(Runtime& rt, CUdeviceptr pointer, size_t bytes) {
 
 // With DURING_API_CALL, the source may change after the call. So host memory is staged now, and a
 // copy from device memory must end before the call returns.
-CUresult add(Work work, const CopySides& sides, CUmemcpySrcAccessOrder order,
-             Prepared* prepared) {
+CUresult add(Work work, const CopySides& sides, CUmemcpySrcAccessOrder order, Prepared* prepared) {
   const bool now = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
   if (now && sides.source != Side::kDevice) {
     if (const CUresult bad = stage(&work)) return bad;
@@ -150,8 +149,8 @@ CUresult copy_batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t
   Prepared prepared;
   for (size_t i = 0, k = 0; i < count; ++i) {
     if (k + 1 < settings && firsts[k + 1] == i) ++k;
-    const CUresult bad = prepare(on.call.rt, to[i], from[i], bytes[i],
-                                 attributes[k].srcAccessOrder, &prepared);
+    const CUresult bad =
+        prepare(on.call.rt, to[i], from[i], bytes[i], attributes[k].srcAccessOrder, &prepared);
     if (!bad) continue;
     *failed = i;
     return bad;
@@ -225,8 +224,7 @@ SOFTGPU_API cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t
   if (on.stream->legacy || !attributes) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = check(attributes->srcAccessOrder, attributes->flags)) return bad;
   Prepared prepared;
-  const CUresult bad =
-      prepare(on.call.rt, to, from, bytes, attributes->srcAccessOrder, &prepared);
+  const CUresult bad = prepare(on.call.rt, to, from, bytes, attributes->srcAccessOrder, &prepared);
   return bad ? bad : run(on, prepared);
 }
 #endif

@@ -27,8 +27,8 @@ struct MemoryHandle {
   uint64_t magic;
   uint32_t maker;  // client id, of the device process
   int32_t pid, fd;
-  uint32_t gpu;    // number in the device process
-  uint64_t file;   // inode: by now the descriptor may refer to another file
+  uint32_t gpu;   // number in the device process
+  uint64_t file;  // inode: by now the descriptor may refer to another file
   uint64_t allocation, bytes;
   char unused[16];
 };
@@ -151,14 +151,13 @@ SOFTGPU_API cuIpcGetMemHandle(CUipcMemHandle* out, CUdeviceptr pointer) {
   if (!out || found == call.rt.ranges.end()) return CUDA_ERROR_INVALID_VALUE;
   Range& range = found->second;
   // Memory of pools, of cuMemCreate and of other processes is shared in other ways.
-  if (range.kind != RangeKind::kDevice || range.pool || range.opens > 0 ||
-      range.managed) {
+  if (range.kind != RangeKind::kDevice || range.pool || range.opens > 0 || range.managed) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!make_shareable(call.rt, range)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const MemoryHandle made{kMemoryMagic, call.rt.device.client_id,     getpid(),
-                          range.fd,     call.rt.gpu_of(range.device), range.file,
-                          range.allocation, range.bytes, {}};
+  const MemoryHandle made{
+      kMemoryMagic, call.rt.device.client_id, getpid(),    range.fd, call.rt.gpu_of(range.device),
+      range.file,   range.allocation,         range.bytes, {}};
   memcpy(out, &made, sizeof made);
   return CUDA_SUCCESS;
 }

@@ -16,7 +16,7 @@ struct Advice {
 };
 
 struct Managed {
-  unsigned attached = 0;               // flags of the allocation or of the newest attach
+  unsigned attached = 0;                // flags of the allocation or of the newest attach
   std::map<uintptr_t, Advice> parts{};  // each extends to the next part
 };
 
@@ -80,8 +80,8 @@ CUresult advise(CUdeviceptr at, size_t bytes, CUmem_advise advice, const CUmemLo
       advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool located = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
-                       advice >= CU_MEM_ADVISE_SET_ACCESSED_BY;
+  const bool located =
+      advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice >= CU_MEM_ADVISE_SET_ACCESSED_BY;
   if (located) {
     if (const CUresult bad = check_location(call.rt, location)) return bad;
   }

@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "capture.h"
-#include "green_context.h"
 #include "graph_memory.h"
+#include "green_context.h"
 #include "memory.h"
 #include "pool.h"
 
@@ -92,8 +92,8 @@ bool has_pages(uintptr_t begin, size_t bytes) {
 CUresult allocate_linear(Call& call, size_t bytes, CUdeviceptr* out) {
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t allocation = 0;
-  const CUresult bad = reserve_memory(call, bytes, call.context->device, proto::MemKind::kLinear,
-                                      &allocation);
+  const CUresult bad =
+      reserve_memory(call, bytes, call.context->device, proto::MemKind::kLinear, &allocation);
   if (bad) return bad;
   void* pages = map_pages(bytes);
   if (!pages) {

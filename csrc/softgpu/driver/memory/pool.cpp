@@ -27,8 +27,8 @@ bool commit(const Pool& pool, size_t offset, size_t bytes) {
 }
 
 void decommit(const Pool& pool, size_t offset, size_t bytes) {
-  mmap(at(pool, offset), bytes, PROT_NONE,
-       MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mmap(at(pool, offset), bytes, PROT_NONE, MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS,
+       -1, 0);
   if (pool.fd >= 0) {
     fallocate(pool.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
               static_cast<off_t>(bytes));
@@ -127,8 +127,8 @@ CUdeviceptr hand_out(Runtime& rt, Pool* pool, Context* context, size_t bytes,
 }
 
 FreedIn freed_here(const Runtime& rt, const Stream& stream) {
-  return {stream.number,   stream.context->number, stream.legacy, stream.blocking(),
-          stream.last_op, rt.frontier_of(&stream)};
+  return {stream.number,     stream.context->number, stream.legacy,
+          stream.blocking(), stream.last_op,         rt.frontier_of(&stream)};
 }
 
 void take_back(Pool* pool, const Range& range, FreedIn freed) {
@@ -165,8 +165,8 @@ Pool* new_pool(Runtime& rt, const CUmemPoolProps& props, CUresult* error) {
   // Room for gaps between segments; addresses cost nothing.
   const auto& device = rt.device.device[props.location.id];
   pool->capacity = round_up(4 * device.memory_bytes, kPoolGranule);
-  void* pages = mmap(nullptr, pool->capacity, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* pages =
+      mmap(nullptr, pool->capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   pool->base = reinterpret_cast<uintptr_t>(pages);
   if (pages != MAP_FAILED && props.handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
     pool->fd = make_memory_file(rt, "pool", props.location.id, 0, pool->capacity);
@@ -304,8 +304,7 @@ void pools_synchronized(Runtime& rt, const Context* context, const Stream* strea
 void pools_saw_event(Runtime& rt, const Event& event) {
   for (Pool* pool : rt.pools) {
     pool->arena.settle([&](const FreedIn& freed) {
-      return freed.stream == event.stream && freed.position < event.op &&
-             all_done(rt, freed.after);
+      return freed.stream == event.stream && freed.position < event.op && all_done(rt, freed.after);
     });
     release_excess(rt, pool);
   }

@@ -26,7 +26,7 @@ struct Pool {
   uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
   uintptr_t base = 0;
   size_t capacity = 0;
-  int fd = -1;                         // the file behind it, if it can be shared
+  int fd = -1;                                // the file behind it, if it can be shared
   std::map<int, CUmemAccess_flags> access{};  // of other devices
   std::set<size_t> imports{};                 // offsets of allocations that are open here
   PoolArena arena{};

@@ -211,9 +211,9 @@ SOFTGPU_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
     return CUDA_ERROR_INVALID_VALUE;
   }
   const auto found = pool->access.find(location->id);
-  *flags = location->id == pool->device       ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+  *flags = location->id == pool->device  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
            : found == pool->access.end() ? CU_MEM_ACCESS_FLAGS_PROT_NONE
-                                              : found->second;
+                                         : found->second;
   return CUDA_SUCCESS;
 }
 

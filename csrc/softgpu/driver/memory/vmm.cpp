@@ -23,8 +23,8 @@ bool whole(size_t bytes) { return bytes != 0 && bytes % kGranularity == 0; }
 
 bool reserve_pages(uintptr_t at, size_t bytes, bool fixed) {
   return mmap(reinterpret_cast<void*>(at), bytes, PROT_NONE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (fixed ? MAP_FIXED : 0), -1, 0) !=
-         MAP_FAILED;
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (fixed ? MAP_FIXED : 0), -1,
+              0) != MAP_FAILED;
 }
 
 void drop_reference(Runtime& rt, Physical* physical) {
@@ -232,8 +232,8 @@ SOFTGPU_API cuMemMap(CUdeviceptr at, size_t bytes, size_t offset,
   if (call.error) return call.error;
   Physical* physical = physical_of(call.rt, handle);
   Range* range = reserved(call.rt, at, bytes);
-  if (!physical || !range || !whole(bytes) || at % kGranularity != 0 || flags != 0 ||
-      offset != 0 || bytes > physical->bytes ||  // the manual: the offset must be zero for now
+  if (!physical || !range || !whole(bytes) || at % kGranularity != 0 || flags != 0 || offset != 0 ||
+      bytes > physical->bytes ||  // the manual: the offset must be zero for now
       overlaps(*range, at, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -323,8 +323,7 @@ SOFTGPU_API cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
 }
 
 SOFTGPU_API cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
-                                         CUmemAllocationHandleType type,
-                                         unsigned long long flags) {
+                                         CUmemAllocationHandleType type, unsigned long long flags) {
   Call call(Call::kNothing);
   if (call.error) return call.error;
   const Physical* physical = physical_of(call.rt, handle);
@@ -344,8 +343,7 @@ SOFTGPU_API cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, vo
   Call call(Call::kNothing);
   if (call.error) return call.error;
   if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
-  const int fd =
-      fcntl(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), F_DUPFD_CLOEXEC, 0);
+  const int fd = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(os_handle)), F_DUPFD_CLOEXEC, 0);
   struct stat info;
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -77,8 +77,8 @@ SOFTGPU_API cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) {
   if (!state) return CUDA_ERROR_INVALID_VALUE;
   const FunctionCall on(handle);
   if (on.error) return on.error;
-  *state = on.function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED
-                               : CU_FUNCTION_LOADING_STATE_UNLOADED;
+  *state =
+      on.function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
   return CUDA_SUCCESS;
 }
 

@@ -49,11 +49,11 @@ CUresult JitOptions::take(CUjit_option option, void** value, Use use) {
     case CU_JIT_LOG_VERBOSE: verbose_ = as_uint(*value) != 0; break;
     case CU_JIT_TARGET: targeted_ = true; break;
     case CU_JIT_THREADS_PER_BLOCK: threads_ = true; break;
-    case CU_JIT_OPTIMIZATION_LEVEL: return as_uint(*value) > 4 ? CUDA_ERROR_INVALID_VALUE
-                                                              : CUDA_SUCCESS;
+    case CU_JIT_OPTIMIZATION_LEVEL:
+      return as_uint(*value) > 4 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_JIT_FALLBACK_STRATEGY:  // the linker requires exact matches
       return use != kLoad || as_uint(*value) > CU_PREFER_BINARY ? CUDA_ERROR_INVALID_VALUE
-                                                               : CUDA_SUCCESS;
+                                                                : CUDA_SUCCESS;
     case CU_JIT_CACHE_MODE:
       return as_uint(*value) > CU_JIT_CACHE_OPTION_CA ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     default: break;  // for a code generator, which does not exist here

@@ -60,7 +60,8 @@ struct LibraryCall {
     error = call.error;
     if (error) return;
     library = checked<Library>(call.rt.libraries, handle);
-    error = library ? module_in(call.rt, library, call.context, &module) : CUDA_ERROR_INVALID_HANDLE;
+    error =
+        library ? module_in(call.rt, library, call.context, &module) : CUDA_ERROR_INVALID_HANDLE;
   }
   Call call{Call::kContext};
   Library* library = nullptr;

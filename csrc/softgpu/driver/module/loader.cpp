@@ -152,9 +152,11 @@ bool borrow_any(const Loading& loading, const Image& image) {
 CUresult borrow_bodies(const Loading& loading, const Image& image) {
   if (borrow_any(loading, image)) return CUDA_SUCCESS;
   const std::string name = image.kernels.empty() ? "" : image.kernels.front().name;
-  complain(loading, "no body for kernel '" + name + "': machine code is not executed. Compile to PTX "
-                    "or with line information (cuda.core: ProgramOptions(lineinfo=True), nvcc: "
-                    "-lineinfo); numba: pip uninstall nvidia-nvjitlink; or see TANDEM_SOFTGPU_KERNELS");
+  complain(loading,
+           "no body for kernel '" + name +
+               "': machine code is not executed. Compile to PTX "
+               "or with line information (cuda.core: ProgramOptions(lineinfo=True), nvcc: "
+               "-lineinfo); numba: pip uninstall nvidia-nvjitlink; or see TANDEM_SOFTGPU_KERNELS");
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 

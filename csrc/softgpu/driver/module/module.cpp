@@ -98,7 +98,8 @@ bool find_host_global(const Module& module, const char* name, uintptr_t* address
   Dl_info info{};
   const ElfW(Sym)* symbol = nullptr;
   if (!dladdr1(found, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)),
-               RTLD_DL_SYMENT) || !symbol) {
+               RTLD_DL_SYMENT) ||
+      !symbol) {
     return false;
   }
   *address = reinterpret_cast<uintptr_t>(found);
@@ -120,8 +121,7 @@ CUresult find_global(Runtime& rt, Module* module, const char* name, CUdeviceptr*
   }
   if (!rt.ranges.count(begin)) {
     const Context* context = module->context;
-    Range range{begin, size, RangeKind::kGlobal, module->context,
-                context ? context->device : 0};
+    Range range{begin, size, RangeKind::kGlobal, module->context, context ? context->device : 0};
     range.id = rt.next_number();
     rt.ranges.emplace(begin, range);
     module->globals.push_back(begin);

@@ -66,9 +66,9 @@ SOFTGPU_API cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUf
   OccupancyCall on(handle);
   if (on.error) return on.error;
   if (!grid || !block || limit < 0 || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const uint32_t most = limit > 0 ? std::min<uint32_t>(static_cast<uint32_t>(limit),
-                                                       on.max_threads())
-                                  : on.max_threads();
+  const uint32_t most = limit > 0
+                            ? std::min<uint32_t>(static_cast<uint32_t>(limit), on.max_threads())
+                            : on.max_threads();
   // Among the block sizes with the most resident threads choose the largest, hence the fewest
   // blocks.
   uint32_t best_threads = 0, best_size = 0;

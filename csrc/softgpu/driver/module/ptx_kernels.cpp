@@ -56,8 +56,13 @@ void add_kernel(PtxImage* image, const ptx::Function& function) {
     kernel.offsets.push_back(param.offset);
     kernel.sizes.push_back(param.bytes);
   }
-  kernel.entry = {tandem::kKernelAbi, static_cast<uint32_t>(function.params.size()), nullptr,
-                  kernel.offsets.data(), kernel.sizes.data(), nullptr, unknown_cost};
+  kernel.entry = {tandem::kKernelAbi,
+                  static_cast<uint32_t>(function.params.size()),
+                  nullptr,
+                  kernel.offsets.data(),
+                  kernel.sizes.data(),
+                  nullptr,
+                  unknown_cost};
   kernel.function = &function;
   kernel.traits = traits_of(*image->program, function);
 }
@@ -82,13 +87,15 @@ bool succeeds(Action action, std::string* problem) {
 }  // namespace
 
 bool check_ptx_input(std::string_view text, std::set<std::string>* kernels, std::string* problem) {
-  return succeeds([&] {
-    const ptx::ast::Module module = ptx::parse(text);
-    if (!ptx::needs_others(module)) ptx::load(text);
-    for (const ptx::ast::Function& function : module.functions) {
-      if (function.is_entry) kernels->insert(function.name);
-    }
-  }, problem);
+  return succeeds(
+      [&] {
+        const ptx::ast::Module module = ptx::parse(text);
+        if (!ptx::needs_others(module)) ptx::load(text);
+        for (const ptx::ast::Function& function : module.functions) {
+          if (function.is_entry) kernels->insert(function.name);
+        }
+      },
+      problem);
 }
 
 PtxImage* load_ptx(const std::vector<std::string_view>& texts, Module* module,
@@ -175,8 +182,7 @@ void PtxRun::finish(CUresult result) const {
   static const bool trace = getenv("TANDEM_SOFTGPU_TRACE") != nullptr;
   if (result == CUDA_SUCCESS || !trace) return;
   fprintf(stderr, "softgpu: kernel %s failed with error %d near line %u of its PTX\n",
-          state_->work->function->name.c_str(), static_cast<int>(result),
-          state_->grid.last_line());
+          state_->work->function->name.c_str(), static_cast<int>(result), state_->grid.last_line());
 }
 
 }  // namespace softgpu

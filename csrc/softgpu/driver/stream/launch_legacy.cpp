@@ -52,10 +52,9 @@ CUresult launch(CUfunction handle, int width, int height, CUstream stream) {
   launch.params.resize(std::max(launch.params.size(), launch.params_bytes + 1));
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch.params.data(),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &launch.params_bytes, CU_LAUNCH_PARAM_END};
-  const CUresult result =
-      cuLaunchKernel(handle, static_cast<unsigned>(width), static_cast<unsigned>(height), 1,
-                     launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes, stream,
-                     nullptr, extra);
+  const CUresult result = cuLaunchKernel(
+      handle, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, launch.block[0],
+      launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr, extra);
   change(handle, [&](LegacyLaunch& kept) {
     kept = launch;  // cuLaunchKernel has dropped the settings
     return true;

@@ -67,8 +67,8 @@ struct Planner {
         preferred_cluster[2] = value.preferredClusterDim.z;
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-        return find_event(rt, context, value.programmaticEvent.event,
-                          value.programmaticEvent.flags, &plan->programmatic_event);
+        return find_event(rt, context, value.programmaticEvent.event, value.programmaticEvent.flags,
+                          &plan->programmatic_event);
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         return find_event(rt, context, value.launchCompletionEvent.event,
                           value.launchCompletionEvent.flags, &plan->completion_event);
@@ -94,8 +94,8 @@ struct Planner {
   CUresult check_shape() const {
     uint64_t threads = 1;
     for (int i = 0; i < 3; ++i) {
-      if (plan->grid[i] == 0 || plan->block[i] == 0 ||
-          plan->grid[i] > DeviceLimits::kMaxGrid[i] || plan->block[i] > DeviceLimits::kMaxBlock[i]) {
+      if (plan->grid[i] == 0 || plan->block[i] == 0 || plan->grid[i] > DeviceLimits::kMaxGrid[i] ||
+          plan->block[i] > DeviceLimits::kMaxBlock[i]) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       threads *= plan->block[i];
@@ -107,15 +107,14 @@ struct Planner {
     if (threads * traits.registers > DeviceLimits::kRegistersPerBlock) {
       return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     }
-    const bool other_block =
-        traits.required_block[0] != 0 &&
-        !std::equal(plan->block, plan->block + 3, traits.required_block);
+    const bool other_block = traits.required_block[0] != 0 &&
+                             !std::equal(plan->block, plan->block + 3, traits.required_block);
     return valid(!other_block);
   }
 
   CUresult check_shared() const {
-    uint64_t most = static_cast<uint64_t>(
-        attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
+    uint64_t most =
+        static_cast<uint64_t>(attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES));
     const uint64_t fixed = function.traits.shared_bytes;
     if (shared_opted_in) most = limits.shared_per_block_optin - fixed;
     if (shared_portable) most = std::min<uint64_t>(most, limits.shared_per_block - fixed);
@@ -127,8 +126,8 @@ struct Planner {
         static_cast<uint32_t>(attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)),
         static_cast<uint32_t>(attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT)),
         static_cast<uint32_t>(attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH))};
-    const int positive = static_cast<int>(std::count_if(required, required + 3,
-                                                        [](uint32_t n) { return n > 0; }));
+    const int positive =
+        static_cast<int>(std::count_if(required, required + 3, [](uint32_t n) { return n > 0; }));
     if (positive != 0 && positive != 3) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     if (positive == 3) {
       if (plan->cluster[0] != 0 && !std::equal(required, required + 3, plan->cluster)) {
@@ -140,8 +139,7 @@ struct Planner {
     if (plan->cluster[0] == 0) return CUDA_SUCCESS;
     const uint64_t blocks = plan->cluster_blocks();
     if (limits.max_cluster == 0) return blocks > 1 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
-    const uint32_t most =
-        plan->non_portable ? limits.max_cluster_non_portable : limits.max_cluster;
+    const uint32_t most = plan->non_portable ? limits.max_cluster_non_portable : limits.max_cluster;
     if (blocks > most) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     for (int i = 0; i < 3; ++i) {
       if (plan->grid[i] % plan->cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;

@@ -44,8 +44,7 @@ CUresult memop_work(Runtime& rt, const CUstreamBatchMemOpParams& p, Work* work) 
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
       return word(rt, OpKind::kMemOpWrite, p.writeValue.address, p.writeValue.value, 4, 0, work);
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      return word(rt, OpKind::kMemOpWrite, p.writeValue.address, p.writeValue.value64, 8, 0,
-                  work);
+      return word(rt, OpKind::kMemOpWrite, p.writeValue.address, p.writeValue.value64, 8, 0, work);
     case CU_STREAM_MEM_OP_BARRIER:
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_SUCCESS;  // everything is ordered here
     default: return CUDA_ERROR_INVALID_VALUE;

@@ -215,9 +215,8 @@ SOFTGPU_API cuStreamGetDevice(CUstream handle, CUdevice* device) {
   return tell(handle, device, [](const Stream& stream) { return stream.context->device; });
 }
 SOFTGPU_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
-  return tell(handle, context, [](const Stream& stream) {
-    return reinterpret_cast<CUcontext>(context_of(stream));
-  });
+  return tell(handle, context,
+              [](const Stream& stream) { return reinterpret_cast<CUcontext>(context_of(stream)); });
 }
 
 SOFTGPU_API cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) {

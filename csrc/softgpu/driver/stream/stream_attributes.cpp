@@ -9,9 +9,8 @@ namespace {
 
 bool of_streams(CUstreamAttrID id) {
   return id == CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
-         id == CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
-         id == CU_STREAM_ATTRIBUTE_PRIORITY || id == CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
-         id == CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN;
+         id == CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY || id == CU_STREAM_ATTRIBUTE_PRIORITY ||
+         id == CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP || id == CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN;
 }
 
 CUstreamAttrValue standard(CUstreamAttrID id) {
@@ -32,7 +31,8 @@ SOFTGPU_API cuStreamGetAttribute(CUstream handle, CUstreamAttrID id, CUstreamAtt
   if (!value || !of_streams(id)) return CUDA_ERROR_INVALID_VALUE;
   const auto own = on.stream->attributes.find(id);
   *value = own == on.stream->attributes.end() ? standard(id) : own->second;
-  const bool created_with = id == CU_STREAM_ATTRIBUTE_PRIORITY && own == on.stream->attributes.end();
+  const bool created_with =
+      id == CU_STREAM_ATTRIBUTE_PRIORITY && own == on.stream->attributes.end();
   if (created_with) value->priority = on.stream->priority;
   return CUDA_SUCCESS;
 }
