@@ -25,8 +25,8 @@ def hold_signals() -> None:
 def taken_signal(timeout_s: float) -> signal.Signals | None:
     """Return the signal of `SIGNALS` that arrived within the timeout, or None.
 
-    If SIGCONT ends the wait after that time, CPython (up to 3.13 at least) returns a struct that it
-    never filled in, so a number outside `SIGNALS` means that nothing arrived.
+    If SIGCONT ends the wait after the timeout has passed, CPython (up to 3.13 at least) returns a
+    struct that it never filled in, so a number outside `SIGNALS` means that nothing arrived.
     """
     taken = signal.sigtimedwait(SIGNALS, timeout_s)
     if taken is None or taken.si_signo not in SIGNALS:

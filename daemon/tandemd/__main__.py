@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def check(config: Config) -> None:
-    """Check the configuration against this machine's GPUs and directories, as far as it has any.
+    """Check the configuration against this machine: its GPUs, if it has any, and its directories.
 
     Raises:
         UsageError: a section names a GPU or a directory that does not exist, or leaves jobs no

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 _LEAST_REPEATS = 3
 _LONGEST_PATTERN = 32
-_LONG = 4  # a pattern of this many boxes is collapsed even if it occurs only twice
+_LONG = 4  # a pattern of at least this many boxes is collapsed even if it occurs only twice
 _MANY = 24  # if a lane has more boxes, patterns of several boxes are collapsed too
 
 

@@ -151,7 +151,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """Predicted split of an iteration's GPU time among its phases; the three add up to 1."""
+    """Predicted split of an iteration's GPU time among its phases: about 1 in all."""
 
     forward: float
     backward: float
@@ -228,7 +228,7 @@ class Usage:
     swappable_bytes: int = 0  # part of `device_bytes` that may be moved
     swapped_bytes: int = 0  # part of `swappable_bytes` that is on the host
     iteration_peak_bytes: int = 0  # maximum since the end of its first marked iteration
-    iteration_end_bytes: int = 0  # held at the end of a marked iteration
+    iteration_end_bytes: int = 0  # maximum held at the end of a marked iteration
     stopped: int = 0  # step count at which its limit on marks last stopped it; 0 = never
     stopped_phases: int = 0  # the same in phases begun
     begun_phases: int = 0  # by its own marks

@@ -18,7 +18,7 @@ class Claim:
     """The claim of a job in the middle of an iteration."""
 
     more_bytes: int | None  # the most it will still take until it ends; None: not known
-    left_ns: int  # of its work until then; if that is not known, the order among such jobs
+    left_ns: int  # of its work until then; if `more_bytes` is None, its rank among such jobs
     freed_bytes: int | None = None  # by then, of what it holds; < 0: it keeps more; None: not known
 
     def can_end(self, free_bytes: int) -> bool:

@@ -28,7 +28,7 @@ class Tenant:
     ends: int = 0  # of iterations: marked, or by its laps
     laps: Laps = field(default_factory=Laps)
     end_bytes: int | None = None  # what it held when the newest end was seen
-    is_low: bool = True  # that was no more than one iteration before
+    is_low: bool = True  # that was no more than at the end before
     ends_allowed: int = 0  # stopped after this many; with marks it stops itself; 0 = never
     steps_told: int = 0  # the same, as told to its shim
     gave_way: bool = False  # another went on because it could not end: it is the first to end

@@ -31,8 +31,8 @@ class Crowd:
     claims: dict[GroupKey, Claim]
     first: set[GroupKey]  # groups that take no turns, and so come first
     too_much: set[GroupKey]  # groups that request what they can never have; not counted
-    # Groups for whose memory the host must give some, and what it has for that, by the group that
-    # needs the room.
+    # What the host must give for a group's memory to move out, if it must give anything, by that
+    # group; and what it can give when a group needs the room, by the group that needs it.
     lacking: dict[GroupKey, Lack]
     host_bytes: dict[GroupKey, int]
     _kept_bytes: int = field(init=False)

@@ -70,14 +70,14 @@ class Lacks:
     def __init__(self, lacks: Iterable[Lack]) -> None:
         self._all = list(lacks)
         self._upto = list(accumulate(lack.full_bytes for lack in self._all))
-        # Suffix sums: for all groups from a position on, the least that lets any of them begin to
-        # go, and what they have on the GPU.
+        # For all groups from a position on: the least that lets any of them begin to go, and what
+        # they have on the GPU together.
         behind = self._all[::-1]
         self._first = [*accumulate((lack.first_bytes for lack in behind), min)][::-1]
         self._here = [*accumulate(lack.here_bytes for lack in behind)][::-1]
 
     def stuck_bytes(self, left_bytes: int, *, but: int | None = None) -> int:
-        """Return what stays on the GPU if the host has `left_bytes`; group `but` need not go.
+        """Return what stays on the GPU if the host has `left_bytes`; the one at `but` need not go.
 
         Takes time logarithmic in the number of groups, unless what one group leaves over lets part
         of another go.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 MOST_GPUS = 128  # indices from here on are instances of MIG
-COMPUTE_INSTANCES = 8  # at most, in a GPU instance; a GPU has fewer than 16 of those
+COMPUTE_INSTANCES = 8  # at most, in a GPU instance; a GPU has fewer than 16 GPU instances
 
 
 def has_own_memory(gpu: int) -> bool:

@@ -30,7 +30,7 @@ class Place:
     size: int
 
     def overlaps(self, other: Place) -> bool:
-        """Tell whether no two instances can occupy both places."""
+        """Tell whether the places share a slice, so that two instances cannot have one each."""
         return self.start < other.start + other.size and other.start < self.start + self.size
 
 

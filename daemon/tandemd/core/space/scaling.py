@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-MOST_POINTS = 16  # of a curve; a GPU with up to as many SMs has a point each, others one a tenth
+MOST_POINTS = 16  # with at most this many SMs a curve has a point for each; else for each tenth
 _TENTHS = 10
 SHARED = "others used its SMs while it was recorded"  # why there is no curve
 GAIN = 1.05  # a step that gains less does not count

@@ -3,9 +3,9 @@
 The cost of a piece is counted in the group's own GPU time, so it does not include waiting. It is
 predicted from the newest ten pieces (as in Clockwork; Gujarati et al., OSDI 2020): their median is
 the usual cost, and the longest of them the highest cost to expect. Iterations take precedence over
-requests, since one may span several requests. Where neither is known, a quantum of GPU time counts
-as a piece, because nobody can tell which part of the work it is. A piece that outlasts all known
-ones counts as one that has just begun.
+requests, since a request may be several iterations. Where neither is known, a quantum of GPU time
+counts as a piece, because nobody can tell which part of the work it is. A piece that outlasts all
+known ones counts as one that has just begun.
 """
 
 from __future__ import annotations
