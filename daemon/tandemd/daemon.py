@@ -7,7 +7,7 @@ users thread    asks the user database who a newcomer is (real clock)
 login thread    hands out tokens
 proofs thread   tests whether sets of SMs are disjoint (real clock)
 mps thread      watches the MPS control daemon
-rpc thread      accepts calls; its pools, of one size for each uid, ask the core thread
+rpc thread      accepts calls; threads of its pools, up to as many for each uid, ask the core thread
 native threads  look at shared pages, stamp the heartbeat
 main thread     waits for signals
 """

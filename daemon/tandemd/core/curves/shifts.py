@@ -264,8 +264,8 @@ def _in_the_way(
     """Return who has to go on so that somebody can end an iteration; None: nobody has to.
 
     By the banker's rule (leases.py), if none of those within could take all that it needs, all
-    would wait. As long as one of them is new, its needs are not known: then only a process that
-    stands where it holds more than it might has to go on.
+    would wait. If one of them is new, its needs are not known; a process that stands where it
+    holds least need not go on for its sake.
     """
 
     def can_end(tenant: Tenant) -> bool:

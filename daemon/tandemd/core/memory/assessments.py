@@ -2,7 +2,7 @@
 
 Rules
 1. Findings stand until the grounds of one of the island's groups change (grounds.py), or who comes
-   next there, or what the host has; and at most until the time that they name themselves.
+   next there, or what the host has; at the latest until a time that they name themselves.
 2. A change made because of the findings is news like any other: a look is followed by further looks
    until one finds the same as the one before.
 3. A group that was reported on is noted, and only its grounds are compared. A caller that cannot

@@ -15,8 +15,9 @@ for a job that answers requests at a rate, it is the fraction of them that it an
     requests    arrive at a part by chance and are answered in order of arrival; p99 is that of a
                 queue with one server (queueing.py), behind a turn that is under way. A job that has
                 one request at a time never waits for another of its own, because the next begins
-                after it. Others wait for at most one request of such a job, however often those
-                come, and for whatever comes by chance meanwhile, if that is less than in the queue
+                after it. Others wait for at most one request of such a job, however often its
+                requests come, and for whatever comes by chance meanwhile, if that is less than in
+                the queue
     the rest    what requests leave of a part goes to its other jobs: a job that a person gave a
                 share of the time gets that, the others get the rest by weight; what a job has no
                 use for goes to the others (max-min fairness; Bertsekas and Gallager, Data

@@ -15,7 +15,7 @@ The coefficients come from ridge regression around `PRIOR` over all measured fac
 measurements count less, and so do those far from their prediction (Huber's weights; Robust
 Statistics, 1981, section 7.8): an iteration that writes a checkpoint, or a job that reports what it
 likes, should not change predictions for others. A deviation that keeps coming becomes the usual one
-and then counts in full. Before the first measurement the prior is all there is; `error` tells.
+and then counts in full. Before the first measurement only the prior counts, and `error` is None.
 """
 
 from __future__ import annotations

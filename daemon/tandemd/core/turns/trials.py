@@ -1,4 +1,4 @@
-"""Tries whether jobs get more done together than in turns, and keeps or undoes the result.
+"""Tries jobs side by side: keeps them so if they get more done than in turns, else undoes it.
 
 As Gandiva packs jobs (Xiao et al., OSDI 2018, section 3.3): let them run together, compare the sum
 of their progress with that of taking turns, undo it if there is no gain, and remember that for a

@@ -6,10 +6,11 @@ Rules
    exempt ones (policy, undrainable) are open.
 2. A hand-over is quiescent: the old holder's gate closes, and the new holder's opens only when no
    other group has work left on the GPU.
-3. A group is reopened if none of its work ends for `drain_ns`, or for twice the time that the last
-   piece took if that is longer. It stays open until a step, a quiet moment or a second has passed;
-   then it is closed again. After `drain_tries` failures it is undrainable and takes no more turns.
-   A shrinking backlog of earlier submissions is no failure, for `max_hold_ns` in all (backlog.py).
+3. A closed group is reopened if none of its work ends for `drain_ns`, or for twice the time that
+   the last piece took if that is longer. It stays open until a step, a quiet moment or a second has
+   passed; then it is closed again. After `drain_tries` failures it is undrainable and takes no more
+   turns. A shrinking backlog of earlier submissions is no failure, for `max_hold_ns` in all
+   (backlog.py).
 4. A group with work is held for at most `max_hold_ns` at a stretch: then it gets a quantum, under
    any policy.
 5. A group that only waits at an open gate for `UNUSED_NS` has no claim until it has work on the

@@ -2,8 +2,8 @@
 
 The core promises this: a tier that waits for a higher one gets `min_share` of the time, the highest
 tier that waits gets the rest, and groups of one tier share by weight. A group that takes no turns
-is promised nothing, because it never waits. Nothing is promised to any group under a policy whose
-turns do not end or go by something other than weight, or while memory is exchanged with the turns
+is promised nothing, because it never waits. No group is promised anything under a policy whose
+turns do not end, or go by something other than weight, nor while memory is exchanged with the turns
 (residency.py).
 """
 
