@@ -345,7 +345,7 @@ class Loop:
             self._take_in("the watchdog", lambda: self.watchdog.look(self.scheduler, now_ns))
 
     def _run_posted(self, *, until_ns: int) -> None:
-        """Run posted errands until then; the rest waits for the next round, not to delay jobs.
+        """Run posted errands until then; the rest waits for the next round, so that jobs need not.
 
         On the virtual clock no time passes meanwhile.
         """

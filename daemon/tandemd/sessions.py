@@ -364,7 +364,7 @@ class Sessions:
     def _turn_away(
         self, connection: Connection, hello: _native.Hello, code: int, reason: str, now_ns: int
     ) -> None:
-        """Refuse a process and tell its job, which would else look as if it left the GPU unused."""
+        """Refuse a process and tell its job, which would look as if it just left the GPU unused."""
         self.attach.refuse(connection, code=code, reason=reason)
         job = self._scheduler.jobs.get(hello.job_id)
         if job is not None and job.uid == connection.peer.uid:

@@ -73,7 +73,7 @@ class Durations:
         self._weights = [0] * self._BINS
 
     def add(self, duration_ns: int) -> None:
-        """Add one; after a fixed number of additions all weights are halved."""
+        """Add one; every `_HALVE_AT` additions all weights are halved."""
         self._weights[self._bin_of(duration_ns)] += self._WEIGHT
         self.added += 1
         if self.added % self._HALVE_AT == 0:

@@ -52,7 +52,7 @@ class Lack:
 
     @classmethod
     def of(cls, places: list[Place], kept_bytes: int) -> Lack | None:
-        """Return None if the host has all that it needs for the group."""
+        """Return what lacks for a group; None: the host has all that it needs for it."""
         full_bytes = lacks_bytes(places, kept_bytes)
         if not full_bytes:
             return None

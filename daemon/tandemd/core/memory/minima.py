@@ -182,7 +182,7 @@ class Minima:
         key: str = "",
         kept_free: Mapping[int, int] = MappingProxyType({}),
     ) -> Room:
-        """Return the room that promises leave, without job `but`, or those to one user only.
+        """Return the room that promises leave: to all jobs except `but`, or to one user's only.
 
         The other arguments are as in `Room`.
         """

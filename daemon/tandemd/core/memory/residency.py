@@ -168,7 +168,7 @@ class Residency:
                 yield group
 
     def _crowd(self, assessment: Assessment, now_ns: int) -> Crowd | None:
-        """Return None if all that is held and requested fits, or the capacity is not known."""
+        """Return the crowd; None: all held and requested fits, or the capacity is not known."""
         island = assessment.island
         if not assessment.has_places or not island.gpus <= self._line.capacity_bytes.keys():
             return None
@@ -236,7 +236,7 @@ class Residency:
     def _room_bytes(self, gpu: int, island: Island) -> int:
         """Return how much room the GPU has for all memory that can be moved.
 
-        It is not known on which of its GPUs a process has its memory, so it counts on each of them.
+        It is not known on which of its GPUs a process has its memory, so all of it counts on each.
         """
         counted_bytes = self._line.capacity_bytes[gpu] - self._fixed_bytes(gpu, island)
         movable_bytes = self._movable_bytes(gpu, island)

@@ -119,7 +119,7 @@ def _held(jobs: Iterable[tuple[Job, Group]], gpu: Gpu, options: Options) -> dict
 
 
 def are_of_several_users(groups: Iterable[Group]) -> bool:
-    """Tell whether no mode lets them run side by side: MPS serves one user at a time."""
+    """Tell whether their users differ: then no mode lets them overlap, as MPS serves one user."""
     return len({group.key[0] for group in groups}) > 1
 
 

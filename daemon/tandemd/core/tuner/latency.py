@@ -122,7 +122,7 @@ class Latency:
         return (len(self._ended) - 1) / (span_ns / 1e9) if span_ns else 0.0
 
     def is_serial(self, now_ns: int) -> bool:
-        """Tell whether each request begins after the one before, as far as one process shows.
+        """Tell whether each begins only when the one before has ended, as far as one process shows.
 
         Marked requests may overlap. That they do not counts as known once many would have
         overlapped by chance.

@@ -136,7 +136,7 @@ class Turns:
         return debt is not None and debt.overdue
 
     def members_of(self, tier: int) -> list[Group]:
-        """The groups that take turns in a tier."""
+        """The groups of a tier that may claim the turn."""
         return self._roster.of_tier(tier)
 
     def is_shared_by(self, group: Group) -> bool:
