@@ -52,7 +52,7 @@ class PauseWatch:
                 self._thread.start()
 
     def remove(self, listener: Listener) -> None:
-        """Remove a listener, after a callback in progress returns unless that is the caller."""
+        """Remove a listener, and wait for its callback in progress unless that is the caller."""
         self._leave_parent()
         with self._changed:
             if listener not in self._listeners:

@@ -21,7 +21,7 @@ class MemoryWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, after a callback in progress returns unless that is the caller."""
+        """Stop polling, and wait for a callback in progress unless that is the caller."""
         self._closed.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()

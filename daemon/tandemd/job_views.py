@@ -103,7 +103,7 @@ class JobViews:
             return 0.0
         first = go_first(group, island[0], core.policy)
         taken = sum(recent.share(("job", other.job_id)) for other in first)
-        return owed * max(core.options.min_share, 1 - taken)  # so much is always left
+        return owed * max(core.options.min_share, 1 - taken)  # `min_share` is always left
 
     def findings(self, job: Job) -> tuple[FindingView, ...]:
         """Return the watchdog's findings that hold now."""

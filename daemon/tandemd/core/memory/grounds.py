@@ -49,8 +49,8 @@ def grounds_of(
 ) -> Grounds:
     """Return the facts as they are now.
 
-    `is_close`: it matters who has the turn and who comes next. `is_timed`: it also matters since
-    when groups have wanted nothing, including those that stand in line.
+    `is_close`: it matters who has the turn and who comes next. `is_timed`: since when a group has
+    wanted nothing matters for groups in line, too.
     """
     at_ns = released_at_ns(group, island.options)
     is_released = at_ns is not None and now_ns >= at_ns

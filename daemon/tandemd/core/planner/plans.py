@@ -65,7 +65,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """What is divided."""
+    """The GPU that plans divide."""
 
     groups: int  # that can be told apart; 1 = only time can be shared
     sms_of_group: int
@@ -125,7 +125,7 @@ class Valued:
 
     @property
     def kind(self) -> str:
-        """What is shared."""
+        """What the jobs share: time, space, or both."""
         if len(self.plan) == 1:
             return "time"
         return "space" if all(len(part.members) == 1 for part in self.plan) else "time and space"

@@ -162,7 +162,7 @@ class Tuner:
         self._is_sure |= _is_sure(watch)
 
     def enter(self, job_id: int, phase: int, window_ns: int, now_ns: int) -> bool:
-        """Tell whether a job entered a phase that is known and lasts; if so, call `resume`."""
+        """Tell whether a job entered a phase that is known and lasts: `resume` is then due."""
         watch = self._watches.get(job_id)
         if watch is None or phase == watch.phase:
             return False

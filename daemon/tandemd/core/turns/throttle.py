@@ -73,7 +73,7 @@ class Ward:
     clock_ns: int = 0
     beside_ns: int = 0  # part of `clock_ns` with somebody beside it
     credit_ns: float = 0.0
-    is_on: bool = False  # from a full bucket to an empty one
+    is_on: bool = False  # others may join: from when its bucket is full until it is empty
     share: float = FIRST
     knee: float = 1.0  # up to this share it grows fast
     alone_ns: float = 0.0  # length of an iteration with nobody beside it; 0 = not known
