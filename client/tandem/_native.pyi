@@ -371,16 +371,17 @@ class Poller:
         """Record what the process does during its next iteration. KeyError if it is not polled."""
 
     def window(self, *, process_id: int) -> Window | None:
-        """The newest that is complete; None if there is none, or no such process."""
+        """Return the newest complete window; None if there is none, or no such process."""
 
     def begin_sample(
         self, *, process_id: int, launches: int, with_window: bool = ..., timeout_ns: int
     ) -> int:
         """Ask a process for the parameters of its launches; return the sample's number.
 
-        It ends when `launches` (1 to 65536) were read, or after `timeout_ns`, whichever comes
-        first. `with_window` asks for a window, too, all of which it covers: another that is under
-        way is begun anew, and the sample ends with it. A sample that nobody took is dropped.
+        The sample ends when `launches` (1 to 65536) were read, or after `timeout_ns`, whichever
+        comes first. `with_window` also requests a window, which the sample covers completely: a
+        window under way starts over, and the sample ends with the window. A sample that nobody
+        took is dropped.
 
         Raises:
             ValueError: `launches` is out of range.
@@ -389,7 +390,7 @@ class Poller:
         """
 
     def take_sample(self, *, process_id: int, number: int) -> Sample | None:
-        """That sample, once, when it and its window have ended; None before and after.
+        """Return that sample, once, when it and its window have ended; None before and after.
 
         Raises:
             KeyError: the process is not polled.
@@ -398,31 +399,32 @@ class Poller:
     def take_requests(
         self, *, process_id: int, idle_ns: int, limit_ns: int
     ) -> tuple[int, list[int], int, list[int], list[int]] | None:
-        """The requests that ended since the last call, from the first call or mark of one on.
+        """Return the requests that ended since the last call.
 
-        How they were told (0 bursts of work, 1 marked steps, 2 marked requests) and how long each
-        took, ns, in order of their ends: the newest 1,024; the most marked ones that were under way
-        at once; what the mark of each says that it is to take at most, ns, 0: nothing; and for how
-        much of each a thread of the process was held before a call, ns, 0 to its duration. None:
-        the process is not polled. Until the next call one that takes longer than `limit_ns` is
+        Requests are observed from the first call, or the first marked request, on. The tuple holds:
+        how they were recognised (0 bursts of work, 1 marked steps, 2 marked requests); the duration
+        of each in ns, in order of their ends, the newest 1,024; the most marked requests that were
+        under way at once; the objective that the mark of each sets, ns, 0 = none; and for how much
+        of each a thread of the process was held before a call, ns, 0 to its duration. None: the
+        process is not polled. Until the next call, a request that takes longer than `limit_ns` is
         notable; 0: none is.
         """
 
 @final
 class Scaling:
-    """How long a record would take on other numbers of SMs."""
+    """How long a recording would take on other numbers of SMs."""
 
     @property
     def length_ns(self) -> list[int]:
-        """For each number of SMs asked for, in that order."""
+        """Predicted length for each number of SMs asked for, in that order."""
 
     @property
     def recorded_ns(self) -> int:
-        """What it took, without the time that it was held back."""
+        """Its own length, without pauses and without times when it was held with an idle GPU."""
 
     @property
     def reconstructed_ns(self) -> int:
-        """The same, from its operations, before its kernels were scaled to give that."""
+        """The same, rebuilt from its operations, before kernels were scaled to match it."""
 
     @property
     def kernel_ns(self) -> int:
@@ -430,38 +432,39 @@ class Scaling:
 
     @property
     def gridless_ns(self) -> int:
-        """Of that, of what does not say its grid: taken for as large as can be."""
+        """Part of kernel_ns whose grid is unknown, and assumed to fill all SMs."""
 
     @property
     def demand_ns(self) -> float:
-        """The same, each by the part of the SMs that hold its whole grid."""
+        """kernel_ns with each kernel weighted by the share of SMs that hold its whole grid."""
 
     @property
     def operations(self) -> int:
-        """On the GPU."""
+        """Operations on the GPU."""
 
     @property
     def untimed(self) -> int:
-        """Of these, that are taken to last no time."""
+        """Those assumed to last 0 ns."""
 
     @property
     def is_crowded(self) -> bool:
-        """More kernels could run at a time, on some number of SMs, than is told of (32)."""
+        """True if more kernels could run at once, on some number of SMs, than are modelled (32)."""
 
 @final
 class RecordedOperations:
-    """What the telemetry records of one process mean; records as Window has them.
+    """The operations in the telemetry records of one process; records as in Window.
 
-    Raises ValueError when the length is no multiple of 64.
+    Raises:
+        ValueError: the length is not a multiple of 64.
     """
 
     def __init__(self, records: bytes) -> None: ...
     @property
     def operations(self) -> list[Operation]:
-        """Marks and the like are left out; threads and streams are numbers of those below."""
+        """All but marks and the like; `threads` and `streams` resolve the numbers in them."""
 
     def analyse(self) -> Analysis:
-        """Of all of them, as one window."""
+        """Analyse all of them, as one window."""
 
     def scaling(
         self,
@@ -473,12 +476,12 @@ class RecordedOperations:
         gamma: float = 0.0,
         pause_ns: int = 0,
     ) -> Scaling:
-        """How long all of them would take on other numbers of SMs than the `sms` they ran on.
+        """Predict how long all of them would take on other numbers of SMs than `sms`.
 
-        They are whole iterations that began and ended then. `gamma`, 0 to 1: how little the number
-        of SMs means to their kernels. Where nothing was asked for and nothing under way for
-        `pause_ns` or longer, that time does not count; 0: all of it does. `docs/dag-analysis.md`
-        says how it is told.
+        They must be whole iterations, between `begin_ns` and `end_ns`, that ran on `sms` SMs.
+        `gamma`, 0 to 1: how little the number of SMs matters to their kernels. Times without
+        requests and GPU work of at least `pause_ns` do not count; 0: they all do.
+        `docs/dag-analysis.md` describes the method.
 
         Raises:
             ValueError: a number of SMs is 0, or gamma is out of range.
@@ -486,26 +489,26 @@ class RecordedOperations:
 
     @property
     def held(self) -> list[tuple[int, int]]:
-        """When a thread was kept from submitting, by gate, window or a higher class; in ns."""
+        """Times when a thread was kept from submitting by gate, window or a higher class; in ns."""
 
     @property
     def places(self) -> list[int]:
-        """For each operation, which record it was."""
+        """For each operation, the index of its record."""
 
     @property
     def streams(self) -> dict[int, tuple[int, int, int, StreamKind]]:
-        """Handle, context, and for per-thread default streams (handle 2) the thread."""
+        """By number: handle, context, thread of a per-thread default stream (handle 2), kind."""
 
     @property
     def threads(self) -> dict[int, int]:
-        """Thread ids."""
+        """Thread ids by number."""
 
 @final
 class Window:
-    """What a process did, from the end of one iteration to that of another.
+    """What a process did, from the end of one iteration to the end of another.
 
-    Where none ends within five seconds: whatever it did in these. Times are nanoseconds of the
-    attach clock.
+    If no iteration ends within five seconds: whatever it did in that time. Times are nanoseconds of
+    the attach clock.
     """
 
     @property
@@ -514,11 +517,11 @@ class Window:
     def end_ns(self) -> int: ...
     @property
     def first_iteration(self) -> int:
-        """How many iterations had ended before."""
+        """Number of iterations that had ended before."""
 
     @property
     def iterations(self) -> int:
-        """How many whole ones it has; 0 = none is known."""
+        """Number of whole iterations in it; 0 = none is known."""
 
     @property
     def lost(self) -> int:
@@ -526,40 +529,40 @@ class Window:
 
     @property
     def is_cut(self) -> bool:
-        """It goes on after the last record."""
+        """True if it extends beyond the last record."""
 
     @property
     def busy_ns(self) -> int:
-        """Of it, in which the process was busy, as far as polls saw it."""
+        """Time in which the process was busy, as far as polls saw it."""
 
     @property
     def shared_ns(self) -> int:
-        """And of that, in which other groups were busy on its GPU, too."""
+        """Part of busy_ns in which other groups were busy on its GPU, too."""
 
     @property
     def records(self) -> bytes:
-        """Packed shm::Record, by when their calls had effect; `ticks` are nanoseconds."""
+        """Packed shm::Record, ordered by when their calls took effect; `ticks` are nanoseconds."""
 
     def launches(
         self, sample: Sample, signatures: Mapping[str, Signature] = ...
     ) -> dict[int, tuple[list[tuple[int, int, bool]], bool]]:
-        """By sample number: accesses as `Dag.add` takes them, and whether they are all.
+        """Return, by sample number, accesses as `Dag.add` takes them, and whether they are all.
 
-        `signatures` are those of kernels by name, where that does not say them.
-        Allocations are known from their records: those from before the process was watched, or
-        from before records were lost, are not. What is known and what is all says
-        `Allocations.touched_by`; a launch that was given no memory may use any.
+        `signatures`, by kernel name, are for kernels whose names do not contain them. Allocations
+        are known from their records; those made before the process was watched, or before records
+        were lost, are unknown. `Allocations.touched_by` says which accesses are known and when they
+        are all; a launch with no known memory may use any.
         """
 
 @final
 class Sample:
-    """Which functions a process launched for a while, with which parameters."""
+    """The functions that a process launched for a while, and their parameters."""
 
     @property
     def number(self) -> int: ...
     @property
     def window(self) -> Window | None:
-        """The one that was asked for with it."""
+        """The window that was requested with it."""
 
     @property
     def lost(self) -> int:
@@ -573,8 +576,8 @@ class Sample:
     def launches(self) -> list[tuple[int, int, int | None, list[int], bool]]:
         """(number, tid, function or None, words of the parameters, whether there are more words).
 
-        The number is the low half of the value of the launch's telemetry record; the function is
-        an index into `functions`; each parameter begins a new word.
+        The number is the low half of `value` in the launch's telemetry record; the function is an
+        index into `functions`; each parameter starts at a new word.
         """
 
 TRACE_CALLS: str
@@ -582,10 +585,10 @@ CALL_COVERAGE: str  # JSON; see tandem._coverage
 
 @final
 class Tracer:
-    """The memory traced processes write their calls to. Belongs to one thread."""
+    """The memory to which traced processes write their calls. Used by one thread."""
 
     def __init__(self, *, device_times: bool, wait_ms: int, key: int) -> None:
-        """Make it; a traced thread waits `wait_ms` for room before it counts a loss.
+        """Create the memory; a traced thread waits `wait_ms` for room before it counts a loss.
 
         Raises:
             OSError: a system call failed; the text says which.
@@ -593,7 +596,7 @@ class Tracer:
 
     @property
     def fd(self) -> int:
-        """What a traced process opens, as /proc/PID/fd/N; stays ours."""
+        """Descriptor that traced processes open as /proc/PID/fd/N; still owned by this object."""
 
     @property
     def lost(self) -> int:
@@ -601,16 +604,17 @@ class Tracer:
 
     @property
     def threads(self) -> int:
-        """Traced threads that have not been found to have ended."""
+        """Traced threads not yet known to have ended."""
 
     def drain(self, *, look_for_dead: bool) -> bytes:
-        """The records written since the last time: chunks, each with a kChunk record before it.
+        """Return the records written since the last call: chunks, each preceded by a kChunk record.
 
-        With `look_for_dead` it also asks the kernel which threads were killed, and frees theirs.
+        With `look_for_dead` it also asks the kernel which threads were killed, and frees their
+        memory.
         """
 
 class OperationKind(enum.IntEnum):
-    """What a node of a Dag is."""
+    """The kind of operation that a node of a Dag stands for."""
 
     LAUNCH = 0
     GRAPH = 1
@@ -629,8 +633,8 @@ class OperationKind(enum.IntEnum):
 class EdgeKind(enum.IntEnum):
     """Why a node of a Dag comes after another.
 
-    OVERLAP: it begins after the other has begun and ends after it has ended. All others: it
-    begins after the other, and whatever that came after in its stream or thread, has ended.
+    OVERLAP: it begins after the other has begun and ends after the other has ended. All others: it
+    begins after the other, and everything before that in its stream or thread, has ended.
     """
 
     STREAM = 0
@@ -644,7 +648,7 @@ class EdgeKind(enum.IntEnum):
     UNKNOWN_DATA = 8
 
 class StreamKind(enum.Enum):
-    """How a stream goes with the legacy default stream of its context."""
+    """How a stream synchronizes with the legacy default stream of its context."""
 
     BLOCKING = 0
     NON_BLOCKING = 1
@@ -656,7 +660,7 @@ class Operation:
 
     `object` is a function, a graph, an event, or the address written or allocated. Flags: 1 the
     host waits for it, 2 its duration is predicted, 4 it may touch more memory than is known,
-    8 it may wait for more than is known, 16 it may begin before the kernel before it ends.
+    8 it may wait for more than is known, 16 it may begin before the preceding kernel ends.
     """
 
     def __init__(
@@ -693,10 +697,13 @@ class Operation:
 
 @final
 class Signature:
-    """What the parameters of a kernel are, as somebody declares it where its name does not say.
+    """Declared parameters of a kernel whose name does not tell them.
 
-    `text` is a C parameter list, such as "const float* from, float* to, int n". Raises ValueError
-    for what is none, with templates or pointers to functions in it, or longer than 4096 bytes.
+    `text` is a C parameter list, such as "const float* from, float* to, int n".
+
+    Raises:
+        ValueError: `text` is not one, contains templates or pointers to functions, or is longer
+            than 4096 bytes.
     """
 
     def __init__(self, text: str) -> None: ...
@@ -707,7 +714,7 @@ class Signature:
 class Kernel:
     """A kernel: mangled name, and offset and size in bytes of each of its parameters.
 
-    `declared` stands for what the name says of them.
+    `declared` takes the place of what the name says about the parameters.
     """
 
     def __init__(
@@ -720,58 +727,62 @@ class Kernel:
 
 @final
 class Allocations:
-    """The device memory of a process now, of which launches touch some. Of one thread.
+    """The current device allocations of a process. Used by one thread.
 
-    It holds 65,536 at once; what is added to that stays unknown.
+    Holds at most 65,536 at once; further ones stay unknown.
     """
 
     def __init__(self) -> None: ...
     def add(self, address: int, size_bytes: int) -> None:
-        """From now on it is there; what it overlaps has been freed unseen."""
+        """Add an allocation; whatever it overlaps must have been freed unseen, and is forgotten."""
 
     def remove(self, address: int) -> int:
-        """It is gone; how large it was in bytes, 0 if it was not known."""
+        """Remove an allocation; return its size in bytes, 0 if it was not known."""
 
     def holding(self, address: int) -> tuple[int, int] | None:
-        """Begin and size in bytes of the one that an address lies in; logarithmic time."""
+        """Return begin and size in bytes of the allocation that contains it; logarithmic time."""
 
     def touched_by(
         self, kernel: Kernel, words: Sequence[int], *, is_cut: bool
     ) -> tuple[tuple[tuple[int, int, bool], ...], bool]:
-        """Accesses of a launch as `Dag.add` takes them, by address, and whether they are all.
+        """Return a launch's accesses as `Dag.add` takes them, by address, and whether they are all.
 
-        `words` are the values of the parameters, each from a new word on; `is_cut`: there are more.
-        Every word in an allocation is a pointer to all of it, for reading only if what is declared,
-        or else the mangled name, says so. They are all if each word that could be an address was
-        found and leads to what holds no further ones by that. Global variables, textures and
-        surfaces are not seen.
+        `words` are the values of the parameters, each starting at a new word; `is_cut`: there are
+        more. Every word that falls into an allocation counts as a pointer to all of it, read-only
+        if the declaration, or else the mangled name, says so. They are all if every word that could
+        be an address was found, and if by declaration or name the data pointed to contains no
+        further pointers. Global variables, textures and surfaces are not seen.
         """
 
 @final
 class Dag:
-    """The dependency graph of operations, added in the order of their calls. Of one thread.
+    """The dependency graph of operations, added in the order of their calls. Used by one thread.
 
-    Raises ValueError for a context, stream or thread that it did not number, and IndexError for a
-    node that is not there. `most_nodes` is how many it holds at once, at most 2**30: with more,
-    `add` raises ValueError until some are retired. Streams and threads together are at most 4096 at
-    once, contexts 65,536 ever: with more, ValueError.
+    `most_nodes`, at most 2**30, limits how many nodes it holds at once: beyond that, `add` raises
+    ValueError until some are retired. Streams and threads together are limited to 4096 at once,
+    contexts to 65,536 in total.
+
+    Raises:
+        ValueError: a context, stream or thread that this graph did not number, or too many of them.
+        IndexError: there is no such node.
     """
 
     def __init__(self, *, most_nodes: int = ...) -> None: ...
     def add_context(self) -> int: ...
     def add_stream(self, context: int, kind: StreamKind) -> int: ...
     def add_thread(self, context: int) -> int:
-        """A host thread whose waits for a whole context are for `context`."""
+        """Number a host thread whose context-wide waits are for `context`."""
 
     def use_context(self, thread: int, context: int) -> None: ...
     def end_stream(self, stream: int) -> None:
-        """It gets nothing more. Its number is given anew when all that is in it is retired.
+        """End a stream: it gets no further operations.
 
-        The legacy stream of a context stays.
+        Its number is reused once everything in it is retired. The legacy stream of a context does
+        not end.
         """
 
     def end_thread(self, thread: int) -> None:
-        """The same of a thread."""
+        """End a thread, like `end_stream`."""
 
     def end_event(self, event: int) -> None:
         """Forget what the event stands for: it is destroyed, and another may get its number."""
@@ -779,48 +790,49 @@ class Dag:
     def add(
         self, operation: Operation, accesses: Sequence[tuple[int, int, bool]] | None = None
     ) -> int:
-        """The node of the next operation, counted from 0.
+        """Add the next operation; return its node, counted from 0.
 
-        `accesses` are (first address, bytes, only read) of the memory that it uses; None = it is
-        not known, except of memsets, allocations and frees, which say so themselves. What uses
-        unknown memory gets flag 4.
+        `accesses` are (first address, bytes, only read) of the memory that it uses; None = not
+        known, except for memsets, allocations and frees, which state it themselves. An operation
+        that uses unknown memory gets flag 4.
         """
 
     def lose(self) -> None:
-        """Operations are missing here."""
+        """Note that operations are missing here."""
 
     def retire(self, before: int) -> None:
         """Forget the nodes before that one."""
 
     def node(self, id: int) -> Operation: ...
     def edges(self, id: int) -> list[tuple[int, EdgeKind]]:
-        """From where order edges lead to a node; those from forgotten nodes are left out."""
+        """Return where order edges to a node come from; those from forgotten nodes are left out."""
 
     def data_edges(self, id: int) -> list[tuple[int, EdgeKind]]:
-        """The same of data edges: why an order is needed, not that it is kept."""
+        """Return the same for data edges: why an order is needed, not that it is guaranteed."""
 
     def edges_between(
         self, first: int, last: int, *, of_data: bool, since: int
     ) -> list[tuple[int, int, EdgeKind]]:
-        """From, to and why, of the nodes `first` to before `last`; those of order, or of data.
+        """Return (from, to, kind) of the order edges, or data edges, to nodes in [first, last).
 
-        By the node they lead to, then by the one they come from; none from nodes before `since`.
+        Sorted by the node they lead to, then by the one they come from; none from nodes before
+        `since`.
         """
 
     def count_edges(self, first: int, last: int) -> dict[EdgeKind, int]:
-        """How many edges of each kind lead from one of these nodes to another; none for 0."""
+        """Count, by kind, the edges from one of these nodes to another; kinds with 0 are absent."""
 
     def accesses(self, id: int) -> list[tuple[int, int, bool]]:
-        """The memory that a node uses, as far as it is known."""
+        """Return the memory that a node uses, as far as known."""
 
     def before(self, first: int, second: int) -> bool:
-        """Whether the first has ended for sure when the second begins."""
+        """Tell whether `first` is sure to have ended when `second` begins."""
 
     def may_overlap(self, first: int, second: int) -> bool:
-        """Whether they may use the same bytes, one of them writing."""
+        """Tell whether they may use the same bytes, one of them writing."""
 
     def independent(self, first: int, second: int) -> bool:
-        """Whether no order is kept between the two, and none is needed; False is no claim."""
+        """Tell whether no order between them is kept, and none is needed; False claims nothing."""
 
     @property
     def begin(self) -> int: ...
@@ -830,7 +842,7 @@ class Dag:
     def bytes(self) -> int: ...
 
 MOST_CHAINS: int  # streams and threads of a graph, at once
-MOST_CONTEXTS: int  # of a graph, ever
+MOST_CONTEXTS: int  # of a graph, in total
 
 def add_all(
     dag: Dag,
@@ -840,13 +852,15 @@ def add_all(
     processes: Sequence[int],
     gaps: AbstractSet[int],
 ) -> None:
-    """Add the operations of a window (`tandem.dag.model`); as `Dag.add`, a million in a second.
+    """Add the operations of a window (`tandem.dag.model`), like `Dag.add`; a million per second.
 
-    `streams` are the graph's numbers of those of the window, `processes` whose each thread is,
-    `gaps` the places before which operations are missing. Threads get their numbers here, and
-    memory of different processes different addresses: what has none, beyond 2**57 or in more than
-    128 processes, is not resolved. Raises as `Dag.add` does, and IndexError
-    for a stream or thread that the window does not have.
+    `streams` are the graph's numbers for the window's streams, `processes` the process of each
+    thread, `gaps` the places before which operations are missing. This function numbers the
+    threads, and gives memory of different processes different addresses. Memory that gets none,
+    beyond 2**57 or with more than 128 processes, is not resolved. Raises as `Dag.add` does.
+
+    Raises:
+        IndexError: the window does not have that stream or thread.
     """
 
 @final
@@ -855,7 +869,7 @@ class AnalysisUnknown:
 
     @property
     def durations(self) -> int:
-        """GPU operations without a duration, taken to last 0 ns."""
+        """GPU operations without a duration, assumed to last 0 ns."""
 
     @property
     def estimated(self) -> int:
@@ -871,7 +885,7 @@ class AnalysisUnknown:
 
 @final
 class CriticalParts:
-    """Of what the critical path consists. The parts add up to its length."""
+    """The parts of the critical path, which add up to its length."""
 
     @property
     def gpu_ns(self) -> int:
@@ -879,27 +893,27 @@ class CriticalParts:
 
     @property
     def host_ns(self) -> int:
-        """The host between its waits and what it submitted, and host functions."""
+        """The host, from its waits to its next submissions, and host functions."""
 
     @property
     def held_ns(self) -> int:
-        """The same of the host while its launches were held; not in `host_ns`."""
+        """The same while its launches were held; not in `host_ns`."""
 
     @property
     def earlier_ns(self) -> int:
-        """Work from before the window that the path begins behind."""
+        """Work from before the window, behind which the path begins."""
 
     @property
     def other_ns(self) -> int:
-        """Stream memory operations, and between measured times what the graph has no reason for."""
+        """Stream memory operations, and gaps between measured times with no reason in the graph."""
 
 class GapCause(enum.Enum):
-    """Why the GPU ran nothing, told from the operation that ended the gap.
+    """Why the GPU ran nothing, judged by the operation that ended the gap.
 
-    HOST: it was handed over only then. SYNC: the same, after the host had waited for the GPU until
-    the gap began, so that nothing could be queued. PAUSE: one of these, and longer than `pause_ns`.
-    HELD: launches were held for more than half of it. FUNCTION: a host function in a stream came
-    first. OTHER: it had been handed over, and the graph has no reason.
+    HOST: it was submitted only then. SYNC: the same, after the host had waited for the GPU until
+    the gap began or longer, so that nothing could be queued. PAUSE: one of these, and longer than
+    `pause_ns`. HELD: launches were held for more than half of the gap. FUNCTION: it waited for a
+    host function in a stream. OTHER: it had been submitted, and the graph has no reason.
     """
 
     HOST = 0
@@ -912,7 +926,7 @@ class GapCause(enum.Enum):
 class OperationClass(enum.Enum):
     """What bounds a GPU operation, as far as can be said. NONE: it is no GPU operation.
 
-    MEMORY and COMPUTE come from the buffers that a kernel was given, each byte counted once: how
+    MEMORY and COMPUTE are judged by the buffers passed to a kernel, each byte counted once: how
     often it moves them, and what it computes, is not known (`docs/dag-analysis.md`).
     """
 
@@ -933,7 +947,7 @@ class Gap:
     def end_ns(self) -> int: ...
     @property
     def held_ns(self) -> int:
-        """How much of it launches were held."""
+        """The part of it in which launches were held."""
 
     @property
     def next(self) -> int:
@@ -956,7 +970,7 @@ class GapPlace:
 
     @property
     def iterations(self) -> int:
-        """Of so many."""
+        """All iterations examined."""
 
     @property
     def p50_ns(self) -> int: ...
@@ -967,7 +981,7 @@ class GapPlace:
 class LaunchBound:
     """Whether the host is too slow for the GPU.
 
-    The verdict is so where `share` is at least 0.5 and `idle_share` at least 0.1.
+    The verdict is True if `share` is at least 0.5 and `idle_share` at least 0.1.
     """
 
     @property
@@ -976,7 +990,7 @@ class LaunchBound:
 
     @property
     def found_idle(self) -> int:
-        """Those handed over when all that they had to wait for had ended."""
+        """Those submitted when everything they had to wait for had ended."""
 
     @property
     def share(self) -> float:
@@ -984,7 +998,7 @@ class LaunchBound:
 
     @property
     def idle_share(self) -> float:
-        """Gaps by HOST and SYNC, of the time from the first start to the last end."""
+        """Gaps caused by HOST and SYNC / time from the first start to the last end."""
 
     @property
     def verdict(self) -> bool: ...
@@ -1015,7 +1029,7 @@ class Overlap:
 
 @final
 class Wait:
-    """A time that the host waited."""
+    """A time in which the host waited."""
 
     @property
     def node(self) -> int:
@@ -1023,20 +1037,23 @@ class Wait:
 
     @property
     def reason(self) -> int | None:
-        """The last to end of what it waited for; None = all had ended. Of a copy: itself."""
+        """What ended last of what it waited for; None = all had ended. For a copy: the copy."""
 
     @property
     def waited_ns(self) -> int: ...
 
 @final
 class NextUse:
-    """A use of a buffer, and the next one."""
+    """A use of a buffer, and the next use of it.
+
+    A buffer is the range covered by all accesses of the window that share bytes.
+    """
 
     @property
     def node(self) -> int: ...
     @property
     def address(self) -> int:
-        """First of the buffer: of all accesses of the window that share bytes, together."""
+        """First address of the buffer."""
 
     @property
     def bytes(self) -> int: ...
@@ -1044,7 +1061,7 @@ class NextUse:
     def next(self) -> int | None:
         """The node that uses it next, with `periodic` perhaps in the next iteration.
 
-        None: there is none that is known.
+        None: no next use is known.
         """
 
     @property
@@ -1055,13 +1072,13 @@ class NextUse:
 
     @property
     def is_bound(self) -> bool:
-        """What is used in between is not known: it may be used sooner than said."""
+        """True if what is used in between is not known: the next use may come sooner."""
 
 @final
 class Analysis:
-    """What `analyse` found. Lists "by node" have an entry for each of the nodes [first, last).
+    """The results of `analyse`. Lists "by node" have an entry for each of the nodes [first, last).
 
-    Times are ns of the clock of the submissions. Nothing in it changes afterwards.
+    Times are ns of the clock of the submissions. Immutable.
     """
 
     @property
@@ -1072,15 +1089,15 @@ class Analysis:
     def unknown(self) -> AnalysisUnknown: ...
     @property
     def starts_ns(self) -> list[int]:
-        """By node: when it began, reconstructed unless measured. Of a host's wait: its call."""
+        """By node: when it began, reconstructed unless measured. Waits of the host: their call."""
 
     @property
     def ends_ns(self) -> list[int]:
-        """By node: when it ended. Of a host's wait: when what it waited for had ended."""
+        """By node: when it ended. Waits of the host: when what they waited for had ended."""
 
     @property
     def critical_path(self) -> list[int]:
-        """Nodes that the window's length hangs on, in order, submissions included."""
+        """Nodes that determine the window's length, in order, submissions included."""
 
     @property
     def critical_ns(self) -> int:
@@ -1090,37 +1107,37 @@ class Analysis:
     def critical_parts(self) -> CriticalParts: ...
     @property
     def gpu_critical_path(self) -> list[int]:
-        """The longest chain of what has to run one after the other, in order."""
+        """The longest chain of operations that must run one after the other, in order."""
 
     @property
     def gpu_critical_ns(self) -> int:
-        """Its GPU operations' durations: the least that an infinitely fast host would need."""
+        """Sum of its GPU operations' durations: a lower bound even for an infinitely fast host."""
 
     @property
     def data_critical_path(self) -> list[int] | None:
-        """The longest chain by buffers alone; None where accesses of the window are not known."""
+        """The longest chain by buffers alone; None if some accesses of the window are not known."""
 
     @property
     def data_critical_ns(self) -> int | None:
-        """Its length: the least if only what is read and written had to be waited for."""
+        """Its length: a lower bound if operations waited only for the data they read and write."""
 
     @property
     def slack_ns(self) -> list[int]:
-        """By node: how much later it could begin without making the window longer."""
+        """By node: how much later it could begin without lengthening the window."""
 
     @property
     def width(self) -> list[tuple[int, int]]:
-        """(ns, GPU operations that run from then on), ending with 0 of them."""
+        """(ns, number of GPU operations that run from then on); the last number is 0."""
 
     @property
     def most_width(self) -> int: ...
     @property
     def mean_width(self) -> float:
-        """From the first start to the last end of a GPU operation."""
+        """Average from the first start to the last end of a GPU operation."""
 
     @property
     def busy_ns(self) -> int:
-        """How long at least one GPU operation runs."""
+        """Time in which at least one GPU operation runs."""
 
     @property
     def overlap(self) -> Overlap: ...
@@ -1130,15 +1147,15 @@ class Analysis:
 
     @property
     def class_shares(self) -> dict[OperationClass, float]:
-        """Of GPU time, each operation's counted; all 0 if there is none."""
+        """Shares of the summed duration of all GPU operations; all 0 if there are none."""
 
     @property
     def dominating_class(self) -> OperationClass:
-        """That with more than half of GPU time; NONE if there is no such."""
+        """The class with more than half of the GPU time; NONE if there is none."""
 
     @property
     def next_uses(self) -> list[NextUse]:
-        """Of all buffers, by node."""
+        """Those of all buffers, by node."""
 
     @property
     def gaps(self) -> list[Gap]:
@@ -1155,22 +1172,24 @@ class Analysis:
         """In order of the calls."""
 
 def memory_curve(records: bytes, *, most: int) -> tuple[list[tuple[int, int]], int, int, int]:
-    """What was held of the device at which progress, of one iteration's records as Window has them.
+    """Return the device memory held as an iteration progresses, from its records as in Window.
 
-    Returns (progress_ns, held_bytes) of at most `most` steps, the length in progress, and how many
-    launches there are, and how many of them have no predicted duration. No steps: no record says.
+    Progress is the predicted GPU time of the launches submitted so far. Returns (progress_ns,
+    held_bytes) of at most `most` steps, the progress at the end, the number of launches, and how
+    many of them have no predicted duration. No steps: no record says what was held.
 
     Raises:
-        ValueError: `most` is less than 2, or the length of `records` no multiple of 64.
+        ValueError: `most` is less than 2, or the length of `records` is not a multiple of 64.
     """
 
 def bounds_of(
     window: Window, sample: Sample, *, sm_count: int, bandwidth_bytes_per_s: int
 ) -> tuple[dict[OperationClass, float], int, int]:
-    """What bounds a window's work on a device, of which 0 means not known (`docs/dag-analysis.md`).
+    """Return what bounds a window's work on a device (`docs/dag-analysis.md`).
 
-    Parts of its GPU time, together 1, or all 0 where nothing is timed; how many operations there
-    were on the GPU; of how many of them the duration is not known. `sample`: of the same time.
+    `sample` must cover the same time; `sm_count` and `bandwidth_bytes_per_s` may be 0 = not known.
+    Returns the shares of GPU time by class, which sum to 1, or are all 0 if nothing is timed; the
+    number of GPU operations; and how many of those have no known duration.
     """
 
 def analyse(
@@ -1193,19 +1212,19 @@ def analyse(
 ) -> Analysis:
     """Analyse the nodes [first, last) of a graph, for example those of an iteration.
 
-    Times are reconstructed from node `since` on (default: the oldest that there is), so that work
-    from before the window delays it as it did. `measured` may give start and end, in ns, of each
-    node of the window; they win over what would be reconstructed.
+    Times are reconstructed from node `since` on (default: the oldest in the graph), so that work
+    from before the window delays it as it did. `measured` may give the start and end, in ns, of
+    each node of the window; they take precedence over reconstructed times.
 
-    Classes need the device's `sm_count` and `bandwidth_bytes_per_s`, 0 = not known, and go by three
-    limits: a kernel shorter than `small_ns` is small; one whose buffers need `memory_share` of its
-    duration at that bandwidth is bound by memory, less than `compute_share` by computing.
-    `held` are intervals, in ns, in which the job's launches were held; gaps longer than `pause_ns`
-    are pauses of the host. `iterations` are nodes with which iterations begin: what `gap_places`
-    counts from, for gaps of at least `least_gap_ns`. `periodic`: the window is an iteration, after
-    which the same comes again.
+    Classes need the device's `sm_count` and `bandwidth_bytes_per_s`, 0 = not known, and three
+    limits: a kernel shorter than `small_ns` is small; one whose buffers need at least
+    `memory_share` of its duration at that bandwidth is bound by memory, less than `compute_share`
+    by compute. `held` are intervals, in ns, in which the job's launches were held; gaps longer than
+    `pause_ns` are pauses of the host. `iterations` are the first nodes of iterations: from them
+    `gap_places` counts, for gaps of at least `least_gap_ns`. `periodic`: the window is an iteration
+    that will be repeated.
 
     Raises:
         IndexError: there are no such nodes.
-        ValueError: `measured` has not one entry for each node of the window.
+        ValueError: `measured` does not have one entry for each node of the window.
     """
