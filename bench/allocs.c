@@ -1,7 +1,8 @@
-// Times allocations and frees of one process on the empty driver, by the driver's own function (`bare`)
-// and by the one a program finds, in random order; prints nanoseconds a call, one line a figure. Each
-// figure is the mean of a group of allocations and the frees of all of them. `noise` is the driver's own
-// functions against themselves. At last the cost of one rdtsc, of which each record needs one.
+// Times allocations and frees of one process on the empty driver, by the driver's own function
+// (`bare`) and by the one that a program finds, in random order. Prints nanoseconds per call, one
+// figure per line. Each figure is the mean of a group of allocations and the frees of all of them.
+// `noise` compares the driver's own functions with themselves. The last figure is the cost of one
+// rdtsc, which each record needs.
 //
 //   allocs GROUPS CPU
 #include <unistd.h>
@@ -21,7 +22,7 @@ struct Figure {
   size_t bytes;
   const Calls* found;
 };
-// `large` is more than one piece of a job that is moved.
+// `large` is larger than one piece of a job whose memory is moved.
 static const Figure kFigures[] = {
     {"small", 4096, &g_found}, {"large", 33u << 20, &g_found}, {"noise", 4096, &g_bare}};
 enum { kFigureCount = sizeof(kFigures) / sizeof(kFigures[0]) };
@@ -35,7 +36,7 @@ static double pairs(const Calls& calls, size_t bytes) {
   return (double)(now_ns() - start) / (2 * kGroup);
 }
 
-// Attaches, before the process is bound to a CPU: the shim's helper thread shall not be.
+// Attaches before the process is bound to a CPU, so that the shim's helper thread is not bound.
 static void warm_up(void) {
   enum { kRounds = 20, kPauseUs = 500 };
   for (int i = 0; i < kRounds; i++) {

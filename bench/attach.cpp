@@ -1,5 +1,5 @@
-// A crowd of processes that attach at the same moment, each by the protocol of csrc/core/wire.h as the
-// shim speaks it: HELLO, WELCOME with three descriptors, maps, MAPPED. Prints one line:
+// Starts many processes that attach at the same moment, each by the protocol of csrc/core/wire.h as
+// the shim speaks it: HELLO, WELCOME with three descriptors, maps, MAPPED. Prints one line:
 //
 //   attached N lost M wall_ns W      (from the start signal to the slowest process)
 //
@@ -32,7 +32,8 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// The start signal is the end of `start`: a thousand sleepers that look at a word starve the machine.
+// The end of the pipe `start` is the start signal: a thousand processes that poll a word would
+// starve the machine.
 [[noreturn]] void be_one(const char* path, Shared* shared, uint32_t index, const int (&start)[2]) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   close(start[1]);

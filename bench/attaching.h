@@ -1,4 +1,4 @@
-// A process that attaches by the protocol of csrc/core/wire.h, as the shim speaks it: HELLO, WELCOME
+// Attaches a process by the protocol of csrc/core/wire.h, as the shim speaks it: HELLO, WELCOME
 // with three descriptors, maps, MAPPED. For measurements that need no CUDA.
 #pragma once
 
@@ -21,7 +21,8 @@ inline int connect_to(const char* path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   strncpy(address.sun_path, path, sizeof address.sun_path - 1);
-  // A full backlog answers EAGAIN on a unix socket: the caller tries again, as the shim does.
+  // On a unix socket, connect fails with EAGAIN when the backlog is full: try again, as the shim
+  // does.
   for (int tries = 0; tries < 2000; ++tries) {
     if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return fd;
     if (errno != EAGAIN && errno != EINTR) break;
@@ -62,7 +63,8 @@ inline bool receive_welcome(int fd, int (&fds)[3]) {
   return true;
 }
 
-// The state page, mapped for writing; null: it was not attached. The connection stays open: the lease.
+// Returns the state page, mapped for writing; null if attaching failed. The connection, which is
+// the lease, stays open.
 inline shm::StatePage* attach(const char* path, const char* name) {
   const int fd = connect_to(path);
   if (fd < 0) return nullptr;

@@ -1,7 +1,8 @@
-// Times calls of each class on the empty driver, by the driver's own function (`bare`) and by the one a
-// program finds, in random order; prints nanoseconds a call, one line a figure. By a thread of one
-// process on each CPU named, or by a process on each: all in the same group of calls at the same time,
-// each in a stream of its own. `noise` is the driver's own launch against itself.
+// Times calls of each class on the empty driver, by the driver's own function (`bare`) and by the
+// one that a program finds, in random order. Prints nanoseconds per call, one figure per line. On
+// each CPU named runs one thread of a common process, or one process: all run the same group of
+// calls at the same time, each in a stream of its own. `noise` compares the driver's own launch
+// with itself.
 //
 //   calls GROUPS threads|processes CPU...
 #include <pthread.h>
@@ -19,7 +20,7 @@
 #include "wait.h"
 
 enum { kGroup = 64, kMaxGroups = 4096, kBytes = 4096, kBatch = 4 };
-enum { kMaxWorkers = 16 };  // as many threads have a ring of their own
+enum { kMaxWorkers = 16 };  // so many threads have a telemetry ring of their own
 
 #define FOR_EACH_CALL(CALL)                                                                      \
   CALL(cuArrayCreate_v2) CALL(cuArrayDestroy) CALL(cuCtxSynchronize) CALL(cuEventQuery)          \
@@ -45,7 +46,7 @@ static char g_host[kBytes];
 
 static void meet(void);
 
-// One group of each: `work(i)` makes `calls` of them.
+// Returns nanoseconds per call in a group of kGroup rounds, where `work(i)` makes `calls` calls.
 template <class Work>
 static double timed(int calls, Work work) {
   meet();
@@ -54,7 +55,7 @@ static double timed(int calls, Work work) {
   return (double)(now_ns() - start) / (calls * kGroup);
 }
 
-// What is made is kept for a group, so that its tables fill.
+// The handles are kept for a whole group, so that the shim's tables fill.
 template <class Handle, class Make, class End>
 static double pairs(Make make, End end) {
   static __thread Handle made[kGroup];
@@ -176,8 +177,8 @@ static Stage* g_stage;
 static Calls g_bare, g_found;
 static int g_groups;
 
-// The workers wait for each other here, before each group, without sleeping: they shall run at once.
-// Who waits for one without a CPU leaves its own to whoever has that.
+// The workers wait for each other here before each group. They spin, so that all continue at the
+// same moment; one that spins for long yields its CPU, which the worker it waits for may need.
 static void meet(void) {
   enum { kPatience = 10000 };
   const int round = g_stage->round.load();
@@ -191,7 +192,7 @@ static void meet(void) {
   }
 }
 
-// All draw alike, so that they are at the same.
+// All workers draw the same numbers, so that they measure the same thing at the same time.
 static void measure(const Figure& figure, const Calls& found, Measured* measured) {
   uint32_t draw = 1;
   (void)figure.measure(g_bare), (void)figure.measure(found);
@@ -225,8 +226,8 @@ static void find_calls(void) {
   if (g_found.cuEventRecord == g_bare.cuEventRecord) exit(3);  // no shim: nothing would be measured
 }
 
-// Attaches, and leaves the shim's helper thread the time to read its first measurements, both before
-// there is a thread that is bound to a CPU.
+// Attaches, and gives the shim's helper thread time to read its first measurements, both before any
+// thread is bound to a CPU.
 static void warm_up(void) {
   enum { kRounds = 20, kPauseUs = 500 };
   for (int i = 0; i < kRounds; i++) {
@@ -252,7 +253,7 @@ static void run_processes(void) {
     const pid_t child = fork();
     if (child < 0) exit(1);
     if (child > 0) continue;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // it may wait for one that will never come
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // it may be waiting for a worker that never arrives
     find_calls();
     warm_up();
     work(&g_stage->worker[i]);

@@ -1,7 +1,8 @@
-// Times launches by themselves, each behind so much other code and data that none of the shim is left in
-// the first caches, on the empty driver: by its own function (`bare`) and by the one a program finds.
-// A fence ends each, as a driver's write to the card's doorbell does: a store that waits for its line
-// delays the launch there. Prints nanoseconds, one line a launch.
+// Times single launches with cold caches on the empty driver, by its own function (`bare`) and by
+// the one that a program finds. Before each launch so much other code and data is touched that
+// nothing of the shim is left in the first caches. Each launch ends with a fence, as a driver's
+// write to the card's doorbell does: there a store that waits for its cache line delays the launch.
+// Prints nanoseconds, one line per launch.
 //
 //   cold LAUNCHES CPU
 #include <string.h>
@@ -9,7 +10,7 @@
 
 #include "driver.h"
 
-// A call to each of so many functions in lines of their own is what runs between two launches.
+// Between two launches run kCode functions, each in a cache line of its own.
 enum { kLine = 64, kCode = 4096, kData = 1024, kMaxLaunches = 8192, kWarmUps = 2000 };
 
 typedef void (*Nothing)(void);

@@ -1,5 +1,6 @@
-// Builds graphs of made-up jobs as fast as it can, and analyses one; prints JSON: case -> nanoseconds
-// of CPU time and bytes a node, and nanoseconds of the whole analysis a node.
+// Builds graphs of synthetic jobs as fast as it can, and analyses one. Prints JSON: for each case
+// the CPU time in nanoseconds and the bytes per node, and the nanoseconds of the whole analysis per
+// node.
 #include <time.h>
 
 #include <algorithm>
@@ -25,15 +26,15 @@ constexpr analysis::Device kDevice{132, 4'800'000'000'000};
 constexpr uint64_t kBuffers = 512;
 constexpr uint64_t kBufferBytes = 1 << 20;
 
-// CPU time of this thread: what other programs do costs it nothing but caches.
+// CPU time of this thread, which other programs affect only through the caches.
 uint64_t now_ns() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// A thread that launches on 16 streams in turn; each eighth launch is followed by an event that the
-// next stream waits for, each thousandth by a wait of the host for all.
+// A thread that launches on 16 streams in turn. Every eighth launch is followed by an event that
+// another stream waits for, every thousandth by a wait of the host for the whole context.
 class Job {
  public:
   explicit Job(bool has_buffers) : has_buffers_(has_buffers) {
@@ -68,7 +69,7 @@ class Job {
     builder_.add(op_);
   }
 
-  // Reads two buffers and writes half of a third, as layers that share weights do.
+  // Reads two buffers and writes half of a third, like layers that share weights.
   void add_with_buffers(uint32_t stream, uint64_t turn) {
     const auto buffer = [](uint64_t number) { return (1 + number % kBuffers) * kBufferBytes; };
     const Access accesses[] = {

@@ -1,6 +1,6 @@
-// A job that writes recorded telemetry as the shim does, ever again from the beginning, at a given
-// rate, and never idles. Once attached it prints "ready"; for each line it is given, a number of
-// milliseconds, it writes for that long and prints how many launches, and records in all, that were.
+// A job that writes recorded telemetry in a loop, as the shim would, at a given rate, and never
+// idles. Once attached it prints "ready". For each line on stdin, a number of milliseconds, it
+// writes for that long and prints how many launches, and how many records in all, it wrote.
 //
 //   dag_live SOCKET RECORDS LAUNCHES_PER_S
 #include <stdio.h>
@@ -18,8 +18,9 @@ namespace {
 
 using namespace tandem;
 
-constexpr uint64_t kPaceNs = 200'000;  // what is due is written so often ...
-// ... and what could not be written for so long is left out: more at once is another load.
+constexpr uint64_t kPaceNs = 200'000;  // how often the records that are due are written
+// After a longer delay, the rest of what was due is skipped: catching up in one burst would be a
+// different load.
 constexpr uint64_t kLongestNs = 2'000'000;
 
 uint64_t now_ns() {
@@ -55,7 +56,7 @@ class Job {
     state->control.ns_per_tick_q32.store(uint64_t{1} << 32, std::memory_order_relaxed);
     auto* slot = reinterpret_cast<shm::Slot*>(reinterpret_cast<char*>(state) + shm::kSlotsOffset);
     slot->state.store(static_cast<uint32_t>(shm::SlotState::kLive), std::memory_order_relaxed);
-    slot->issued.store(1, std::memory_order_release);  // and never done
+    slot->issued.store(1, std::memory_order_release);  // never done: the process stays busy
   }
 
   void write_until_launched(uint64_t launches) {

@@ -1,4 +1,5 @@
-// What the C programs of the measurements share: the driver by cuGetProcAddress, as libcudart does.
+// Common parts of the measuring programs. They find the driver by cuGetProcAddress, as libcudart
+// does.
 #pragma once
 
 #include <cuda.h>
@@ -47,8 +48,8 @@ static inline void* driver_function(const char* name) {
   return found;
 }
 
-// The driver's own function, past whatever is preloaded: by the dlsym of the C library's own handle,
-// which no preloaded library can take the place of.
+// Returns the driver's own function, bypassing whatever is preloaded: by the dlsym from the C
+// library's own handle, which no preloaded library can replace.
 static inline void* bare_function(const char* name) {
   static const char* const kPlaces[][2] = {{"libc.so.6", "GLIBC_2.34"},
                                            {"libdl.so.2", "GLIBC_2.2.5"},
@@ -83,7 +84,7 @@ struct Ready {
   CUfunction noop, work, eight;
 };
 
-// The image in the primary context of device 0, which is current then.
+// Loads the image at `path` into the primary context of device 0, and makes that current.
 static inline CUmodule make_module(const char* path) {
   check(DRIVER(cuInit, "cuInit")(0), "cuInit");
   CUdevice device;
@@ -117,7 +118,7 @@ static inline Ready make_ready(const char* path) {
   return ready;
 }
 
-// What the counter of the records costs by itself.
+// The cost of reading the counter that timestamps records.
 static inline double rdtsc_ns(void) {
   enum { kReads = 1000000 };
   uint64_t sum = 0;

@@ -1,5 +1,6 @@
-// A libcuda.so.1 whose calls do nothing and take no time: what remains of a call under the shim is
-// the shim. Only what bench/calls.c, bench/allocs.c and an attached shim ask for.
+// A libcuda.so.1 whose calls do nothing and take no time, so that the cost of a call under the shim
+// is that of the shim. It has only the functions that bench/calls.c, bench/allocs.c and an attached
+// shim need.
 #include <cuda.h>
 
 #include <atomic>
@@ -8,7 +9,7 @@
 
 template <class Handle>
 static CUresult hand_out(Handle* handle) {
-  static std::atomic<unsigned long long> range{0x700000000000};  // each thread has its own
+  static std::atomic<unsigned long long> range{0x700000000000};  // each thread gets its own range
   static __thread unsigned long long next = 0;
   if (next == 0) next = range.fetch_add(1ull << 36);
   *handle = (Handle)(next += 512);

@@ -1,12 +1,12 @@
-// A best-effort job that launches in long bursts and notes when each launch returned, in a file mapped
-// by whoever measures: a count, then a ring of CLOCK_MONOTONIC nanoseconds.
+// A best-effort job that launches in long bursts and records when each launch returned, in a file
+// that the measuring program maps: a count, then a ring of CLOCK_MONOTONIC nanoseconds.
 //
-// A second thread plays the job's latency peer once stdin names the peer's presence page and a number
-// of trials: it waits for the job to be in the first quarter of a burst, says busy for 2 ms, and prints
-// what the stamps then show:
+// Once stdin names the presence page of the job's latency peer and a number of trials, a second
+// thread plays that peer: it waits until the job is in the first quarter of a burst, claims to be
+// busy for 2 ms, and prints what the stamps then show:
 //
 //   LAST FIRST   nanoseconds from busy to the last launch that got through (0 = none did), and from
-//                the end of busy to the first one after it
+//                the end of busy to the first launch after it
 //
 //   gate IMAGE STAMPS, then on stdin: PRESENCE TRIALS
 #include <fcntl.h>
@@ -21,7 +21,7 @@ enum { kStamps = 1 << 16, kBurst = 256 };
 static const uint64_t kBusyNs = 2000000;
 
 struct Stamps {
-  uint64_t count;  // written after its stamp, release; read by the measuring side, acquire
+  uint64_t count;  // stored after the stamp, release; loaded by the measuring side, acquire
   uint64_t ns[kStamps];
 };
 
@@ -37,7 +37,7 @@ static void* map_shared(const char* path, size_t bytes) {
   return map;
 }
 
-// Returns in a burst's first quarter; what is left of it takes many times the limit.
+// Returns in a burst's first quarter; the rest of the burst takes many times the limit.
 static void await_burst(void) {
   for (uint64_t seen = launches();; ) {
     const uint64_t now = launches();

@@ -1,5 +1,6 @@
-// Keeps the device process alive, and a context on it, until stdin ends: it would otherwise start on
-// the CPU of the program that is measured, and end and start again between two of them.
+// Keeps the device process, and a context on it, alive until stdin ends. Otherwise the device
+// process would start on the CPU of the program being measured, and end and restart between two
+// programs.
 //
 //   keeper IMAGE
 #include <unistd.h>

@@ -1,8 +1,8 @@
-// Times launches of an empty kernel in small groups, in turn as the program finds the driver's
-// functions (`found`) and past whatever is preloaded (`bare`), and prints the nanoseconds a launch of
-// each group, one line a figure. With `_query` each launch is followed by a cuStreamQuery, before
-// which the shim closes its segment with a marker. At last the cost of one rdtsc. The whole process
-// stays on one CPU.
+// Times launches of an empty kernel in small groups, alternately by the functions that a program
+// finds (`found`) and bypassing whatever is preloaded (`bare`). Prints nanoseconds per launch of
+// each group, one figure per line. With `_query` each launch is followed by a cuStreamQuery, before
+// which the shim closes its segment with a marker. The last figure is the cost of one rdtsc. The
+// whole process stays on one CPU.
 //
 //   launch IMAGE GROUPS CPU
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 enum { kGroup = 32, kDrainEvery = 8, kMaxGroups = 4096, kWarmUps = 20, kQueryGroups = 16, kWarmUpUs = 500 };
 
-// The calls that are timed, as a program finds them or as the driver has them.
+// The timed calls, as a program finds them or as the driver has them.
 struct Calls {
   decltype(&cuLaunchKernel) launch_kernel;
   decltype(&cuStreamQuery) stream_query;
@@ -29,9 +29,9 @@ static double group(const Ready* ready, const Calls* calls, bool query) {
   return (double)(now_ns() - start) / kGroup;
 }
 
-// The queue is emptied outside the timing, so that it never fills; an untimed group follows, for the
-// first after anything else is a tenth slower. Who goes first is drawn: the driver has rhythms of its
-// own, and taking turns would fall in with them.
+// The queue is drained outside the timing, so that it never fills. An untimed group follows,
+// because the first group after anything else is a tenth slower. Which of the two goes first is
+// random: the driver has rhythms of its own, and strict alternation could fall in step with them.
 static void figures(const Ready* ready, const Calls* bare, const Calls* found, bool query,
                     int groups) {
   static double bare_ns[kMaxGroups], found_ns[kMaxGroups];
@@ -51,8 +51,8 @@ static void figures(const Ready* ready, const Calls* bare, const Calls* found, b
     printf("bare%s %.2f\nfound%s %.2f\n", suffix, bare_ns[i], suffix, found_ns[i]);
 }
 
-// Attaches, and leaves the shim's helper thread the time to read its first measurements: what follows
-// is a function it knows.
+// Attaches, and gives the shim's helper thread time to read its first measurements, so that the
+// function is already known when the timing starts.
 static void warm_up(const Ready* ready, const Calls* found) {
   for (int i = 0; i < kWarmUps; i++) {
     (void)group(ready, found, false);

@@ -20,7 +20,7 @@ extern "C" __global__ void mix(unsigned* out, int rounds) {
 }
 TANDEM_KERNEL(mix, 0, 0)
 
-// Lanes that stop at different times.
+// Divergence: lanes that stop at different times.
 extern "C" __global__ void mandelbrot(unsigned* steps, int width, int limit) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   const float cr = -2.0f + 3.0f * (i % width) / width, ci = -1.25f + 2.5f * (i / width) / width;
@@ -37,7 +37,7 @@ extern "C" __global__ void mandelbrot(unsigned* steps, int width, int limit) {
 }
 TANDEM_KERNEL(mandelbrot, 0, 0)
 
-// Memory: a smoothing pass over a line, again and again.
+// Memory: repeated smoothing passes over a line.
 extern "C" __global__ void smooth(volatile float* line, int rounds) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
 #pragma unroll 1

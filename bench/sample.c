@@ -1,7 +1,7 @@
-// Times launches of a kernel with eight parameters in small groups and prints the nanoseconds a launch
-// of each group, one line a figure; the whole process stays on one CPU. Three times: `before`, `sampled`
-// and `after`. Whether they are sampled is the daemon's business: each time the program says "ready" and
-// begins once it is answered with a line.
+// Times launches of a kernel with eight parameters in small groups. Prints nanoseconds per launch
+// of each group, one figure per line. The whole process stays on one CPU. It measures three times:
+// `before`, `sampled` and `after`. The daemon decides whether launches are sampled: each time, the
+// program prints "ready" and begins when it receives a line.
 //
 //   sample IMAGE GROUPS CPU
 #include <unistd.h>

@@ -1,6 +1,6 @@
-// Works in two streams and does not wait: for each line of stdin two steps in each, answered by a line
-// when they are submitted; at the end of stdin whether both words came out as they should, by a line
-// `right N`, where N is 2 or less.
+// Works in two streams without waiting. For each line on stdin it submits two steps in each stream
+// and then prints a line. At the end of stdin it prints `right N`, the number of streams, of 2,
+// whose word has the expected value.
 //
 //   sets IMAGE
 #include <unistd.h>

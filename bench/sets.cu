@@ -1,5 +1,6 @@
-// Kernels for bench/sets.c: each step of a word comes out right only behind the steps before it, and
-// has blocks enough for all SMs of a GPU. Two alike, so that a timeline tells two streams apart.
+// Kernels for bench/sets.c: a word gets the right value only if its steps run in order, and each
+// step has enough blocks for all SMs of a GPU. There are two equal kernels, so that a timeline
+// tells the two streams apart.
 #ifdef __CUDACC__
 #define TANDEM_KERNEL(name, flops_per_block, bytes_per_block)
 #else

@@ -1,8 +1,9 @@
-// A client of the bare software driver. Says "ready", begins at a line on stdin, prints figures.
+// A client of the bare software driver. Prints "ready", begins when it reads a line, prints
+// figures.
 //
-//   softgpu IMAGE launch GROUPS   nanoseconds a launch of an empty kernel, one line for each group
+//   softgpu IMAGE launch GROUPS   nanoseconds per launch of an empty kernel, one line per group
 //   softgpu IMAGE rate COUNT      seconds in which COUNT kernels of a microsecond were done
-//   softgpu IMAGE hold COUNT      has COUNT kernels pending behind a wait until the next line
+//   softgpu IMAGE hold COUNT      keeps COUNT kernels pending behind a wait until the next line
 #include <unistd.h>
 
 #include <cstring>
@@ -14,7 +15,7 @@ enum { kGroup = 32, kDrainEvery = 8 };
 static decltype(&cuLaunchKernel) launch_kernel;
 static decltype(&cuStreamSynchronize) synchronize;
 
-// Virtual time goes on while this program waits for its own people.
+// Virtual time continues while this program waits for the process that measures it.
 static void await_line(const char* state) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   puts(state);
@@ -31,7 +32,7 @@ static void launch(CUfunction kernel, CUstream stream, int count) {
     check(launch_kernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "launch");
 }
 
-// The queue is emptied outside the timing, so that it never fills; an untimed group follows.
+// The queue is drained outside the timing, so that it never fills; an untimed group follows.
 static void time_launches(const Ready& ready, int groups) {
   for (int i = 0; i < groups; i++) {
     if (i % kDrainEvery == 0) {
