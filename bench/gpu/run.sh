@@ -1,26 +1,27 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, from a bare checkout and without a network.
+# Runs everything that needs a GPU, from a bare checkout and without a network.
 #
 #   PYTHON   the machine's own Python with torch           (default python3)
 #   PART     parts to run, comma separated, in that order  (default all, see `usual` below); `a+b`
-#            runs two at a time: for those that do not measure how fast something is
+#            runs two at once: for parts that do not measure speed
 #   DRY      1: on the software GPU, with stand-ins for torch; cpu: torch on the CPU, small.
-#            Both try the plumbing; their figures mean nothing
+#            Both only test the plumbing; their figures mean nothing
 #   OUT      folder for the file <date>-<gpu>.json         (default bench/results, dry build/gpu)
 #   LIMIT    seconds that a part may take                  (default 480)
-#   TOTAL    seconds for all, the build included: a part is begun while two thirds of what it usually
-#            takes are left of them, and ended when they are over, or when it has taken twice as long
-#            as usual (default: as long as it takes)
-#   PACK     1: files beside the results come as one archive, <date>-<gpu>.tar.gz
-#   BUILT    1: the native parts came with the checkout, for this Python: nothing is built
-#   MADE     folder of what parts compile, where some of it came along (default: one of its own)
-#   COMMIT   what was run, for the results, where there is no git
+#   TOTAL    seconds for everything, the build included: a part starts only if two thirds of its
+#            usual time are left, and is ended when TOTAL is over, or 30 s after twice its usual
+#            time (default: no limit)
+#   PACK     1: put the files that accompany the results into one archive, <date>-<gpu>.tar.gz
+#   BUILT    1: the checkout contains the native parts, built for this Python: build nothing
+#   MADE     folder for what parts compile, if some of it is already there (default: a new one)
+#   COMMIT   the commit to name in the results, if there is no git
 #
-# A part that fails or runs over its time does not stop the others. Exit code: how many failed.
+# A part that fails or exceeds its time does not stop the others. Exit code: how many failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
-# What is worth most comes first. Seconds that a part usually takes on an H100 or H200, with 16 cores.
+# The most valuable parts come first. `usual`: seconds that a part usually takes on an H100 or H200,
+# with 16 cores.
 parts="swap programs workloads sm_sets markers colocation vmm windows lifecycle frameworks mps conformance proof same_results throttle tests traces demo calls"
 declare -A usual=([workloads]=340 [programs]=80 [markers]=50 [windows]=120 [vmm]=120 [sm_sets]=60 [frameworks]=190
   [conformance]=140 [colocation]=275 [lifecycle]=110 [swap]=75 [mps]=60 [proof]=75 [traces]=120
@@ -45,7 +46,7 @@ if [ "$where" = software ] && [ -x .venv/bin/python ]; then
 fi
 needs="grpc_health, hypothesis, msgspec, prometheus_client, pydantic, pytest_timeout, setuptools, structlog"
 if ! "$PYTHON" -c "import $needs" 2>/dev/null; then
-  # Packages that the machine lacks travel as wheels; see wheels.py.
+  # Packages that the machine lacks come along as wheels; see wheels.py.
   if compgen -G '.whl/*.whl' >/dev/null; then
     "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir \
       --target "$scratch/site" .whl/*.whl || exit 1
@@ -55,15 +56,15 @@ if ! "$PYTHON" -c "import $needs" 2>/dev/null; then
   fi
 fi
 if [ "$where" = gpu ]; then
-  # Compilers; and the driver's own programs where they are put beside it, as in some containers.
+  # Compilers, and the driver's own programs, which some containers have here.
   for folder in /usr/local/cuda/bin /usr/local/nvidia/bin; do
     if [ -d "$folder" ]; then export PATH="$folder:$PATH"; fi
   done
-  # A GPU that nobody has open is made ready for each process anew, which takes it seconds.
+  # Keep the GPU open: otherwise it is initialised again for each process, which takes seconds.
   "$PYTHON" -c 'import pynvml, time; pynvml.nvmlInit(); pynvml.nvmlDeviceGetHandleByIndex(0)
 time.sleep(7200)' >/dev/null 2>&1 </dev/null &
   open=$!
-  # The first import reads gigabytes from a cold disk, which the parts' deadlines do not foresee.
+  # The first import reads gigabytes from a cold disk, which the parts' deadlines do not allow for.
   timeout 150 "$PYTHON" -c \
     'import torch; print("torch", torch.__version__, torch.ones(1, device="cuda"))' &
   torch=$!
@@ -71,7 +72,7 @@ fi
 
 echo "== build"
 if [ "$where" = gpu ]; then
-  # A compiler we have not met may warn of something new: worth fixing, not worth losing the run.
+  # An unknown compiler may have new warnings: worth fixing, but not worth losing the run.
   mkdir -p build
   printf '#!/bin/sh\nexec %s "$@" -Wno-error\n' "${CXX:-g++}" >build/cxx
   chmod +x build/cxx
@@ -93,13 +94,13 @@ if [ -n "${PACK:-}" ]; then keep="$scratch/keep/$label"; fi
 made="${MADE:-$scratch/made}"
 unknown=0
 
-# After each part, so that a run which is cut off has shown what it found.
+# Called after each part, so that a run that is cut off has saved its results so far.
 keep_results() {
   "$PYTHON" -m bench.gpu.harness.results merge "$scratch/parts" "$OUT/$label.json" >"$scratch/table"
   if [ -d "$scratch/keep" ]; then tar -czf "$OUT/$label.tar.gz" -C "$scratch/keep" "$label"; fi
 }
 
-# One part, for at most so many seconds; what it says of itself goes into the results.
+# Runs one part for at most `limit` seconds; what it reports goes into the results.
 run_part() {
   local part="$1" limit="$2" begin=$SECONDS code
   echo "== $part"
@@ -121,14 +122,14 @@ for group in ${PART:-$parts}; do
     limit="${LIMIT:-480}"
     if [ -n "${TOTAL:-}" ]; then
       left=$((TOTAL - SECONDS))
-      # Parts keep what they found until they are ended: some of it is better than nothing.
+      # A part that is ended early keeps its results so far, so starting late is still worthwhile.
       if [ $((${usual[$part]} * 2 / 3)) -gt "$left" ]; then
         why="it usually takes ${usual[$part]} s and $left s are left"
         echo "-- $part: not begun, $why"
         echo "$why" >"$scratch/parts/$part.not_begun"
         continue
       fi
-      # One that hangs is not to take the others' time.
+      # A part that hangs must not use up the others' time.
       most=$((${usual[$part]} * 2 + 30))
       if [ "$most" -lt "$limit" ]; then limit="$most"; fi
       if [ "$left" -lt "$limit" ]; then limit="$left"; fi

@@ -1,9 +1,9 @@
-// Whether a name's function is the same by dlsym and by cuGetProcAddress.
+// Compares the functions that dlsym and cuGetProcAddress return for each name.
 //
 //   agreement NAMES
 //
-// NAMES has a line for each function of the driver: base name, exported name, the version since which
-// it is what the base name means, and 1 if it is of the per-thread default stream.
+// NAMES has a line for each function of the driver: base name, exported name, the version since
+// which the base name means it, and 1 if it is the variant for the per-thread default stream.
 #include <fstream>
 #include <map>
 
@@ -11,9 +11,9 @@
 
 namespace {
 
-constexpr size_t kMostNames = 40;  // of a list in the answer
+constexpr size_t kMostNames = 40;  // in each list of the answer
 
-// Names, as many as fit, as an object: what was found instead of each.
+// An object with up to kMostNames names, and what was found instead of each; `count` counts all.
 struct Names {
   size_t count = 0;
   Json list;

@@ -1,6 +1,7 @@
-// Takes memory from one allocator of the driver after the other, so that somebody outside can see what
-// each costs: a line of stdin has it taken, the next one has it given back. First `up` and a line, as
-// every program under `tandem run` here.
+// Takes memory from one allocator of the driver after the other, so that an observer outside can
+// see what each costs: a line on stdin makes it take the memory, the next one makes it give it
+// back. Like every program here that runs under `tandem run`, it first prints `up` and waits for a
+// line.
 //
 //   allocators IMAGE BYTES KIND...
 #include <functional>
@@ -11,10 +12,10 @@
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
-constexpr size_t kManagedBytes = 4 * kMiB;  // never more than a little of it
+constexpr size_t kManagedBytes = 4 * kMiB;  // managed memory: never more than a little
 constexpr size_t kSmallBytes = 4096;
 
-// What was asked for, and how it is given back. `result`: of the first call that failed.
+// What was requested, and how to give it back. `result` is that of the first call that failed.
 struct Held {
   std::string result = "CUDA_SUCCESS";
   uint64_t asked_bytes = 0;
@@ -27,7 +28,7 @@ Held refused(const char* call, CUresult result) {
   return held;
 }
 
-// Some drivers give pages only to what was touched.
+// Some drivers allocate pages only when memory is touched.
 void touch(CUdeviceptr at, size_t bytes) {
   check(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(at, 1, bytes), "cuMemsetD8");
   check(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "synchronize");
@@ -43,7 +44,7 @@ Held linear(size_t bytes) {
   return {"CUDA_SUCCESS", bytes, [=] { free_linear(at); }};
 }
 
-// As many as come to a part of it: many small ones share pages.
+// Takes part of `bytes` in many small allocations, which share pages.
 Held small(size_t bytes) {
   std::vector<CUdeviceptr> all(std::min<size_t>(bytes / kSmallBytes, 4096));
   for (CUdeviceptr& at : all) {
@@ -55,7 +56,7 @@ Held small(size_t bytes) {
           }};
 }
 
-// Rows that do not fill their pitch; asked for is what the rows have.
+// Rows that do not fill their pitch; asked_bytes counts the rows without padding.
 Held pitch(size_t bytes) {
   CUdeviceptr at = 0;
   size_t pitch_bytes = 0;
@@ -150,7 +151,7 @@ Held mipmapped(size_t bytes) {
           }};
 }
 
-// A graph that only allocates: the memory stays when it has run.
+// A graph that only allocates: the memory stays after it has run.
 Held graph(size_t bytes) {
   CUgraph made;
   check(DRIVER(cuGraphCreate, "cuGraphCreate")(&made, 0), "cuGraphCreate");
@@ -193,7 +194,7 @@ int main(int argc, char** argv) {
   event("up").print();
   next_order();
   make_module(argv[1]);
-  // What the driver makes at the first use of something is no part of what an allocation costs.
+  // What the driver creates at a first use is not part of an allocation's cost.
   linear(kMiB).give_back();
   event("ready").print();
   next_order();

@@ -1,13 +1,14 @@
-// Saves another process and brings it back, by the driver's checkpoints: a call for each line of stdin.
-// What is refused is answered by name; then only what undoes it is left to do.
+// Saves another process and restores it by the driver's checkpoints, one call for each line on
+// stdin. A refusal is reported by name; after that only the calls that undo the earlier ones
+// remain.
 //
 //   checkpoint PID
 #include "talk.h"
 
 namespace {
 
-// A call that this driver may not have. Its arguments may all be left out, says the manual, but for the
-// time to wait.
+// Makes a call that this driver may not have. According to the manual, all arguments may be omitted
+// except the time to wait.
 template <class Function, class... Arguments>
 bool step(const char* call, Function* function, Arguments... arguments) {
   if (!next_order()) exit(0);

@@ -1,9 +1,9 @@
-// Device memory whose pages come and go under addresses that stay, in chunks, as the shim's mover has it.
+// Device memory in chunks whose pages come and go under fixed addresses, as in the shim's mover.
 #pragma once
 
 #include "facts.h"
 
-// `exportable`: to other processes, by file descriptor, as the shim asks for.
+// `exportable`: can be shared with other processes by file descriptor, as the shim requests it.
 inline CUmemAllocationProp chunk_properties(bool exportable) {
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -23,7 +23,7 @@ inline size_t chunk_granularity(bool recommended) {
   return bytes;
 }
 
-// The calls, found once: they are timed.
+// The calls, looked up once, because they are timed.
 struct ChunkCalls {
   decltype(&cuMemAddressReserve) reserve = DRIVER(cuMemAddressReserve, "cuMemAddressReserve");
   decltype(&cuMemAddressFree) free = DRIVER(cuMemAddressFree, "cuMemAddressFree");
@@ -34,7 +34,7 @@ struct ChunkCalls {
   decltype(&cuMemSetAccess) set_access = DRIVER(cuMemSetAccess, "cuMemSetAccess");
 };
 
-// A range of addresses, and the chunks under it.
+// A range of addresses, and the chunks mapped there.
 class Chunks {
  public:
   Chunks(size_t bytes, size_t chunk_bytes, bool exportable)

@@ -1,8 +1,9 @@
-// A client of MPS, or a process without it, that says what the driver answers to it. Orders on stdin:
+// A client of MPS, or a process without it, that reports how the driver answers it. Orders on
+// stdin:
 //
-//   work             a kernel, and waiting for it
-//   fault            a kernel that writes where nothing is
-//   until MS         `work` until it is refused, but no longer than that
+//   work             launch a kernel and wait for it
+//   fault            launch a kernel that writes to an unmapped address
+//   until MS         repeat `work` until it is refused, at most for MS milliseconds
 //   end
 #include <string.h>
 
@@ -15,7 +16,7 @@ constexpr unsigned long long kNowhere = 8;
 
 class Client {
  public:
-  // What the driver says to a process that begins, and has work done.
+  // Initialises the driver and runs a kernel; returns the first error, if any.
   CUresult begin(const char* path) {
     CUresult result = DRIVER(cuInit, "cuInit")(0);
     CUcontext context;

@@ -1,4 +1,4 @@
-// The driver calls of the programs beside it, and the few steps that several of them take.
+// The driver calls of the programs in this folder, and the few steps that several of them share.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,8 @@
 
 #include "facts.h"
 
-// Looked up once. What a driver may lack is asked for with TRY_DRIVER where it is used.
+// Looked up once. Functions that a driver may lack are looked up with TRY_DRIVER where they are
+// used.
 struct Driver {
 #define CALL(type, name) decltype(&::type) type = (decltype(&::type))driver_function(name)
   CALL(cuDeviceGetAttribute, "cuDeviceGetAttribute");
@@ -68,7 +69,7 @@ void launch(CUfunction function, Grid grid, CUstream stream, Parameters... param
         "cuLaunchKernel");
 }
 
-// What the device spends between two events around what `submit` submits.
+// Returns the device time, between two events, of what `submit` submits.
 template <typename Submit>
 double device_us(CUstream stream, Submit submit) {
   static const CUevent begin = new_event(CU_EVENT_DEFAULT), end = new_event(CU_EVENT_DEFAULT);
@@ -81,11 +82,12 @@ double device_us(CUstream stream, Submit submit) {
   return ms * 1e3;
 }
 
-// Iterations for which a kernel lasts about `wanted_us`. `submit` launches it with so many.
+// Returns the number of iterations with which a kernel lasts about `wanted_us`. `submit(n)`
+// launches the kernel with n iterations.
 template <typename Submit>
 uint64_t calibrate(CUstream stream, double wanted_us, Submit submit) {
   enum { kLaunches = 4, kRounds = 3, kAttempts = 12 };
-  // A GPU that was idle takes some milliseconds to come to its clock rate.
+  // An idle GPU takes some milliseconds to reach its clock rate.
   for (const uint64_t end_ns = now_ns() + 50'000'000; now_ns() < end_ns;)
     device_us(stream, [&] { submit(256); });
   uint64_t iterations = 16;
@@ -97,15 +99,15 @@ uint64_t calibrate(CUstream stream, double wanted_us, Submit submit) {
                         }) / kLaunches);
     }
     if (std::abs(us - wanted_us) < 0.03 * wanted_us) break;
-    // The first launches may be mostly overhead: no leap beyond a factor that a doubling would not
-    // have come to soon.
+    // The first launches may be mostly overhead, so limit the step to a factor that a few doublings
+    // would reach as well.
     const double factor = std::min(16.0, wanted_us / std::max(us, 1e-3));
     iterations = std::max<uint64_t>(1, (uint64_t)((double)iterations * factor));
   }
   return iterations;
 }
 
-// Waits for `is_there` and says whether it came before the deadline.
+// Polls `is_there`; returns whether it became true before the deadline.
 template <typename Ask>
 bool poll(Ask is_there, double deadline_s = 2) {
   const uint64_t end_ns = now_ns() + (uint64_t)(deadline_s * 1e9);

@@ -1,5 +1,5 @@
-// What the programs that question the driver share. Each makes one JSON object, its last line on
-// stdout. A call that a driver may refuse is an answer, not a failure: it is reported by name.
+// Common parts of the programs that query the driver. Each prints one JSON object as its last line
+// on stdout. A refusal that is possible is a result, not a failure: it is reported by name.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@ inline std::string name_of(CUresult result) {
   return name != nullptr ? name : "CUresult " + std::to_string((int)result);
 }
 
-// A function of the driver, or null where it has none of that name: itself an answer.
+// Returns a function of the driver, or null if it has none of that name, which is a result in
+// itself.
 template <typename Function>
 Function* try_function(const char* name) {
   static auto* const get = DRIVER(cuGetProcAddress_v2, "cuGetProcAddress");
@@ -31,14 +32,14 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The value that a share of the values does not exceed; 0 of none.
+// Returns the value that the given share of the values does not exceed; 0 if there are none.
 inline double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   return values[std::min(values.size() - 1, (size_t)(share * (double)values.size()))];
 }
 
-// A JSON object as text. Names and strings are ours or the driver's, without anything to escape.
+// A JSON object as text. Names and strings are ours or the driver's, and contain nothing to escape.
 class Json {
  public:
   Json& add(const char* name, double value) { return raw(name, text("%.6g", value)); }
@@ -52,14 +53,14 @@ class Json {
     for (const double value : values) list += (list.empty() ? "" : ", ") + text("%.9g", value);
     return raw(name, "[" + list + "]");
   }
-  // All digits, as times of the device in ns need them.
+  // With all digits, which device times in ns need.
   Json& add(const char* name, const std::vector<uint64_t>& values) {
     std::string list;
     for (const uint64_t value : values) list += (list.empty() ? "" : ", ") + std::to_string(value);
     return raw(name, "[" + list + "]");
   }
   std::string str() const { return "{" + fields_ + "}"; }
-  // As a line of its own, at once: somebody waits for it.
+  // Prints it as a line of its own and flushes, since the reader is waiting for it.
   void print() const {
     puts(str().c_str());
     fflush(stdout);

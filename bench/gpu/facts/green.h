@@ -1,4 +1,5 @@
-// Sets of SMs, as the shim makes them: groups of one split of all SMs, and green contexts over these.
+// Sets of SMs as the shim makes them: all SMs split once into groups, and green contexts over
+// groups.
 #pragma once
 
 #include "talk.h"
@@ -16,7 +17,7 @@ struct Split {
   unsigned rest_sms = 0;
 };
 
-// As many groups of at least so many SMs as there are, or `most` of them.
+// Splits all SMs into groups of at least `least` SMs: as many as possible, or `most`.
 inline Split split_sms(unsigned least, unsigned flags = 0, unsigned most = UINT32_MAX) {
   static auto* const split = DRIVER(cuDevSmResourceSplitByCount, "cuDevSmResourceSplitByCount");
   const CUdevResource all = all_sms();
@@ -33,7 +34,8 @@ inline Split split_sms(unsigned least, unsigned flags = 0, unsigned most = UINT3
   return found;
 }
 
-// A green context over groups side by side, with a stream. `result`: of the first call that failed.
+// A green context over adjacent groups, with a stream. `result` is that of the first call that
+// failed.
 struct Green {
   CUgreenCtx green = nullptr;
   CUcontext context = nullptr;
@@ -57,7 +59,7 @@ struct Green {
     result = make_stream(&stream, green, CU_STREAM_NON_BLOCKING, 0);
     stream_us = (double)(now_ns() - start_ns) / 1e3;
   }
-  // Us that it takes; its stream first.
+  // Destroys the stream, then the context; returns how long that takes, in us.
   double destroy() {
     const uint64_t start_ns = now_ns();
     if (stream != nullptr) check(DRIVER(cuStreamDestroy_v2, "cuStreamDestroy")(stream), "stream");
@@ -66,8 +68,8 @@ struct Green {
   }
 };
 
-// Kernels of no context: a launch takes that of its stream. Whether functions of the primary context do
-// as well is asked by sm_switch.
+// Kernels that belong to no context: a launch uses the context of its stream. sm_switch examines
+// whether functions of the primary context work as well.
 class Kernels {
  public:
   explicit Kernels(const char* path) {
@@ -95,7 +97,7 @@ inline void make_current(CUcontext context) {
   need(DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent")(context), "cuCtxSetCurrent");
 }
 
-// The SMs that blocks of a kernel ran on, by sm_sets.cu.
+// Finds out on which SMs the blocks of a kernel ran, by `where` in sm_sets.cu.
 class Where {
  public:
   static constexpr unsigned kBlocks = 4096;
@@ -103,13 +105,13 @@ class Where {
   explicit Where(const Kernels& kernels) : function_(kernels.get("where")) {
     check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen_, kBlocks * sizeof(unsigned)), "cuMemAlloc");
   }
-  // Without waiting; by another handle of the same kernel if it is given.
+  // Launches without waiting; by another handle of the same kernel if one is given.
   CUresult launch(CUstream stream, CUfunction other = nullptr) {
     void* parameters[] = {&seen_, &stay_ns_};
     return DRIVER(cuLaunchKernel, "cuLaunchKernel")(other != nullptr ? other : function_, kBlocks, 1,
                                                     1, 32, 1, 1, 0, stream, parameters, nullptr);
   }
-  // Of a node that does what a launch does, in `graph`: the handle is told by `func` or by `kern`.
+  // Adds a node to `graph` that does what a launch does; its handle is passed as `func` or `kern`.
   CUresult add(CUgraph graph, CUfunction func, CUkernel kern, CUcontext context) {
     void* parameters[] = {&seen_, &stay_ns_};
     const CUDA_KERNEL_NODE_PARAMS_v2 wanted = {func, kBlocks, 1, 1, 32, 1, 1, 0,
@@ -121,7 +123,7 @@ class Where {
     need(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(seen_, 0xff, kBlocks * sizeof(unsigned)), "cuMemsetD8");
     need(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");
   }
-  // Sorted, each once; after everything in the stream.
+  // Waits for the stream; returns the SMs seen, sorted, each once.
   std::vector<uint64_t> seen(CUstream stream) {
     std::vector<unsigned> all(kBlocks);
     need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "cuStreamSynchronize");
@@ -139,6 +141,6 @@ class Where {
 
  private:
   CUfunction function_;
-  unsigned long long stay_ns_ = 2000;  // of every block
+  unsigned long long stay_ns_ = 2000;  // how long each block stays
   CUdeviceptr seen_ = 0;
 };

@@ -1,6 +1,7 @@
-// Which calls come back while the device may not go on. One stream waits for a value that only the host
-// writes: with a kernel behind it (`held`), and then with as many as the driver takes, so that another thread
-// is kept in a launch (`full`). A call that does not come back is let go by writing the value.
+// Finds out which calls return while the device is blocked. One stream waits for a value that only
+// the host writes: with one kernel queued behind the wait (`held`), and then with as many as the
+// driver accepts, so that another thread is blocked in a launch (`full`). A call that does not
+// return is released by writing the value.
 //
 //   held_calls KERNELS
 #include <sys/mman.h>
@@ -22,7 +23,7 @@ constexpr std::chrono::milliseconds kPatience(100), kLook(5);
 constexpr int kUnmovedLooks = 10;
 constexpr uint64_t kMostLaunches = 1 << 16;
 
-// A stream that gets no further from hold() to release().
+// A stream that makes no progress between hold() and release().
 class Held {
  public:
   explicit Held(CUfunction kernel) : page_(shared_page()), kernel_(kernel), stream_(new_stream()) {}
@@ -45,7 +46,7 @@ class Held {
   uint32_t value_ = 0;
 };
 
-// A thread that launches into the held stream for as long as this lives.
+// A thread that launches into the held stream until this object is destroyed.
 class Filler {
  public:
   Filler(const Held& held, CUcontext context)
@@ -57,7 +58,7 @@ class Filler {
   Filler(const Filler&) = delete;
   Filler& operator=(const Filler&) = delete;
 
-  // Until it has not got on for a while; how many went in.
+  // Waits until the thread has made no progress for a while; returns the number of its launches.
   uint64_t wait_until_kept() const {
     uint64_t seen = 0;
     for (int unmoved = 0; unmoved < kUnmovedLooks;) {
@@ -72,10 +73,10 @@ class Filler {
  private:
   std::atomic<bool> over_{false};
   std::atomic<uint64_t> launches_{0};
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
-// What a call comes to, on a thread of its own.
+// Makes the call on a thread of its own; returns its result, or "waits" if it does not return.
 std::string outcome(const Held& held, CUcontext context, const std::function<CUresult()>& call) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -102,7 +103,7 @@ struct Call {
   std::function<CUresult()> act;
 };
 
-// Those that the shim makes beside a program's own, and what it would do instead.
+// The calls that the shim makes in addition to the program's own, and possible alternatives.
 std::vector<Call> calls(CUfunction kernel) {
   static const CUstream other = new_stream();
   static const CUevent done = new_event(CU_EVENT_DISABLE_TIMING);
@@ -142,7 +143,7 @@ std::vector<Call> calls(CUfunction kernel) {
          return cu().cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
        }},
       {"register", register_page},
-      {"unregister", unregister_page},  // what the one before has registered
+      {"unregister", unregister_page},  // the page that the entry above registered
       {"map", [] { return chunks.map(0), CUDA_SUCCESS; }},
       {"unmap", [] { return chunks.unmap(0), CUDA_SUCCESS; }},
       {"green_context", make_green},

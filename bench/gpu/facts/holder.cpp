@@ -1,5 +1,5 @@
-// Holds device memory with a pattern in it, until it is ended from outside. Each line of stdin has it
-// checked.
+// Holds device memory filled with a pattern, until it is killed. Checks the pattern for each line
+// on stdin.
 //
 //   holder IMAGE nothing | linear | mapped BYTES
 #include "chunks.h"
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
-  std::optional<Chunks> chunks;  // not beside plain memory: a checkpoint may mind what is reserved
+  std::optional<Chunks> chunks;  // not with plain memory: reserved ranges may disturb a checkpoint
   if (kind == "mapped") {
     chunks.emplace(bytes, kPiece, true);
     chunks->map_all();

@@ -1,4 +1,4 @@
-// Memory of the host for copies: the driver's own, or a sealed memfd as the daemon's pool is.
+// Host memory for copies: the driver's own, or a sealed memfd like the daemon's pool.
 #pragma once
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "facts.h"
 
-// Touched by many threads: one alone takes half a minute for 40 GiB.
+// Touches the memory with many threads: a single one takes half a minute for 40 GiB.
 inline void populate(char* at, size_t bytes) {
   const size_t count = std::max(1u, std::min(16u, std::thread::hardware_concurrency()));
   const size_t part = (bytes / count + 4095) / 4096 * 4096;
@@ -23,12 +23,13 @@ inline void populate(char* at, size_t bytes) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A sealed memfd, mapped and filled; null: `error` says why. Never given back: the process ends.
-// `flags`: of memfd_create, for huge pages that are set aside. `advise`: ask the kernel for huge ones.
+// Returns a sealed memfd, mapped and filled; null on failure, with the reason in `error`. It is
+// never freed, since the process ends soon. `flags` are for memfd_create, to use reserved huge
+// pages; `advise` asks the kernel for transparent ones.
 inline char* sealed_memory(size_t bytes, unsigned flags, bool advise, std::string* error) {
   const int fd = memfd_create("tandem-facts", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
   void* at = MAP_FAILED;
-  // Huge pages that are not there are missed here and not at the first touch, which would be a SIGBUS.
+  // With fallocate, missing huge pages fail here instead of at the first touch, as a SIGBUS.
   if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 &&
       (flags == 0 || fallocate(fd, 0, 0, (off_t)bytes) == 0) &&
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
@@ -41,7 +42,8 @@ inline char* sealed_memory(size_t bytes, unsigned flags, bool advise, std::strin
   return (char*)at;
 }
 
-// KiB of this process's shared memory that lie in huge pages; -1: the kernel does not say.
+// Returns how many KiB of this process's shared memory are in huge pages; -1: the kernel does not
+// say.
 inline double huge_kib() {
   FILE* file = fopen("/proc/self/smaps_rollup", "r");
   char line[256];

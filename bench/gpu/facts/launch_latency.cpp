@@ -1,12 +1,13 @@
-// What a launch of an empty kernel takes the thread that makes it, each by itself: the driver, and what
-// is preloaded. Each line of stdin is a round. First `up` and a line, as every program under
-// `tandem run` here.
+// Measures how long single launches of an empty kernel take the launching thread: by the driver,
+// and by what is preloaded. Each line on stdin starts a round. Like every program here that runs
+// under `tandem run`, it first prints `up` and waits for a line.
 //
 //   launch_latency IMAGE BATCHES LAUNCHES
 //
-// Bare rounds also have a launch with what a shim cannot do without behind it: a record in a ring that another
-// thread reads, and a locked instruction, before which the driver's writes to the device have to be out.
-// Launches of a batch are fewer than the driver takes before it waits for the device.
+// Rounds without a shim also measure launches followed by the minimum that a shim has to do: write
+// a record into a ring that another thread reads, and execute a locked instruction, which waits
+// until the driver's writes to the device are out. A batch has fewer launches than the driver
+// accepts before it waits for the device.
 #include <atomic>
 #include <thread>
 
@@ -23,10 +24,10 @@ bool is_managed() {
 struct alignas(64) Record {
   std::atomic<uint64_t> words[8];
 };
-constexpr uint64_t kRecords = 1024;  // 64 KiB, as the shim's
+constexpr uint64_t kRecords = 1024;  // 64 KiB, like the shim's rings
 constexpr auto kReadEvery = std::chrono::microseconds(500);
 
-// What is behind each launch. The reader looks at all that is new, as a daemon does.
+// What follows each launch. The reader reads every new record, like a daemon.
 class Behind {
  public:
   Behind() : reader_([this] { read(); }) {}
@@ -111,7 +112,7 @@ int main(int argc, char** argv) {
   if (!next_order()) return 0;
   const CUfunction empty = function_of(make_module(argv[1]), "empty");
   const CUstream stream = new_stream();
-  round_of(empty, stream, batches, launches);  // what a first launch makes is made
+  round_of(empty, stream, batches, launches);  // so that nothing below is a first launch
   event("ready").add("managed", is_managed()).print();
   while (next_order()) round_of(empty, stream, batches, launches).print();
   return 0;

@@ -1,7 +1,9 @@
-// A library to preload: by which way a program finds the driver's functions, and who asks.
+// A library to preload that records how a program finds the driver's functions, and which library
+// asks.
 //
-// At its end each process writes one JSON object to the file that LOOKUPS_FILE names, with its pid
-// behind. shim/dlsym.cpp is the dlsym; here is what becomes of names that begin with "cu".
+// When it ends, each process writes one JSON object to the file named by LOOKUPS_FILE with its pid
+// appended. dlsym itself is that of shim/dlsym.cpp; this file decides what names that begin with
+// "cu" resolve to.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -24,13 +26,14 @@ struct Seen {
   std::mutex mutex;
   std::set<std::string> by_dlsym, by_look_up;      // names
   std::set<std::string> asked;                     // name, version and flags of look-ups
-  std::map<std::string, size_t> askers, versions;  // of dlsym: libraries. Of look-ups: calls
+  // `askers` counts libraries that call dlsym; `versions` and `flags` count look-ups.
+  std::map<std::string, size_t> askers, versions;
   std::map<std::string, size_t> flags, tables;
   size_t look_ups = 0, old_look_ups = 0;  // all, and those by the version without a status
 };
 
 Seen& seen() {
-  static Seen* const one = new Seen;  // for good: libraries ask until the very end
+  static Seen* const one = new Seen;  // never deleted: libraries ask until the very end
   return *one;
 }
 
@@ -53,7 +56,8 @@ void note(const char* name, int version, cuuint64_t flags, bool is_old) {
   seen().old_look_ups += is_old;
 }
 
-// Until the very end: the CUDA runtime closes the driver when a program ends, before `tell` comes.
+// Keeps the driver loaded until the very end: the CUDA runtime closes it when a program ends,
+// before `tell` runs.
 void* kept_driver() {
   static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   return driver;
@@ -62,7 +66,7 @@ void* kept_driver() {
 decltype(&cuGetProcAddress_v2) real_look_up;
 decltype(&cuGetExportTable) real_table;
 
-// The driver before CUDA 12 has this one only.
+// Drivers before CUDA 12 have only this one.
 CUresult (*real_old_look_up)(const char*, void**, int, cuuint64_t);
 
 CUresult look_up(const char* name, void** found, int version, cuuint64_t flags,
@@ -79,7 +83,7 @@ CUresult table(const void** found, const CUuuid* id) {
   return real_table(found, id);
 }
 
-// Ours in the place of those functions that hand out others.
+// Returns our replacement if the function hands out other functions, else the function itself.
 void* in_place_of(const char* name, void* found) {
   if (found == (void*)look_up || found == (void*)old_look_up || found == (void*)table) return found;
   if (strcmp(name, "cuGetProcAddress_v2") == 0) {
@@ -97,7 +101,7 @@ void* in_place_of(const char* name, void* found) {
   return found;
 }
 
-// By base name: of version 12000 on, cuGetProcAddress is the one with a status.
+// Like in_place_of, by base name: from version 12000 on, cuGetProcAddress is the one with a status.
 void* looked_up(const char* name, int version, void* found) {
   const bool is_new = strcmp(name, "cuGetProcAddress") == 0 && version >= 12000;
   return in_place_of(is_new ? "cuGetProcAddress_v2" : name, found);
@@ -120,8 +124,8 @@ CUresult old_look_up(const char* name, void** found, int version, cuuint64_t fla
   return result;
 }
 
-// Undefined names of a loaded library that the driver has: what was linked to it. In a table with a GNU
-// hash they come before all others.
+// Counts, by library, the undefined symbols that the driver exports: what is linked to it. In a
+// symbol table with a GNU hash, undefined symbols come before all others.
 struct Linked {
   void* driver;
   std::map<std::string, size_t> libraries;
@@ -146,7 +150,7 @@ int look_at(dl_phdr_info* info, size_t, void* data) {
     if (dynamic->d_tag == DT_GNU_HASH) gnu_hash = (const uint32_t*)place;
     if (dynamic->d_tag == DT_HASH) hash = (const uint32_t*)place;
   }
-  // The kernel's own page has addresses that nobody relocated.
+  // The vDSO has addresses that nobody relocated.
   if (symbols == nullptr || strings == nullptr || (uintptr_t)symbols < info->dlpi_addr) return 0;
   const uint32_t count = gnu_hash != nullptr ? gnu_hash[1] : hash != nullptr ? hash[1] : 0;
   for (uint32_t i = 1; i < count; i++) {
@@ -177,7 +181,7 @@ std::string list(const std::set<std::string>& of) {
 __attribute__((destructor)) void tell() {
   const char* const file = getenv("LOOKUPS_FILE");
   void* const driver = kept_driver();
-  if (file == nullptr || driver == nullptr) return;  // it never had the driver
+  if (file == nullptr || driver == nullptr) return;  // the process never loaded the driver
   Linked linked{driver, {}, {}};
   dl_iterate_phdr(look_at, &linked);
   const std::lock_guard<std::mutex> lock(seen().mutex);
@@ -196,7 +200,7 @@ __attribute__((destructor)) void tell() {
 
 }  // namespace
 
-// shim/dlsym.cpp comes here by a jump, so the return address is of whoever called dlsym.
+// shim/dlsym.cpp jumps here, so the return address is that of the caller of dlsym.
 void* tandem_substitute(void* handle, const char* name) {
   void* const asker = __builtin_return_address(0);
   void* const found = tandem::shim::real_dlsym(handle, name);

@@ -1,6 +1,7 @@
-// Which markers a thread may put into a stream while another thread captures another stream in
-// global mode, and what it may do with memory beside captures of either mode: what the calls come to,
-// and whether the capture survives them. At last, what a context says that has failed.
+// Finds out which markers a thread may put into a stream while another thread captures another
+// stream in global mode, and what it may do with memory during captures of either mode: the results
+// of the calls, and whether the capture survives them. Finally, what calls return in a failed
+// context.
 //
 //   marker_capture KERNELS
 #include <condition_variable>
@@ -14,7 +15,7 @@
 
 namespace {
 
-// Another thread with a capture, from construction until end().
+// Another thread that captures from construction until end().
 class Capture {
  public:
   Capture(CUfunction kernel, unsigned stream_flags, CUstreamCaptureMode mode)
@@ -68,10 +69,10 @@ class Capture {
   std::condition_variable changed_;
   bool begun_ = false, over_ = false;
   CUresult ended_ = CUDA_SUCCESS;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
-// The thread's own mode for as long as this lives; a thread begins in that of global captures.
+// Sets the thread's capture mode during this object's lifetime; a thread starts in global mode.
 class Mode {
  public:
   explicit Mode(CUstreamCaptureMode mode) : mode_(mode) { exchange(); }
@@ -101,14 +102,14 @@ constexpr Where kWhere[] = {
 class Stage {
  public:
   explicit Stage(CUmodule module) : kernel_(function_of(module, "empty")), page_(shared_page()) {
-    launch(kernel_, {}, stream_);  // the first one may load it, which no capture has to do with
+    launch(kernel_, {}, stream_);  // a first launch may load the kernel: not during a capture
   }
 
   Json in_mode(CUstreamCaptureMode mode) {
     Json said;
     for (const Where& where : kWhere) {
       const CUstream stream = where.legacy ? nullptr : stream_;
-      // Recorded before the capture: this one may be asked about.
+      // Recorded before the capture, so that it may be queried.
       check(cu().cuEventRecord(asked_, stream), "cuEventRecord");
       check(cu().cuStreamSynchronize(stream), "cuStreamSynchronize");
       const auto during = [&](const std::function<CUresult()>& call) {
@@ -123,7 +124,7 @@ class Stage {
     return said;
   }
 
-  // A thread in the mode `ours`, beside a capture of the mode `theirs`.
+  // Calls of a thread in mode `ours` during a capture in mode `theirs`.
   Json of_memory(CUstreamCaptureMode ours, CUstreamCaptureMode theirs) {
     const auto during = [&](const std::function<CUresult()>& call) {
       return during_capture(ours, CU_STREAM_NON_BLOCKING, theirs, call);
@@ -143,7 +144,7 @@ class Stage {
     return calls;
   }
 
-  // The context is of no use after that.
+  // Leaves the context unusable.
   static Json of_failed_context(CUmodule module) {
     launch(function_of(module, "work"), {}, new_stream(), uint64_t{1}, 1.0f, (float*)kNowhere);
     Json calls;

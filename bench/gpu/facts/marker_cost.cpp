@@ -1,10 +1,10 @@
-// What markers cost: runs of launches with one after every 1, 4, 16 or 64 of them, of several kinds,
-// in turns. All of a run is submitted while a kernel before it still holds the stream, so that the
-// host's time is that of the submission alone, and the device's that of a full queue.
+// Measures what markers cost: runs of launches with a marker, of several kinds, after every 1, 4,
+// 16 or 64 of them, in turn. A whole run is submitted while an earlier kernel still occupies the
+// stream, so that the host's time is for submission alone, and the device's for a full queue.
 //
 //   marker_cost KERNELS ROUNDS LAUNCHES HOLD_US
 //
-// Prints the figures of each round: who reads them compares those of the same one.
+// Prints the figures by round: only those of the same round are to be compared.
 #include <map>
 
 #include "page.h"
@@ -22,7 +22,7 @@ struct Run {
   int every;
   std::string name;
   std::vector<double> host_ns, device_us;  // of each launch, by round
-  double late = 0;  // rounds that were not submitted before the device came to them
+  double late = 0;  // rounds that the device reached before they were submitted
 };
 
 class Stage {
@@ -39,7 +39,7 @@ class Stage {
     iterations_ = calibrate(stream_, kKernelUs, [&](uint64_t n) { submit_work(n); });
   }
 
-  // How the driver takes the first marker of a kind.
+  // Returns how the driver answers the first marker of a kind.
   CUresult try_mark(Mark mark) {
     begin_mark(mark, 0);
     const CUresult result = end_mark(mark, 0);
@@ -117,7 +117,7 @@ std::vector<Run> runs_of(Stage& stage, Json& refused) {
 Json rounds_of(Stage& stage, bool empty, int rounds, Json& refused, Json& late) {
   std::vector<Run> runs = runs_of(stage, refused);
   for (int round = 0; round <= rounds; round++) {
-    // Each time from another one on: what comes first in a round meets a colder machine.
+    // Start each round with a different run, since the first one in a round meets a colder machine.
     for (size_t i = 0; i < runs.size(); i++)
       stage.run(runs[(i + (size_t)round) % runs.size()], empty);
   }

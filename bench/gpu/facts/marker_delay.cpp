@@ -1,5 +1,5 @@
-// How long after a kernel's last act its marker is seen: the kernel writes a word into the page that
-// the marker writes into too, and the host polls. The same for an event that is asked about.
+// Measures how long after a kernel's last act the host sees its marker: the kernel and the marker
+// write into the same page, which the host polls. The same for an event that is queried.
 //
 //   marker_delay KERNELS SAMPLES KERNEL_US
 #include "page.h"
@@ -10,7 +10,7 @@ enum { kFlag, kMarker, kOut };
 
 struct Delays {
   std::vector<double> us;
-  double before_flag = 0;  // the marker was there and what the kernel wrote before it was not
+  double before_flag = 0;  // the marker was visible, and the kernel's earlier write was not
   double not_seen = 0;
 };
 
@@ -21,11 +21,11 @@ class Stage {
     iterations_ = calibrate(stream_, kernel_us, [&](uint64_t n) { submit(n, 0); });
   }
 
-  // `mark` puts the marker with a number behind the kernel, `is_there` asks for it.
+  // `put` submits the marker with that number behind the kernel, `is_there` asks for it.
   template <typename Put, typename Ask>
   Delays sample(int samples, Put put, Ask is_there) {
     Delays delays;
-    enum { kPatience = 3 };  // each that is not seen costs the deadline
+    enum { kPatience = 3 };  // each marker that is not seen costs a whole deadline
     for (int i = 0; i < samples && delays.not_seen < kPatience; i++) {
       const uint64_t value = ++value_;
       submit(iterations_, value);

@@ -1,5 +1,5 @@
-// Whether the device can write a number into a page of the host: registered as the shim registers
-// its slots, by a stream memory operation, from several contexts, and seen through every mapping.
+// Tests whether the device can write a number into a host page that is registered like the shim's
+// slots: by a stream memory operation, from several contexts, and visible through every mapping.
 //
 //   marker_pages KERNELS memfd|anonymous
 #include <string.h>
@@ -8,7 +8,7 @@
 
 namespace {
 
-// Whether a word has the value once everything before it in the stream has ended.
+// Returns whether a word has the value once all earlier work in the stream has ended.
 bool is_seen(CUstream stream, const Word& word, uint64_t value) {
   if (cu().cuStreamSynchronize(stream) != CUDA_SUCCESS) return false;
   return poll([&] { return word.load(std::memory_order_acquire) == value; }, 0.2);
@@ -20,7 +20,7 @@ Json written(CUstream stream, const Page& page, size_t line, const Word& seen_at
   return Json().add("result", name_of(result)).add("seen", is_seen(stream, seen_at, value));
 }
 
-// The same page from a context that did not register it.
+// Tests the same page from a context that did not register it.
 Json from_another_context(const Page& page) {
   using Create = decltype(cuCtxCreate_v2);
   void* found = nullptr;

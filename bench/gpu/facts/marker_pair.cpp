@@ -1,5 +1,5 @@
-// Two kernels of which the second may begin before the first has ended (programmatic stream
-// serialisation): whether it does, and whether it still does with a marker between them.
+// Runs two kernels of which the second may begin before the first has ended (programmatic stream
+// serialisation), to see whether it does, and whether it still does with a marker between them.
 //
 //   marker_pair KERNELS PAIRS ROUNDS KERNEL_US
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr Grid kGrid = {8, 128};  // leaves SMs for the other one
+constexpr Grid kGrid = {8, 128};  // leaves SMs for the other kernel
 
 class Stage {
  public:
@@ -20,7 +20,7 @@ class Stage {
         calibrate(stream_, kernel_us, [&](uint64_t n) { submit(work_, n, false); });
   }
 
-  // Device microseconds a pair, with what `between` puts there.
+  // Returns the device time per pair, in us, with what `between` submits between the two.
   template <typename Between>
   double pair_us(int pairs, bool programmatic, Between between) {
     submit(work_, 40 * iterations_, false);  // holds the stream until all is submitted

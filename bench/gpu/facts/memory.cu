@@ -1,4 +1,5 @@
-// Kernels of the programs that hold or move memory: nothing at all, a pattern, and who it is left of.
+// Kernels for the programs that hold or move memory: an empty one, one that writes a pattern, and
+// one that counts the words that differ from it.
 #ifndef TANDEM_KERNEL  // nvcc and NVRTC: nothing
 #define TANDEM_KERNEL(...)
 #endif

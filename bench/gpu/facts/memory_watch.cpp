@@ -1,5 +1,5 @@
-// When memory that another process held is free again, as cuMemGetInfo of this one says it. What is free
-// at the start is what has to be free; each line of stdin has it waited for.
+// Measures when memory that another process held is free again, according to cuMemGetInfo in this
+// process. The target is what was free at the start; each line on stdin makes it wait for that.
 //
 //   memory_watch IMAGE SLACK_BYTES DEADLINE_S
 #include <unistd.h>

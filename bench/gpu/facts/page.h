@@ -1,4 +1,4 @@
-// A page that the device and processes share, as the shim's slots are: a sealed memfd.
+// A page shared by the device and processes, like the shim's slots: a sealed memfd.
 #pragma once
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ class Page {
  public:
   static constexpr size_t kBytes = 4096;
 
-  // From a memfd, or in plain memory of this process.
+  // In a memfd, or in plain memory of this process.
   explicit Page(bool memfd) {
     int flags = MAP_SHARED;
     if (memfd) {
@@ -39,10 +39,10 @@ class Page {
   Page& operator=(const Page&) = delete;
 
   void* at() const { return at_; }
-  // Lines of 64 bytes: nothing shares one.
+  // Words are 64 bytes apart, so that none shares a cache line.
   Word& line(size_t index) const { return ((Word*)at_)[index * 8]; }
 
-  // As another process sees it; null: it has no descriptor.
+  // Maps it again, as another process would; null if it has no descriptor.
   Word* mapped_again() const { return descriptor_ < 0 ? nullptr : (Word*)map(MAP_SHARED); }
 
   CUresult register_it() const {
@@ -73,8 +73,8 @@ class Page {
   CUdeviceptr device_ = 0;
 };
 
-// A page that the device can write to: of a sealed memfd, or of plain memory where that is refused.
-// Where neither can be had, the program ends and says why.
+// Returns a page that the device can write to: in a sealed memfd, or in plain memory if that is
+// refused. If both are refused, the program prints why and ends.
 inline Page& shared_page() {
   static Page shared(true), plain(false);
   const bool memfd = shared.register_it() == CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-// Words that a kernel writes into memory and counts the wrong ones of, by memory.cu.
+// A pattern of words that kernels of memory.cu write to memory and check.
 #pragma once
 
 #include "facts.h"
@@ -16,7 +16,7 @@ class Pattern {
     void* parameters[] = {&at, &words, &seed_};
     run(fill_, parameters);
   }
-  // How many words are not what `write` left.
+  // Returns how many words differ from what `write` left.
   double wrong_words(CUdeviceptr at, size_t bytes) {
     unsigned long long words = bytes / sizeof words, found = 0;
     check(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(wrong_, 0, sizeof found), "cuMemsetD8");

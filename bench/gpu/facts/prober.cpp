@@ -1,10 +1,11 @@
-// Launches an empty kernel and waits for it, over and over, from one line of stdin to the next: what
-// others do to a process meanwhile. Each second line is answered by what the launches took, in us.
+// Launches an empty kernel and waits for it, repeatedly, from one line on stdin to the next, to
+// measure how other processes affect this one meanwhile. Each second line is answered with how long
+// the launches took, in us.
 //
 //   prober IMAGE
 #include "talk.h"
 
-constexpr double kStallUs = 1000;  // of a launch that counts as a stall
+constexpr double kStallUs = 1000;  // a launch that takes longer counts as a stall
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
       stalled++;
       stalled_us += us;
     }
-    // Windows are of different lengths: only what stands over their length can be compared.
+    // Windows differ in length, so only figures relative to their length can be compared.
     event("window")
         .add("launches", (uint64_t)took_us.size())
         .add("median_us", median(took_us))

@@ -1,7 +1,8 @@
-// Memory that one process makes and another opens, so that somebody outside can see who counts it, and
-// how often. What is started opens; it starts the other one itself, in the same job. Each line of stdin
-// has it go on: `made`, `opened`, `freed`. First `up` and a line, as every program under `tandem run`
-// here.
+// Has one process create memory and another open it, so that an observer outside can see which
+// process is charged for it, and how often. The process that is started opens the memory; it starts
+// the other one, the owner, itself, in the same job. Each line on stdin makes it take the next
+// step: `made`, `opened`, `freed`. Like every program here that runs under `tandem run`, it first
+// prints `up` and waits for a line.
 //
 //   sharing IMAGE BYTES KIND...        linear, mapped, pool
 #include <string.h>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr auto kByDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-// What one process tells the other of its memory: a handle's bytes, or a descriptor, or both.
+// What one process sends the other about its memory: a handle's bytes, or a descriptor, or both.
 struct Parcel {
   union {
     CUipcMemHandle handle;
@@ -45,7 +46,7 @@ void send(int socket, const Parcel& parcel) {
   if (sendmsg(socket, &message, MSG_NOSIGNAL) != (ssize_t)sizeof copy) perror("sendmsg");
 }
 
-// The process ends when the other one has: its words are in the log.
+// Ends this process if the other one has ended: its last output is in the log.
 Parcel receive(int socket) {
   Parcel parcel;
   iovec bytes{&parcel, sizeof parcel};
@@ -78,7 +79,7 @@ CUmemAccessDesc both_ways() {
   return {chunk_properties(true).location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 }
 
-// A range of addresses with the memory behind it.
+// Maps the memory to a range of addresses.
 GiveBack map(CUmemGenericAllocationHandle memory, size_t bytes) {
   const ChunkCalls calls;
   CUdeviceptr at = 0;
@@ -182,7 +183,7 @@ constexpr Kind kKinds[] = {{"linear", make_linear, open_linear},
 
 using Wanted = std::vector<Kind>;
 
-// What the driver makes at the first use of something is no part of what memory costs.
+// Uses each kind once: what the driver creates at a first use is not part of the memory's cost.
 void begin(const char* image, const Wanted& kinds) {
   make_module(image);
   for (const Kind& kind : kinds) {
@@ -192,7 +193,8 @@ void begin(const char* image, const Wanted& kinds) {
   }
 }
 
-// Has the memory while the other one wants it, and says each time that it has come so far.
+// Creates each kind of memory when the other process asks for it, keeps it until the other has
+// finished, and confirms each step.
 void own(const char* image, const Wanted& kinds, size_t bytes, int socket) {
   begin(image, kinds);
   send(socket, {});
@@ -262,7 +264,7 @@ int main(int argc, char** argv) {
   }
   close(ends[1]);
   open(argv[1], kinds, bytes, owner, ends[0]);
-  close(ends[0]);  // which ends the other one, where it still waits
+  close(ends[0]);  // ends the other process if it is still waiting
   waitpid(owner, nullptr, 0);
   return 0;
 }

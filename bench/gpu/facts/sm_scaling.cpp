@@ -1,4 +1,5 @@
-// How long five kernels take on more and more SMs, in us: medians. One line of stdin has it done.
+// Measures how long five kernels take on more and more SMs: medians in us. Starts at a line on
+// stdin.
 //
 //   sm_scaling IMAGE full | dry
 #include <random>
@@ -20,7 +21,7 @@ CUdeviceptr device_memory(size_t bytes) {
   return at;
 }
 
-// One cycle through all indices, in no order that a cache could guess.
+// Returns one cycle through all indices, in an order that a cache cannot predict.
 std::vector<unsigned> one_cycle(unsigned count) {
   std::vector<unsigned> next(count);
   for (unsigned i = 0; i < count; i++) next[i] = i;
@@ -48,8 +49,9 @@ class Works {
       *matrix = device_memory((size_t)sizes.matrix * sizes.matrix * 4);
   }
 
-  // Many blocks bound by computing; bound by moving memory; a grid of less than a wave; bound by the
-  // latency of memory; tiles in shared memory. In the stream's context, of which the events are, too.
+  // The kernels: many blocks bound by compute; bound by memory bandwidth; a grid of less than a
+  // wave; bound by memory latency; tiles in shared memory. They run in the stream's context, to
+  // which the events belong, too.
   Json times_us(CUcontext context, CUstream stream) {
     Json found;
     make_current(context);

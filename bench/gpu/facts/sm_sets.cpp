@@ -1,5 +1,5 @@
-// What sets of SMs are: which SMs are in them, and when they run. Says `ready`, then each line of stdin
-// has the action done.
+// Examines sets of SMs: which SMs are in them, and when they run kernels. Prints `ready`, then
+// performs the action for each line on stdin.
 //
 //   sm_sets IMAGE split                  how the SMs of the device can be divided
 //   sm_sets IMAGE ids                    the SMs that each group of the smallest split runs on
@@ -29,7 +29,7 @@ Json split() {
   found.add("least_1_clusters", about_split(1, CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE));
   Split smallest = split_sms(1);
   if (smallest.groups.size() >= 4) {
-    // Groups that do not lie side by side: the shim never needs them.
+    // Groups that are not adjacent, which the shim never needs.
     CUdevResource apart[] = {smallest.groups[0], smallest.groups[2]};
     Green green(apart, 2);
     found.add("apart", name_of(green.result));
@@ -64,7 +64,7 @@ Json seen(const Kernels& kernels) {
       .add("sms", sms);
 }
 
-// Kernels one after the other; the spans in which their first block ran.
+// Runs kernels one after the other, and reports the spans in which their first block ran.
 void overlap(const Kernels& kernels, CUstream stream, unsigned blocks, unsigned long long run_ns) {
   constexpr unsigned kKernels = 20, kMost = 64;
   const CUfunction stamp = kernels.get("stamp");
@@ -94,8 +94,9 @@ void overlap(const Kernels& kernels, CUstream stream, unsigned blocks, unsigned 
   event("result").add("kernels", (uint64_t)kKernels).add("spans", flat).print();
 }
 
-// Each with as many threads as the SMs have at a time, bound by computing: on SMs that another has as well
-// they take twice as long, whatever the SMs are called. The median, of those in the middle.
+// Runs compute-bound kernels that have as many threads as the SMs hold at once: on SMs that another
+// process uses as well they take twice as long, whatever ids the SMs report. Reports the median of
+// those in the middle.
 void full(const Kernels& kernels, CUstream stream, unsigned sms, unsigned rounds) {
   constexpr unsigned kKernels = 24, kEnds = 6, kThreads = 256;
   const int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
@@ -127,7 +128,7 @@ void full(const Kernels& kernels, CUstream stream, unsigned sms, unsigned rounds
   event("result").add("sms", (uint64_t)sms).add("kernel_us", median(took)).print();
 }
 
-// `act` with a stream on half of the groups, or on all SMs, and how many there are.
+// Calls `act` with a stream on half of the groups, or on all SMs, and with their number of SMs.
 template <class Act>
 int on_half(const std::string& half, Act act) {
   if (half == "all") {

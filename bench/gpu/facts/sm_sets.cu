@@ -1,4 +1,4 @@
-// Kernels that say on which SMs they ran, and when; and five that use a GPU in different ways.
+// Kernels that record on which SMs they ran, and when; and five that use a GPU in different ways.
 #ifndef TANDEM_KERNEL  // nvcc and NVRTC: nothing
 #define TANDEM_KERNEL(...)
 #endif
@@ -28,7 +28,7 @@ __device__ static word global_ns() {
 #define DEVICE_BLOCKS_TAKE_TURNS 0
 #endif
 
-// Each block stays for a while, so that all SMs there are get one.
+// Each block stays for a while, so that every SM gets one.
 extern "C" __global__ void where(unsigned* sms, word stay_ns) {
   if (threadIdx.x != 0) return;
   const word start = global_ns();
@@ -39,8 +39,9 @@ extern "C" __global__ void where(unsigned* sms, word stay_ns) {
 }
 TANDEM_KERNEL(where, 1000.0 * blockDim.x, 4.0)
 
-// Runs for so long and writes down when the first block really ran: a count, then a beginning and an end
-// each. Whoever was put aside sees the clock jump by more than `jump_ns`.
+// Runs for `run_ns` and records the spans in which the first block really ran: a count, then a
+// beginning and an end for each. A block that was switched out sees the clock jump by more than
+// `jump_ns`.
 extern "C" __global__ void stamp(word* spans, unsigned most, word run_ns, word jump_ns) {
   if (threadIdx.x != 0 || (DEVICE_BLOCKS_TAKE_TURNS && blockIdx.x != 0)) return;
   const word start = global_ns();
@@ -78,7 +79,7 @@ extern "C" __global__ void copy_words(const word* from, word* to, word count) {
 TANDEM_KERNEL(copy_words, (const word* from, word* to, word count), 8.0 * count / gridDim.x,
               16.0 * count / gridDim.x)
 
-// One thread a block follows a chain: each step waits for the one before.
+// One thread per block follows a chain: each step depends on the one before.
 extern "C" __global__ void chase(const unsigned* next, unsigned count, unsigned steps, unsigned* out) {
   if (threadIdx.x != 0) return;
   unsigned at = (blockIdx.x * 7919u) % count;

@@ -1,5 +1,5 @@
-// What going from one set of SMs to another costs, and what belongs to the set that it was made in. Each
-// line of stdin has the action done.
+// Measures what moving from one set of SMs to another costs, and finds out which objects are bound
+// to the set that they were created in. Performs the action for each line on stdin.
 //
 //   sm_switch IMAGE costs | handles | graphs
 #include "green.h"
@@ -29,7 +29,7 @@ CUstream plain_stream() {
   return stream;
 }
 
-// Launching into one stream after the other, each time behind a host that has waited for the last one.
+// Launches into one stream after the other; the host waits for each launch before the next one.
 Json launches(CUfunction function, const std::vector<CUstream>& streams) {
   auto* const launch = DRIVER(cuLaunchKernel, "cuLaunchKernel");
   auto* const synchronize = DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
@@ -56,8 +56,9 @@ Json launches(CUfunction function, const std::vector<CUstream>& streams) {
       .add("done_p99_us", quantile(all_us, 0.99));
 }
 
-// From the end of a kernel in `from` to the beginning of the next one in `to`, which waits for it by an
-// event, as the shim changes sets under a job's stream. Us, by the device's clock.
+// Measures the time, in us of the device's clock, from the end of a kernel in `from` to the start
+// of the next one in `to`, which waits for the first by an event. So the shim moves a job's stream
+// to another set.
 Json handover(CUfunction stamp, CUstream from, CUstream to) {
   auto* const launch = DRIVER(cuLaunchKernel, "cuLaunchKernel");
   CUevent event;
@@ -128,7 +129,7 @@ std::string which(CUcontext found, CUcontext primary, const Halves& halves) {
   return found == halves.second.context ? "second set" : "another";
 }
 
-// Where the blocks of launches run, against two sets that are known.
+// Finds out where the blocks of launches run, in relation to two known sets.
 class Places {
  public:
   Places(const Kernels& kernels, const Halves& halves) : where_(kernels) {
@@ -137,7 +138,7 @@ class Places {
   }
   size_t set_sms() const { return first_.size(); }
   Where& where() { return where_; }
-  // The name of the refusal, if it is one.
+  // Returns the place, or the name of the refusal.
   template <class Launch>
   std::string of(CUstream stream, Launch launch) {
     try {
@@ -175,7 +176,7 @@ void ask_context(Json* found, CUstream stream, CUcontext primary, const Halves& 
   found->add("stream_green", green == halves.first.green ? "its own" : "another");
 }
 
-// With the set's own context current, in which a module is loaded.
+// Launches while the set's own context is current, and a module is loaded in it.
 void ask_within_set(Json* found, Places* places, CUfunction primarys, CUfunction kernel,
                     const Halves& halves, CUstream plain, const char* path) {
   const CUcontext primary = current();
@@ -254,7 +255,7 @@ CUgraph captured(Where* where, CUstream stream) {
   return graph;
 }
 
-// Of one node, added by a call while `current_then` is current.
+// Creates a graph of one node, which is added while `current_then` is current.
 CUgraph added(Where* where, CUfunction func, CUkernel kern, CUcontext context, CUcontext current_then) {
   const CUcontext before = current();
   CUgraph graph;
@@ -266,7 +267,8 @@ CUgraph added(Where* where, CUfunction func, CUkernel kern, CUcontext context, C
   return graph;
 }
 
-// What its node says of its context, and where it runs, by the stream that it is launched into.
+// Reports what the graph's node says about its context, and where it runs, for each stream that it
+// is launched into.
 Json about(CUgraph graph, CUcontext primary, const Halves& halves, CUstream plain, Places* places) {
   CUgraphNode node;
   size_t count = 1;

@@ -1,5 +1,5 @@
-// How a program of this folder speaks with the part that started it: JSON lines with an `event` each,
-// and it goes on when it is told to, by a line.
+// How a program of this folder communicates with the part that started it: it prints JSON lines
+// with an `event` each, and continues when it receives a line.
 #pragma once
 
 #include <poll.h>
@@ -7,7 +7,8 @@
 
 #include "facts.h"
 
-// Waits for a line; false at the end of stdin. Byte by byte, so that `order_waits` sees all that is left.
+// Waits for a line; false at the end of stdin. Reads single bytes, so that `order_waits` sees
+// everything that is left.
 inline bool next_order() {
   char byte = 0;
   while (read(0, &byte, 1) == 1) {
@@ -16,7 +17,7 @@ inline bool next_order() {
   return false;
 }
 
-// A line, or the end of stdin, can be read at once.
+// Returns whether a line, or the end of stdin, can be read at once.
 inline bool order_waits() {
   pollfd input{0, POLLIN, 0};
   return poll(&input, 1, 0) != 0;
@@ -24,14 +25,14 @@ inline bool order_waits() {
 
 inline Json event(const char* name) { return Json().add("event", name); }
 
-// A call that was refused where others can still be tried.
+// Thrown when a call was refused and other questions can still be asked.
 struct Refused {
   std::string what;
 };
 inline void need(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS) throw Refused{std::string(what) + ": " + name_of(result)};
 }
-// What a question says, or why it has no answer, behind what stands in `otherwise`.
+// Returns the answer to a question, or `otherwise` with the reason added why there is none.
 template <class Question>
 Json told(Question question, Json otherwise = Json()) {
   try {

@@ -1,4 +1,5 @@
-// What calls on memory cost, and what they say. Each line of stdin has the action done once more.
+// Measures what memory calls cost, and reports what they return. Each line on stdin repeats the
+// action.
 //
 //   vmm_calls IMAGE costs | pointers | pools
 #include <string.h>
@@ -10,7 +11,7 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 
-// Runs a call; its time joins the list.
+// Runs a call and appends its time to the list.
 template <class Call>
 void timed(std::vector<double>* times_us, const char* name, Call call) {
   const uint64_t start_ns = now_ns();
@@ -64,7 +65,7 @@ Json costs() {
   return found;
 }
 
-// One attribute as the driver has it, or the name of its refusal.
+// Adds one attribute as the driver reports it, or the name of its refusal.
 template <class Value>
 void attribute(Json* into, const char* name, CUpointer_attribute wanted, CUdeviceptr at) {
   Value value = {};
@@ -89,7 +90,7 @@ void pointer_attribute(Json* into, const char* name, CUpointer_attribute wanted,
   }
 }
 
-// `at` lies in memory that begins at `start`, as whoever allocated it sees it.
+// `at` lies in memory that, from its allocator's point of view, begins at `start`.
 Json attributes_of(CUdeviceptr at, CUdeviceptr start) {
   CUcontext context = nullptr;
   check(DRIVER(cuCtxGetCurrent, "cuCtxGetCurrent")(&context), "cuCtxGetCurrent");
@@ -118,7 +119,7 @@ Json attributes_of(CUdeviceptr at, CUdeviceptr start) {
   return found.add("address_range_bytes", (uint64_t)bytes);
 }
 
-// A handle by which a network card gets at the memory.
+// Asks for a handle by which a network card can access the memory.
 std::string dma_buffer(CUdeviceptr at, size_t bytes) {
   int fd = -1;
   const CUresult result =
@@ -128,7 +129,8 @@ std::string dma_buffer(CUdeviceptr at, size_t bytes) {
   return name_of(result);
 }
 
-// Two chunks side by side under one reservation: what a pointer into the second one is said to be in.
+// Maps two adjacent chunks in one reservation, and asks which memory a pointer into the second is
+// in.
 Json pointers() {
   constexpr size_t kChunk = 4 * kMiB;
   CUdeviceptr plain = 0;
@@ -140,7 +142,8 @@ Json pointers() {
   found.add("mapped", attributes_of(chunks.at(1) + 4096, chunks.at(1)));
   found.add("linear_dma_buffer", dma_buffer(plain, kChunk));
   found.add("mapped_dma_buffer", dma_buffer(chunks.at(0), kChunk));
-  // What the shim asks of copies whose call does not say their way: several at once.
+  // What the shim asks, several attributes at once, about copies whose call does not give a
+  // direction.
   CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
   unsigned type = 0;
   size_t bytes = 0;
@@ -187,7 +190,7 @@ class Pool {
           "cuMemPoolSetAttribute");
     need(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream_, CU_STREAM_NON_BLOCKING), "stream");
   }
-  // An allocation and its free at a time, as a framework's step makes them, from what the pool keeps.
+  // Allocates and frees in pairs, like a framework's step, from memory that the pool retains.
   Json cost(size_t bytes) {
     auto* const alloc = DRIVER(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync");
     auto* const free = DRIVER(cuMemFreeAsync, "cuMemFreeAsync");

@@ -1,8 +1,8 @@
-// Copies between the device and the host, alone and as the shim's mover has them. Says `ready` once its
-// memory is there, then each line of stdin has the action done once more.
+// Copies between device and host, alone and as the shim's mover does. Prints `ready` once its
+// memory is allocated, then each line on stdin repeats the action.
 //
 //   vmm_copies IMAGE copies KIND BYTES     KIND: hostalloc memfd memfd_huge memfd_hugetlb
-//   vmm_copies IMAGE register BYTES PIECE  of a memfd, so much at once
+//   vmm_copies IMAGE register BYTES PIECE  of a memfd, PIECE bytes at once
 //   vmm_copies IMAGE hostalloc BYTES
 //   vmm_copies IMAGE move BYTES            every other line checks what was moved
 #include <functional>
@@ -20,8 +20,8 @@ CUresult register_host(char* at, size_t bytes) {
   return DRIVER(cuMemHostRegister_v2, "cuMemHostRegister")(at, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 }
 
-// Pinned memory of a kind. `about` has what it cost, or under `error` why there is none; huge pages that
-// nobody has set aside are no error, but under `why_not`.
+// Returns pinned memory of a kind. `about` gets its cost, or the reason why there is none: under
+// `error`, or under `why_not` if no huge pages are reserved, which is not an error.
 char* pinned_memory(const std::string& kind, size_t bytes, Json* about) {
   uint64_t start_ns = now_ns();
   char* at = nullptr;
@@ -54,7 +54,7 @@ char* pinned_memory(const std::string& kind, size_t bytes, Json* about) {
   return nullptr;
 }
 
-// Copies of one way, in a stream of its own.
+// Copies in one direction, in a stream of its own.
 class Lane {
  public:
   Lane(bool out, char* host, size_t bytes) : out_(out), host_(host), bytes_(bytes) {
@@ -120,7 +120,7 @@ int copies(const std::string& kind, size_t bytes) {
   return 0;
 }
 
-// Of the last piece that was asked for.
+// Calls `act(offset, bytes)` for each piece until one fails; returns the last result.
 CUresult each_piece(size_t bytes, size_t piece, const std::function<CUresult(size_t, size_t)>& act) {
   CUresult result = CUDA_SUCCESS;
   for (size_t at = 0; at < bytes && result == CUDA_SUCCESS; at += piece)
@@ -172,8 +172,8 @@ int host_allocations(size_t bytes) {
   return 0;
 }
 
-// As shim/swap/transit.cpp: at most four copies are on their way, and a chunk is mapped, or unmapped,
-// by the one thread there is while the others go on.
+// Works like shim/swap/transit.cpp: at most four copies are in flight, and the only thread maps or
+// unmaps a chunk while the other copies continue.
 class Mover {
  public:
   Mover(Chunks* chunks, char* host) : chunks_(chunks), host_(host) {
@@ -181,7 +181,7 @@ class Mover {
     for (CUevent& event : events_)
       check(DRIVER(cuEventCreate, "cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING), "event");
   }
-  // Seconds for all of them. `calls_us`: what each map, or unmap, took.
+  // Returns the seconds for all chunks. `calls_us` gets the time of each map, or unmap.
   double move(bool out, std::vector<double>* calls_us) {
     const uint64_t start_ns = now_ns();
     const size_t count = chunks_->count(), size = chunks_->chunk_bytes();

@@ -1,5 +1,5 @@
-// One of two programs that share the GPU: it launches kernels that stamp what the device did with
-// them, as they arrive by chance or as many at a time as it may, and takes orders on stdin.
+// One of two programs that share the GPU. It launches kernels that record what the device did with
+// them, at random arrival times or as many at once as it may, and takes orders on stdin.
 //
 //   windows KERNELS normal|greatest|least      the priority of its stream
 //
@@ -8,10 +8,11 @@
 //   run BLOCKS THREADS ITERATIONS DEPTH GAP_NS BEGIN_NS END_NS FILE
 //   end
 //
-// DEPTH: launches submitted and not seen to have ended, at most. GAP_NS: mean time between arrivals,
-// which wait for nobody; 0: the next one comes as soon as DEPTH allows it. Times are those of
-// CLOCK_MONOTONIC. FILE gets a row of words a launch: arrival, submission, seen end, by the host's
-// clock; begin, end, number of gaps and these gaps (from, to), by the device's. 0: no such stamp.
+// DEPTH: at most so many launches are submitted and not yet seen to have ended. GAP_NS: mean time
+// between arrivals, which do not wait for anything; 0: the next launch comes as soon as DEPTH
+// allows. Times are those of CLOCK_MONOTONIC. FILE gets a row of words per launch: arrival,
+// submission and observed end by the host's clock; begin, end, number of gaps and these gaps (from,
+// to) by the device's. 0: no such stamp.
 #include <inttypes.h>
 #include <sched.h>
 #include <string.h>
@@ -23,12 +24,12 @@
 
 namespace {
 
-// As in work.cu.
+// The same as in work.cu.
 enum { kBegin, kEnd, kGapCount, kGaps, kGapRoom = 128, kRecordWords = kGaps + 2 * kGapRoom };
 
 constexpr size_t kMostLaunches = 1 << 15, kRecordBytes = kRecordWords * 8;
 constexpr unsigned kMostDepth = 1024;
-constexpr double kDrainS = 4;  // after the end; then whoever is still at it says so
+constexpr double kDrainS = 4;  // after the end; what is unfinished then is reported
 constexpr unsigned kSeed = 20261120;
 
 struct Order {
@@ -42,7 +43,7 @@ struct Launch {
   uint64_t arrival_ns, submitted_ns, done_ns;
 };
 
-// What to add to the host's clock to have the device's; 0 where the device has none.
+// What to add to the host's clock to get the device's; 0 if the device has none.
 struct Clocks {
   int64_t offset_ns = 0;
   uint64_t error_ns = 0, step_ns = 0;
@@ -126,14 +127,14 @@ class Program {
 
  private:
   void submit_kernel(Grid grid, uint64_t iterations, size_t index) {
-    // A thread on every other SM's worth of blocks looks at the clock: there is always one.
+    // One thread in every sms_ / 2 blocks watches the clock, so that one of them is always running.
     const unsigned look_every = std::max(1u, (unsigned)sms_ / 2);
     launch(stamped_, grid, stream_, records_ + index * kRecordBytes, iterations, 0.0f, look_every);
   }
 
   void clear(size_t records) {
     check(cu().cuMemsetD8_v2(records_, 0, records * kRecordBytes), "cuMemsetD8");
-    // Nothing in our stream waits for it by itself.
+    // Our stream does not wait for this by itself.
     check(cu().cuStreamSynchronize(nullptr), "cuStreamSynchronize");
   }
 
@@ -158,7 +159,8 @@ class Program {
     return tail_ != before;
   }
 
-  // The narrowest of some comparisons: the device's clock was read between two readings of ours.
+  // Returns the most precise of several comparisons. In each, the device's clock is read between
+  // two readings of the host's.
   Clocks compare_clocks() {
     Clocks best;
     best.error_ns = ~uint64_t{0};
@@ -212,12 +214,12 @@ class Program {
   CUevent events_[kMostDepth];
   std::vector<Launch> launches_;
   size_t head_ = 0, tail_ = 0, deepest_ = 0;
-  uint64_t longest_call_ns_ = 0;  // of the driver, to submit one: a full queue makes it wait
+  uint64_t longest_call_ns_ = 0;  // longest launch call: the driver waits while its queue is full
   double gaps_lost_ = 0;
   int sms_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 };
 
-// False: that was the last one.
+// Returns false if that was the last order.
 bool obey(Program& program, const char* line) {
   Order order;
   double us = 0;

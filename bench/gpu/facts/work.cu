@@ -1,6 +1,7 @@
-// Kernels of the programs beside it that last as long as they are told: by a number of dependent
-// operations, since one that watched a clock would not notice that its context was switched out. On
-// the software GPU the declared operations are the time, and what ran when is in its timeline.
+// Kernels, for the programs in this folder, whose duration can be set. They perform a given number
+// of dependent operations, since a kernel that watched a clock would not notice that its context
+// was switched out. On the software GPU, the declared operations determine the time, and its
+// timeline has what ran when.
 #ifdef __CUDACC__
 #define TANDEM_KERNEL(...)
 #else
@@ -10,7 +11,7 @@
 typedef unsigned long long Word;
 
 #ifdef __CUDACC__
-// `seed` is 0, which the compiler does not know: it cannot leave anything out.
+// `seed` is 0, which the compiler does not know, so it cannot optimise anything away.
 static __device__ __forceinline__ float spend(Word iterations, float seed, float x) {
   for (Word i = 0; i < iterations; i++) x = x * 0.5f + seed;
   asm volatile("" : "+f"(x));  // done before any other volatile assembly that follows
@@ -35,7 +36,7 @@ extern "C" __global__ void work(Word iterations, float seed, float* out) {
 }
 TANDEM_KERNEL(work, (Word iterations, float seed, float* out), 2.0 * iterations * blockDim.x, 0.0)
 
-// As work, and lets a kernel that was launched with programmatic serialisation begin at once.
+// Like work, and lets a kernel that was launched with programmatic serialisation begin at once.
 extern "C" __global__ void releasing(Word iterations, float seed, float* out) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
@@ -46,7 +47,7 @@ extern "C" __global__ void releasing(Word iterations, float seed, float* out) {
 TANDEM_KERNEL(releasing, (Word iterations, float seed, float* out), 2.0 * iterations * blockDim.x,
               0.0)
 
-// As work in one thread, and says at its end that it is there.
+// Like work, in one thread, and sets a flag at its end.
 extern "C" __global__ void flagging(Word iterations, float seed, volatile Word* flag, Word value) {
   const float x = spend(iterations, seed, seed);
   __threadfence_system();
@@ -55,7 +56,7 @@ extern "C" __global__ void flagging(Word iterations, float seed, volatile Word* 
 TANDEM_KERNEL(flagging, (Word iterations, float seed, volatile Word* flag, Word value),
               2.0 * iterations * blockDim.x, 0.0)
 
-// The device's clock in nanoseconds and how far it goes at once; 0 where there is none.
+// Returns the device's clock in nanoseconds and the size of its steps; 0 if there is none.
 extern "C" __global__ void clock_now(Word* out) {
   const Word now = globaltimer();
   Word first = now;
@@ -69,11 +70,11 @@ extern "C" __global__ void clock_now(Word* out) {
 }
 TANDEM_KERNEL(clock_now, 0.0, 0.0)
 
-// A kernel of many blocks that stamps what the device did with it. `record` (windows.cpp) begins as
-// zeros: the complement of its first block's begin, its last block's end, the number of gaps, and as
-// many of these as there is room for. A gap is a time in which a thread that looks at the clock all
-// the while got no further: its context was switched out. Blocks run in order, so some that look
-// are always there.
+// A kernel of many blocks that records what the device did with it. `record` (windows.cpp) starts
+// as zeros and gets: the complement of the first block's begin, the last block's end, the number of
+// gaps, and as many gaps as fit. A gap is a time in which a thread that constantly watches the
+// clock made no progress: its context was switched out. Blocks run in order, so some of those that
+// watch are always running.
 enum { kBegin, kEnd, kGapCount, kGaps, kGapRoom = 128, kChunk = 256, kGapNs = 20000 };
 
 extern "C" __global__ void
