@@ -1,20 +1,20 @@
-# Verbs of the repository. `make help` lists them; CI calls nothing else.
+# Targets of the repository. `make help` lists them; CI calls nothing else.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# At a time, of tests, on 2 cores: more gain little and have each other wait. More cores, more jobs.
+# Test workers, for 2 cores: more gain little there and wait for each other. Set more on more cores.
 JOBS ?= 2
-# What Python compiles is kept, whatever the shell says: each test starts several processes.
+# Keep Python's bytecode, whatever the shell says: each test starts several processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check sanitize sanitize-build nvidia fuzz soak bench gpu wheels-gpu wheel deb spank headers stubs clean
 
-help:  ## list these verbs
+help:  ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(STAMP) build  ## make .venv, install the dependencies, build the native parts
+setup: $(STAMP) build  ## create .venv, install the dependencies, build the native parts
 	@$(if $(filter setup,$(MAKECMDGOALS)),echo "ready; next: . $(BIN)/activate && tandem --help (or make demo)",:)
 
 $(STAMP): pyproject.toml packaging/check_prerequisites.sh
@@ -23,69 +23,69 @@ $(STAMP): pyproject.toml packaging/check_prerequisites.sh
 	@echo "installing dependencies into $(VENV)"
 	@$(BIN)/python -m pip install -q --upgrade pip "setuptools>=77"
 	@$(BIN)/python -m pip install -q "pybind11>=3,<4" "ninja>=1.11" "nvidia-cuda-runtime>=13.0,<14"
-	@# Compiles from now on, on the core that pip leaves; pip's own build then waits for it to end.
+	@# Start compiling now, on the core that pip leaves idle; pip's own build then waits for the end.
 	@$(BIN)/python csrc/ninja_build.py >/dev/null & \
 	  PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q --no-build-isolation -e ".[dev]"
 	@touch $@
 
-build: $(STAMP)  ## rebuild what changed of the native parts
+build: $(STAMP)  ## rebuild the native parts that have changed
 	@$(BIN)/python setup.py -q build_ext --inplace
 
-demo: setup  ## run the main job: a server and two trainers share one GPU
+demo: setup  ## run the demo: a server and two trainers share one GPU
 	@$(BIN)/tandem demo $(DEMO)
 
 test: setup  ## run the tests (FAST=1: only the quick ones)
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(if $(FAST),-m "not gpu and not slow",-m "not gpu") $(TEST)
 
-check: setup  ## lint, format, types, layers, generated files fresh
+check: setup  ## check lint, format, types, layers, and that generated files are fresh
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python packaging/check_calls.py
 	@$(BIN)/python packaging/check_generated.py
 
-sanitize: setup  ## C++ tests under ASan/UBSan, those with threads under TSan too
-	@# TSan first: the longest of its programs then runs beside others, and not after them.
+sanitize: setup  ## run the C++ tests under ASan/UBSan, those with threads also under TSan
+	@# TSan first: the longest of its programs then runs alongside others instead of after them.
 	@$(BIN)/python tests/cpp/run.py --variant tsan asan
 
-sanitize-build: $(STAMP)  ## compile what `make sanitize` runs, where nobody else wants the CPU
+sanitize-build: $(STAMP)  ## compile what `make sanitize` runs, at idle priority
 	@chrt --idle 0 $(BIN)/python tests/cpp/run.py --variant tsan asan --only-build
 
-nvidia: setup  ## ask NVIDIA's own libraries, bare and under the shim; no card needed (fetches them)
+nvidia: setup  ## test with NVIDIA's own libraries, bare and under the shim; no GPU needed (fetches them)
 	@test -n "$$TANDEM_NVIDIA_LIBRARIES" || $(BIN)/python packaging/nvidia_libraries.py
 	@$(BIN)/python -m pytest -q tests/nvidia
 
-fuzz: setup  ## libFuzzer on the wire, the channel, the graph, the software GPU (needs clang; SECONDS=30)
+fuzz: setup  ## fuzz the wire, the channel, the graph and the software GPU (needs clang; SECONDS=30)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),30)
 
-soak: setup  ## 10,000 random driver programs and lives of moved memory (PROGRAMS=n SEQUENCES=n SEED=n)
+soak: setup  ## run 10,000 random driver programs and swap sequences (PROGRAMS=n SEQUENCES=n SEED=n)
 	@$(BIN)/python tests/proof/soak.py --programs $(or $(PROGRAMS),10000) --seed $(or $(SEED),1) $(if $(RESULT),--result $(RESULT))
 	@$(BIN)/python tests/shim/swap_soak.py --sequences $(or $(SEQUENCES),10000) --seed $(or $(SEED),1) $(if $(SWAP_RESULT),--result $(SWAP_RESULT))
 
 bench: setup  ## measure against the budgets (BENCH=launch|gate|decide|..; all: python -m bench -h)
 	@$(BIN)/python -m bench $(or $(BENCH),launch)
 
-gpu:  ## everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)
+gpu:  ## run everything that needs a GPU (PART=a,b; DRY=1 on the software GPU)
 	@PYTHON=$(PYTHON) DRY=$(DRY) PART=$(PART) bash bench/gpu/run.sh
 
-wheels-gpu: $(STAMP)  ## wheels that a GPU machine without a network lacks, into .whl/
+wheels-gpu: $(STAMP)  ## fetch wheels that a GPU machine without a network lacks, into .whl/
 	@$(BIN)/python bench/gpu/harness/wheels.py
 
-wheel: $(STAMP)  ## a wheel for any glibc since 2.28, into dist/ (PYTHON="python3.11 python3.12": one for each)
+wheel: $(STAMP)  ## build a wheel for glibc 2.28 or later, into dist/ (PYTHON="python3.11 python3.12": one for each)
 	@$(BIN)/python packaging/wheel.py $(PYTHON)
 
-deb: setup  ## a Debian package of this checkout, into dist/ (fetches what Tandem needs)
+deb: setup  ## build a Debian package of this checkout, into dist/ (fetches what Tandem needs)
 	@$(BIN)/python packaging/deb/build.py
 
 spank: DIST ?= dist
-spank:  ## the plugin of Slurm, into dist/ (against its slurm/spank.h; CPPFLAGS=-I...)
+spank:  ## build the Slurm plugin, into dist/ (against Slurm's slurm/spank.h; CPPFLAGS=-I...)
 	@echo '#include <slurm/spank.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null - 2>/dev/null || \
 	  { echo "error: no slurm/spank.h of the Slurm that is to load it; apt install libslurm-dev, or say CPPFLAGS=-I/opt/slurm/include" >&2; exit 1; }
 	@mkdir -p $(DIST)
 	@$(CC) $(CPPFLAGS) -O2 -Wall -Wextra $(CFLAGS) -fPIC -shared -o $(DIST)/spank_tandem.so packaging/slurm/spank_tandem.c
 	@echo $(DIST)/spank_tandem.so
 
-headers: $(STAMP)  ## names that cuda.h exports, into csrc/api/ (ALL=1: every version on PyPI)
+headers: $(STAMP)  ## extract the names that cuda.h exports, into csrc/api/ (ALL=1: every version on PyPI)
 	@$(BIN)/python $(if $(ALL),packaging/headers.py,csrc/softgpu/generate_table.py --write-api csrc/api)
 
 stubs: $(STAMP)  ## regenerate client/tandem/_wire from proto/
