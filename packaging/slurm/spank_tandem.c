@@ -1,11 +1,11 @@
 // SPANK plugin: `srun --tandem-priority=batch` starts the tasks of a step under Tandem.
 //
-// Built against the spank.h of the Slurm that loads it (`make spank`); docs/integrations.md says
-// how it is set up. It sets what `tandem env` prints, the variables by which a program shares the
-// GPU. It is about one launch; what a user may have is for the daemon to say.
+// Build it against the spank.h of the Slurm that loads it (`make spank`); docs/integrations.md says
+// how to set it up. It sets what `tandem env` prints, the variables by which a program shares the
+// GPU. It configures only this launch; the daemon decides what a user may have.
 //
-// Two rules. A wrong value ends the command that submits it. On the node nothing ends a task: what
-// cannot be done there is one line, and the task starts without it.
+// Two rules. A wrong value ends the command that submits it. On the node nothing ends a task: the
+// plugin logs one line about what it cannot do there, and the task starts without it.
 #include <glob.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,9 +17,10 @@
 
 SPANK_PLUGIN(tandem, 1)
 
-// With the final NUL.
+// Sizes, with the final NUL.
 enum { kValueBytes = 64, kNameBytes = 64, kPathBytes = 4096, kPreloadBytes = 16384 };
-// As client/tandem/units.py has them: SMs, and bytes below which a bare number has lost its unit.
+// The same limits as in client/tandem/units.py: the most SMs, and the bytes below which a bare
+// number must have lost its unit.
 enum { kMostSms = 9999, kGranuleBytes = 2 << 20 };
 
 struct unit {
@@ -27,7 +28,7 @@ struct unit {
   double scale;
 };
 
-// As the library reads them (shim/job/settings.cpp).
+// The units that the library reads (shim/job/settings.cpp).
 static const struct unit kBytes[] = {
     {"", 1},       {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},
     {"m", 0x1p20}, {"mib", 0x1p20}, {"mb", 1e6},     {"g", 0x1p30},   {"gib", 0x1p30},
@@ -38,11 +39,11 @@ static const struct unit kNanoseconds[] = {
     {"min", 6e10}, {"h", 3.6e12}, {"d", 8.64e13}, {NULL, 0},
 };
 
-// What plugstack.conf says; the strings are Slurm's, and stay as long as the plugin.
+// Settings from plugstack.conf. The strings are Slurm's, and live as long as the plugin.
 static struct {
   bool all_jobs;         // not only those with an option
   const char *priority;  // null: the daemon's own default
-  const char *library;   // a pattern, for the folder of the package names a version of Python
+  const char *library;   // a pattern, because the package's path contains a Python version
   const char *runtime;   // null: the library looks in the usual places
 } g_site;
 
@@ -54,7 +55,8 @@ static bool is_switch(const char *value) { return !strcmp(value, "on") || !strcm
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Past "12" or "1.5", or null; strtod would take "inf", "0x1p3" and the comma of some languages.
+// Reads a number such as "12" or "1.5"; returns the text behind it, or null. Not strtod, which
+// would accept "inf", "0x1p3" and the decimal comma of some locales.
 static const char *read_number(const char *text, double *number) {
   if (!is_digit(*text)) return NULL;
   for (*number = 0; is_digit(*text); ++text) *number = *number * 10 + (*text - '0');
@@ -64,7 +66,8 @@ static const char *read_number(const char *text, double *number) {
   return text;
 }
 
-// A number and one of these units, in that of scale 1; 0, which nothing here may be, if it is not.
+// Reads a number with one of these units, converted to the unit of scale 1. Returns 0, which is
+// never a valid value here, if the text is anything else.
 static double read_scaled(const char *text, const struct unit *units) {
   double number = 0;
   const char *rest = read_number(text, &number);
@@ -103,8 +106,8 @@ struct request {
   struct spank_option option;
   bool (*is_allowed)(const char *value);
   const char *allowed;
-  const char *variable;    // that says it to the library; null: it is for the plugin
-  char said[kValueBytes];  // empty: nobody did
+  const char *variable;    // passes it to the library; null: it is for the plugin itself
+  char said[kValueBytes];  // the value given; empty: none
 };
 
 static struct request g_requests[] = {
@@ -121,8 +124,8 @@ static struct request g_requests[] = {
 };
 enum { kSwitch = 0, kRequests = sizeof(g_requests) / sizeof(g_requests[0]) };
 
-// Called for each option said, by the command and again on the node (remote). Each srun of a batch
-// script hears those of the script first and then its own: the last word counts.
+// Called for each option given, by the command and again on the node (remote). Each srun in a batch
+// script gets the script's options first and then its own: the last value counts.
 static int take(int index, const char *value, int remote) {
   if (index < 0 || index >= kRequests) return 0;
   struct request *request = &g_requests[index];
@@ -132,10 +135,10 @@ static int take(int index, const char *value, int remote) {
   }
   slurm_error("--%s '%.80s' is not allowed; use %s%s", request->option.name, value ? value : "",
               request->allowed, remote ? "; going on without it" : "");
-  return remote ? 0 : -1;  // who submits may have another version of this plugin than the node
+  return remote ? 0 : -1;  // the submitting host may have another version of this plugin
 }
 
-// Behind the '=' of "key=value", or null.
+// Returns the text behind the '=' of "key=value", or null.
 static const char *value_of(const char *argument, const char *key) {
   const size_t length = strlen(key);
   const bool is_it = !strncmp(argument, key, length) && argument[length] == '=';
@@ -158,9 +161,9 @@ static bool read_argument(const char *argument) {
   return true;
 }
 
-// In every context, or Slurm would not know the options there.
+// Called in every context; it must register the options in each, or Slurm does not know them there.
 int slurm_spank_init(spank_t spank, int argc, char **argv) {
-  // Where the Debian package has it.
+  // Where the Debian package installs it.
   g_site.library = "/usr/lib/tandem/lib/python3*/site-packages/tandem/libtandem.so";
   for (int i = 0; i < argc; ++i) {
     if (read_argument(argv[i])) continue;
@@ -185,7 +188,7 @@ static bool is_managed(void) {
   return g_site.all_jobs;
 }
 
-// An empty value is as good as none, as everywhere in Tandem.
+// An empty value counts as none, as everywhere in Tandem.
 static bool has_variable(spank_t spank, const char *name) {
   char start[2] = "";
   const spank_err_t error = spank_getenv(spank, name, start, sizeof(start));
@@ -203,18 +206,19 @@ static void set_if_missing(spank_t spank, const char *name, const char *value) {
   if (!has_variable(spank, name)) set_variable(spank, name, value);
 }
 
-// The library on this node. One that is missing would be a line of the loader's for every program.
+// Finds the library on this node. Preloading a missing one would make the loader print a line for
+// every program.
 static bool find_library(char *path, size_t size) {
   glob_t found;
   if (glob(g_site.library, 0, NULL, &found) != 0) return false;
-  // Of several the last, which is that of the newest Python.
+  // If there are several, take the last, which belongs to the newest Python.
   const int length = snprintf(path, size, "%s", found.gl_pathv[found.gl_pathc - 1]);
   globfree(&found);
-  // The loader splits at spaces and colons, and knows no escape.
+  // The loader splits at spaces and colons, and has no way to escape them.
   return length > 0 && (size_t)length < size && !strpbrk(path, " :");
 }
 
-// To `out` what `present` lists but for `library`, each with a colon before it.
+// Appends the entries of `present` except `library` to `out`, each preceded by a colon.
 static void append_others(char *out, char *present, const char *library) {
   char *rest = NULL;
   for (char *one = strtok_r(present, " :", &rest); one; one = strtok_r(NULL, " :", &rest)) {
@@ -222,8 +226,8 @@ static void append_others(char *out, char *present, const char *library) {
   }
 }
 
-// Puts the library before what the job preloads, once; or takes it out again, for a job that is
-// submitted from another has that one's variables.
+// Puts the library, once, before what the job preloads; or removes it, since a job that is
+// submitted from another job inherits that job's variables.
 static bool preload(spank_t spank, const char *library, bool managed) {
   static char present[kPreloadBytes], text[kPathBytes + kPreloadBytes + 1];
   const spank_err_t error = spank_getenv(spank, "LD_PRELOAD", present, sizeof(present));
@@ -242,19 +246,19 @@ static bool preload(spank_t spank, const char *library, bool managed) {
   return spank_unsetenv(spank, "LD_PRELOAD") == ESPANK_SUCCESS;
 }
 
-// Whether `tandem` would take it for the number of a job.
+// Tells whether `tandem` would take the name for a job's number.
 static bool is_id(const char *name) {
   return !strncmp(name, "j-", 2) && name[2] && name[2 + strspn(name + 2, "0123456789abcdef")] == 0;
 }
 
-// That of Slurm's, as far as it can be one of Tandem's.
+// Gives Tandem's job the name of Slurm's job, as far as Tandem allows it.
 static void name_job(spank_t spank) {
   if (has_variable(spank, "TANDEM_NAME")) return;
   char name[kNameBytes] = "";
-  // Of a longer one it is what there is room for.
+  // Slurm cuts a longer name to the space there is.
   spank_getenv(spank, "SLURM_JOB_NAME", name, sizeof(name));
   name[sizeof(name) - 1] = '\0';
-  // A daemon refuses names that are no text, and half a letter is none.
+  // The daemon refuses names that are not valid UTF-8, and the cut may split a character.
   for (char *c = name; *c; ++c) {
     if (*c < 0x20 || *c >= 0x7f) *c = '?';
   }
@@ -272,7 +276,7 @@ static void manage(spank_t spank) {
     return;
   }
   if (!preload(spank, library, true)) return;
-  // An option goes before the variable, as with `tandem run`.
+  // An option takes precedence over the variable, as with `tandem run`.
   for (int i = 0; i < kRequests; ++i) {
     const struct request *request = &g_requests[i];
     if (request->variable && *request->said) set_variable(spank, request->variable, request->said);
@@ -288,8 +292,8 @@ static void leave_out(spank_t spank) {
     preload(spank, library, false);
 }
 
-// Once for a step on its node, with the user's rights: the variables are those of all its tasks,
-// and what goes wrong is said once. A TaskProlog comes later, and has the last word.
+// Called once per step on its node, with the user's rights: the variables apply to all its tasks,
+// and a problem is logged once. A TaskProlog runs later, and has the last word.
 int slurm_spank_user_init(spank_t spank, int argc, char **argv) {
   (void)argc, (void)argv;
   if (is_managed()) {

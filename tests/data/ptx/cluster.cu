@@ -1,5 +1,5 @@
-// Blocks of a cluster: their barrier, whole and in halves, and each other's shared memory by
-// generic addresses, by shared ones and with atomics.
+// Blocks of a cluster: their barrier, whole and as arrive and wait, and access to each other's
+// shared memory by generic addresses, by shared ones and with atomics.
 #include <cooperative_groups.h>
 
 namespace cg = cooperative_groups;
@@ -18,7 +18,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) turn(unsigned* out) {
   cluster.sync();
 }
 
-// A histogram that lies in the shared memory of all blocks of its cluster, eight bins in each.
+// A histogram distributed over the shared memory of its cluster's blocks, eight bins in each.
 extern "C" __global__ void __cluster_dims__(2, 2, 1) histogram(const unsigned char* x, int n,
                                                                unsigned* bins) {
   __shared__ unsigned part[8];
@@ -34,7 +34,7 @@ extern "C" __global__ void __cluster_dims__(2, 2, 1) histogram(const unsigned ch
   if (threadIdx.x < 8) atomicAdd(&bins[8 * cluster.block_rank() + threadIdx.x], part[threadIdx.x]);
 }
 
-// Rounds in which every block adds what its neighbour had: a word moves on by the narrow addresses.
+// Rounds in which every block adds its neighbour's word, passed on by the narrow shared addresses.
 extern "C" __global__ void __cluster_dims__(8, 1, 1) relay(unsigned* out, int rounds) {
   __shared__ unsigned word[2];
   unsigned rank, size, where, far;

@@ -1,4 +1,4 @@
-// Ways through a program: divergence, calls, printing, failing.
+// Control flow: divergence, calls, printing, failing.
 #include <cassert>
 #include <cstdio>
 __device__ int counter = 5;
@@ -29,11 +29,11 @@ extern "C" __global__ void divergence(int* out, int n) {
     case 4: value *= 3; break;
     default: value = i % 4 == 1 ? 7 : value;
   }
-  // Those that did not return are together again.
+  // The lanes that did not return have reconverged.
   value += __popc(__ballot_sync(staying, 1)) * 1000;
   out[i] = value;
 }
-// Every lane for itself, against all others of its warp.
+// Every lane takes the lock, competing with all others of its warp.
 extern "C" __global__ void locked(int* lock, volatile int* count) {
   while (atomicCAS(lock, 0, 1) != 0) {
   }
@@ -41,7 +41,7 @@ extern "C" __global__ void locked(int* lock, volatile int* count) {
   __threadfence();
   atomicExch(lock, 0);
 }
-// A loop that is long for one lane, and a barrier behind it.
+// A loop that is long for one lane, followed by a barrier.
 extern "C" __global__ void long_loop(int* out, int turns) {
   __shared__ int sums[64];
   int sum = 0;

@@ -11,7 +11,7 @@ extern "C" __global__ void neighbours(unsigned* cells, unsigned* next, int steps
     grid.sync();
   }
 }
-// What a block has in shared and local memory is still there after others have run.
+// A block's shared and local memory is preserved while other blocks run.
 extern "C" __global__ void keeps(const int* order, unsigned* sums, unsigned* out) {
   extern __shared__ unsigned kept[];
   cg::grid_group grid = cg::this_grid();
@@ -23,7 +23,7 @@ extern "C" __global__ void keeps(const int* order, unsigned* sums, unsigned* out
   const unsigned other = sums[(blockIdx.x + 1) % gridDim.x];
   out[grid.thread_rank()] = other + kept[blockDim.x - 1 - threadIdx.x] + own[order[threadIdx.x % 8]];
 }
-// Each block waits for the one behind it, without a barrier.
+// Each block waits for the block with the next index, without a barrier.
 extern "C" __global__ void backwards(volatile unsigned* flags) {
   if (blockIdx.x + 1 < gridDim.x) {
     while (flags[blockIdx.x + 1] == 0) {
@@ -31,7 +31,7 @@ extern "C" __global__ void backwards(volatile unsigned* flags) {
   }
   flags[blockIdx.x] = flags[blockIdx.x + 1] + 1;
 }
-// A lock that the blocks take in an order of their own.
+// A lock that the blocks take in reverse order.
 extern "C" __global__ void tickets(unsigned* turn, unsigned* out) {
   const unsigned mine = gridDim.x - 1 - blockIdx.x;
   while (atomicCAS(turn, mine, mine) != mine) {

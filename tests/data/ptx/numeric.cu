@@ -1,4 +1,4 @@
-// Arithmetic in quantity.
+// Arithmetic-heavy kernels.
 extern "C" __global__ void mandelbrot(unsigned* steps, int width, int height, unsigned limit) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
   if (x >= width || y >= height) return;

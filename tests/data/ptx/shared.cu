@@ -1,4 +1,4 @@
-// Blocks that work together: shared memory, barriers, shuffles, atomics.
+// Threads that cooperate: shared memory, barriers, shuffles, atomics.
 extern "C" __global__ void reduce(const float* x, float* sum, int n) {
   __shared__ float partial[32];
   float value = 0;

@@ -1,4 +1,4 @@
-// Kernels of the recorded programs: what they compute does not matter, that they are different does.
+// Kernels of the recorded programs. What they compute does not matter, only that they differ.
 #define ELEMENTWISE(name, expression)                                                      \
   extern "C" __global__ void name(float* out, const float* in, unsigned count) {           \
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;                              \

@@ -1,4 +1,4 @@
-// Work that takes longer the smaller its set of SMs is, in few blocks: each is run one by one.
+// Work that takes longer the smaller its set of SMs is, in few blocks, which are run one by one.
 #ifndef TANDEM_KERNEL
 #define TANDEM_KERNEL(...)
 #endif

@@ -1,10 +1,10 @@
-// A launch of Slurm as the plugin sees it, in one process:
+// A launch by Slurm, as the plugin sees it, in one process:
 //
 //     spank_host srun|node PLUGIN [ARGUMENT]... -- [--OPTION=VALUE]... -- COMMAND...
 //
-// ARGUMENTs are those of plugstack.conf. srun: the command checks the options and the node takes
-// them. node: as from a command that checked nothing. COMMAND then has the environment of this
-// process as the plugin left it.
+// ARGUMENTs are those of plugstack.conf. srun: the command checks the options, then the node takes
+// them. node: only the node's side, as if the command had checked nothing. COMMAND then runs with
+// the environment of this process as the plugin left it.
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -104,7 +104,7 @@ static int give(spank_t spank, char *word) {
   return 2;
 }
 
-// One side of the launch, with a plugin that knows nothing of the other.
+// Runs one side of the launch, with a fresh plugin that has no state from the other side.
 static void side(bool remote, const char *path, struct words site, struct words options) {
   void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!plugin) {

@@ -1,6 +1,6 @@
-// The part of Slurm's header that packaging/slurm/spank_tandem.c uses, after its documentation
-// (spank(7)), so that the plugin can be compiled and run without Slurm. spank_host.c is the other
-// side.
+// The part of Slurm's header that packaging/slurm/spank_tandem.c uses, written from Slurm's
+// documentation (spank(7)), so that the plugin can be compiled and run without Slurm. spank_host.c
+// plays Slurm's part.
 #pragma once
 
 typedef struct spank_handle* spank_t;
