@@ -1,5 +1,6 @@
 #!/bin/sh
-# One clear line for a missing prerequisite, before anything is downloaded. $1: the Python to use.
+# Reports a missing prerequisite in one clear line, before anything is downloaded. $1: the Python to
+# use.
 python="$1"
 fail() { echo "error: $1" >&2; exit 1; }
 command -v "$python" >/dev/null 2>&1 || fail "$python not found; apt install python3 python3-venv python3-dev"
