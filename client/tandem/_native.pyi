@@ -1,8 +1,9 @@
 """Types of the pybind11 module: the daemon's side of shared memory, and the attach messages.
 
-Thread-safety: a `Process` belongs to the thread that made it, except `stamp`; `Poller.wake` may be
-called from any thread; everything else of `Poller` from the one that owns it. Calls that wait
-release the GIL. Times are nanoseconds of the attach clock (`CLOCK_MONOTONIC`, or virtual time).
+Thread-safety: only the thread that made a `Process` may use it, except for `stamp`. `Poller.wake`
+may be called from any thread; unless said otherwise, only the owner of a `Poller` may call the
+rest. Calls that wait release the GIL. Times are nanoseconds of the attach clock
+(`CLOCK_MONOTONIC`, or virtual time).
 """
 
 import enum
@@ -12,8 +13,9 @@ from typing import final
 
 PROTOCOL_VERSION: int
 LAYOUT_VERSION: int
-ABILITY_HOST_FILE: int  # of Hello.abilities: the shim takes files
-ABILITY_HOST_BACK: int  # and gives memory of the host back
+# Bits of Hello.abilities.
+ABILITY_HOST_FILE: int  # the shim accepts files in place of host pools
+ABILITY_HOST_BACK: int  # the shim can give host pools back
 ABILITY_HAS_SET: int  # the process was attached before, and stays on the SMs it was told then
 NO_LIMIT: int
 PRESENCE_MAX: int
@@ -26,7 +28,7 @@ class Request:
     memory_min_bytes: int
     slo_p99_ns: int
     preemptible: int
-    memory_percent: int  # where memory_bytes is not said; 0 = not said either
+    memory_percent: int  # of the device, if memory_bytes is not said; 0 = not said either
     wait_memory_s: int
     swappable: int
     name: str
@@ -43,7 +45,7 @@ class Hello:
     job_id: int
     abilities: int  # bits ABILITY_..
     idle_release_s: int  # 0 = not said
-    mps_percent: float  # of the SMs that its environment lets it have under MPS; 0 = not said
+    mps_percent: float  # share of the SMs that its environment allows it under MPS; 0 = not said
     request: Request
     device_uuids: list[bytes]
 
@@ -55,9 +57,9 @@ class Register:
     gpu: str  # index or UUID; empty = not said
     request: Request
     command: str
-    no_wait: bool  # refuse it where it would have to stand in line
-    asks_again: bool  # it may be told that what to say is not known yet
-    only_asks: bool  # there is to be no job
+    no_wait: bool  # refuse it if it would have to wait in line
+    asks_again: bool  # it may be refused because the answer is not known yet
+    only_asks: bool  # answer, but create no job
 
 @final
 class Mapped: ...
@@ -71,7 +73,7 @@ class Uses:
     device_uuid: bytes
 
 def decode(packet: bytes) -> Hello | Register | Mapped | Shared | Uses:
-    """Parse one packet of a shim or of `tandem run`.
+    """Parse one packet from a shim or from `tandem run`.
 
     Raises:
         ValueError: garbage, truncated, unknown type or another protocol; the text says which.
@@ -89,45 +91,49 @@ def encode_refused(*, code: int, reason: str) -> bytes: ...
 def encode_registered(
     *, job_id: int, job_class: int = ..., environment: str = ..., told: str = ...
 ) -> bytes:
-    """`environment`: lines NAME=VALUE.
+    """Encode the answer to REGISTER; `environment` consists of lines NAME=VALUE.
 
     Raises:
         ValueError: they are too long for a packet.
     """
 
 def encode_host_pool(*, bytes: int) -> bytes:
-    """With one descriptor: a sealed memfd of which `bytes` are for the process's pages.
+    """Encode HOST_POOL, sent with one descriptor: a sealed memfd for the process's swapped pages.
+
+    `bytes` of the memfd are the process's own.
 
     Raises:
         ValueError: `bytes` is not a positive multiple of 2 MiB.
     """
 
 def encode_host_back(*, order: int, since: int, pool: int) -> bytes:
-    """By `order` a pool that has nothing in it goes back, unless one came after `since`.
+    """Encode HOST_BACK: give an empty pool back, if `since` is still the newest order.
 
-    `pool` counts from 1 as they were sent on the connection.
+    `order` is the number of this order. Pools are counted from 1, in the order in which they were
+    sent on the connection.
 
     Raises:
         ValueError: `order` or `pool` is 0.
     """
 
 def encode_host_file(*, order: int, since: int, pool: int) -> bytes:
-    """What was in a pool while order `since` was the newest is in the file that goes with it.
+    """Encode HOST_FILE: the file sent along holds what was in a pool while `since` was the newest.
 
-    `pool` counts from 1 as they were sent on the connection.
+    `since` is the number of an order, `order` that of this one. Pools are counted from 1, in the
+    order in which they were sent on the connection.
 
     Raises:
         ValueError: `order` or `pool` is 0.
     """
 
 def encode_swap() -> bytes:
-    """Look at the target that Process.set_resident_target has set."""
+    """Encode SWAP: read the target that Process.set_resident_target has set."""
 
 def encode_presence(*, index: int, job_class: int, gone: bool = ...) -> bytes: ...
 
 @final
 class Snapshot:
-    """One copied and bounds-checked look at a process; all figures are the job's own claims."""
+    """A copied and bounds-checked look at a process; all figures are the job's own claims."""
 
     process_id: int
     busy: bool  # some live slot has work the GPU has not finished
@@ -137,23 +143,22 @@ class Snapshot:
     peak_bytes: int
     alloc_count: int
     refused_count: int
-    refused_by: tuple[int, int, int]  # the quota, the device, the line
-    memory_ticket: int  # of the request for memory that waits; 0 = none
+    refused_by: tuple[int, int, int]  # by the quota, the device, the line
+    memory_ticket: int  # of the waiting request for memory; 0 = none
     memory_wanted_bytes: int
-    memory_round: int  # in which it tried in vain; 0 = has not
+    memory_round: int  # round of its last attempt, which failed; 0 = it has not tried
     memory_of_quota: bool  # the limit is in its way, not the device
     memory_alone: bool  # all threads of the process that use the device wait for memory
-    swappable_bytes: int  # of device_bytes; of these, swapped_bytes are on the host
+    swappable_bytes: int  # part of device_bytes; swapped_bytes of these are on the host
     swapped_bytes: int
     swap_done: int  # the newest order that has ended
-    swap_outcome: int  # SwapOutcome: how
-    swap_out_bytes: (
-        int  # copied to the host so far, in swap_out_ns; the waits between count in neither
-    )
+    swap_outcome: int  # how it ended: SwapOutcome
+    # Copied to the host so far, and the time the copies took; waits between copies do not count.
+    swap_out_bytes: int
     swap_out_ns: int
     swap_in_bytes: int  # and back
     swap_in_ns: int
-    filed_bytes: int  # of swapped_bytes, in files
+    filed_bytes: int  # part of swapped_bytes that is in files
     waiting_threads: int
     wait_reason: int
     wait_since_ns: int
@@ -165,17 +170,18 @@ class Snapshot:
     critical_until_ns: int
     listens: bool
     pause_ready: int
-    iteration_peak_bytes: int  # by the job's marks: most held since the first,
-    iteration_end_bytes: int  # and at one
-    stopped: int  # after how many steps a limit of marks stopped it last; 0 = never
-    stopped_phases: int  # the same of phases begun
+    iteration_peak_bytes: int  # by the job's marks: most held since the first mark,
+    iteration_end_bytes: int  # and most held at a mark
+    stopped: int  # after how many steps a mark limit last stopped it; 0 = never
+    stopped_phases: int  # the same for phases begun
     begun_phases: int
-    # First group, groups and SMs a group: no stream that goes with the process has work outside.
+    # First group, number of groups and SMs per group of its set: no stream that moves with the
+    # process has work outside.
     in_set: tuple[int, int, int] | None
-    in_turn: int  # `turn` of `set_sms` as of which that is so; 0 = not known
+    in_turn: int  # `turn` of the `set_sms` since which that holds; 0 = not known
     following_streams: int
     staying_streams: tuple[int, int, int, int, int, int]  # by StayReason
-    runs_graphs: bool  # since it attached; they do not go there
+    runs_graphs: bool  # since it attached; graphs do not move to the set
     set_switches: int
     linger_ns: int
     ungated: bool
@@ -184,26 +190,31 @@ class Snapshot:
     presence_busy_until_ns: int
     records: int
     dropped_records: int
-    iterations: int  # ends: marked ones, before the first mark those found in its records
-    iteration_ns: int  # their usual length; 0 = none is found
+    iterations: int  # ends: marked ones, or those found in its records before the first mark
+    iteration_ns: int  # their usual length; 0 = not known
     iteration_launches: int
-    gap_p50_ns: int  # latency class: how much longer half of its gaps go on; 0 = not known
-    gap_p90_ns: int  # the same of nine in ten
-    iteration_bytes: int  # device memory when the newest ended, marked or found
-    marks_requests: bool  # or it did: only marked ones are its requests
-    work_ns: int  # predicted GPU time of what was submitted
-    step_work_ns: int  # the same when the newest step was marked
-    timed_count: int  # submissions of which it is known
+    # Latency class: how much longer half of its gaps, and nine in ten, last once it no longer
+    # counts as busy; 0 = not known.
+    gap_p50_ns: int
+    gap_p90_ns: int
+    iteration_bytes: int  # device memory when the newest iteration ended, marked or found
+    marks_requests: bool  # it marks its requests, or did: only marked ones count
+    work_ns: int  # predicted GPU time of all submissions
+    step_work_ns: int  # work_ns at the end of the newest iteration, marked or found
+    timed_count: int  # submissions whose GPU time is known
     phases: tuple[int, int, int]  # forward, backward, update: thousandths; all 0 = not known
     phases_marked: bool  # by the job itself
     exclusive_ns: int  # GPU time while no other group was busy, charged by the poller
-    shared_ns: int  # its part of intervals in which several groups were busy: an estimate
-    even_ns: int  # the same, had these been split evenly among the groups
+    shared_ns: int  # its share of intervals in which several groups were busy: an estimate
+    even_ns: int  # the same, if these were split evenly among the groups
 
 def split_phases(records: bytes) -> str:
-    """The phase of each launch in the records of one iteration: F, B or U; "-" is none of them.
+    """Return the phase of each launch in the records of one iteration: F, B, U, or "-" for none.
 
-    Marks of phases win. Empty: not known. Raises ValueError when the length is no multiple of 64.
+    Marked phases take precedence. Empty: not known.
+
+    Raises:
+        ValueError: the length is not a multiple of 64.
     """
 
 @final
@@ -211,13 +222,14 @@ class IterationFinder:
     """Finds the iterations in one thread's telemetry records."""
 
     def take(self, records: bytes) -> list[int]:
-        """Records of 64 bytes, oldest first; the ticks at which iterations ended among them.
+        """Take records of 64 bytes, oldest first; return the ticks at which iterations ended.
 
-        Raises ValueError when the length is no multiple of 64.
+        Raises:
+            ValueError: the length is not a multiple of 64.
         """
 
     def gap(self) -> None:
-        """Records were lost here."""
+        """Note that records were lost here."""
 
     @property
     def found(self) -> bool: ...
@@ -225,35 +237,35 @@ class IterationFinder:
     def ends(self) -> int: ...
     @property
     def duration(self) -> int:
-        """Ticks of the usual iteration; 0 = not known."""
+        """Length of the usual iteration in ticks; 0 = not known."""
 
     @property
     def launches(self) -> int:
-        """Launches of the usual iteration; 0 = not known."""
+        """Launches in the usual iteration; 0 = not known."""
 
 @final
 class Process:
     """The three memfds of one attached process."""
 
     def __init__(self, *, process_id: int, job_id: int) -> None:
-        """Create, initialise and seal them. Raises OSError when the kernel refuses."""
+        """Create, initialise and seal the memfds. Raises OSError if the kernel refuses."""
 
     @property
     def process_id(self) -> int: ...
     @property
     def fds(self) -> tuple[int, int, int]:
-        """Command, state, presence: to send with SCM_RIGHTS, still owned by this object."""
+        """Command, state and presence: to send with SCM_RIGHTS, still owned by this object."""
 
     def seal_presence(self) -> int:
-        """After MAPPED: forbid further writable maps; return the presence fd for peers."""
+        """Forbid further writable maps, after MAPPED; return the presence fd for peers."""
 
     def set_gate(self, *, hold: bool) -> int:
         """Open or close the gate, waking waiters; return the new gate word. No-op if unchanged."""
 
     def set_pause(self, *, number: int) -> None:
-        """Tell a program that listens of the pause of that number; 0: there is none."""
+        """Announce the pause with that number to programs that listen; 0 = there is none."""
     def set_mark_limit(self, *, phases: bool, number: int) -> None:
-        """Stop the process at its so manyth end of a step, or beginning of a phase; 0 = never."""
+        """Stop the process at the `number`-th end of a step, or begin of a phase; 0 = never."""
 
     def set_window(self, *, segments: int, segment_ns: int) -> None: ...
     def set_class(self, *, job_class: int) -> None: ...
@@ -264,23 +276,25 @@ class Process:
     def set_presence_mask(self, *, mask: int) -> None: ...
     def set_memory_limit(self, *, limit_bytes: int) -> None: ...
     def set_memory_lease(self, *, lease_bytes: int) -> None:
-        """What it may hold for now; the limit itself stays. 0 and 2**64 - 1: as the limit says."""
+        """Set what it may hold for now; the limit stays. 0 and 2**64 - 1: as much as the limit."""
 
     def set_memory_wait(self, *, wait_ns: int) -> None: ...
     def set_memory_place(self, *, ticket: int, round: int, refused: bool, line_ahead: bool) -> None:
-        """Tell which waiting request may try, or is refused; a new round lets it try again."""
+        """Say which waiting request may try, or is refused; a new round lets it try again."""
     def set_resident_target(self, *, bytes: int, order: int) -> None:
-        """Say how much of what can be swapped may be on the device, 2**64 - 1 for all of it.
+        """Set how much of the swappable memory may be on the device; 2**64 - 1 = all of it.
 
-        `order`, 1 to 2**32 - 1, is what Snapshot.swap_done names when it has ended. The process
-        looks once it gets `encode_swap()`.
+        Snapshot.swap_done has the value `order`, 1 to 2**32 - 1, once the order has ended. The
+        process reads the target when it receives `encode_swap()`.
         """
 
     def set_lane(self, *, holds: bool) -> None: ...
     def set_sms(self, *, first: int, count: int, group_sms: int, turn: int = 0) -> None:
-        """Which of the groups of SMs to use; no group stands for the whole device.
+        """Say which groups of SMs to use; a `count` of 0 stands for the whole device.
 
-        Raises ValueError: no set: `group_sms` is 0 or above 4095, another figure above 1023.
+        Raises:
+            ValueError: not a valid set: `group_sms` is 0 or above 4095, or `first` or `count` is
+                above 1023.
         """
 
     def set_stale(self, *, stale_ns: int) -> None: ...
@@ -291,12 +305,12 @@ class Process:
 class Poller:
     """Copies state pages, drains telemetry rings, charges GPU time, stamps the heartbeat.
 
-    With `start` two native threads do that on CLOCK_MONOTONIC: the poller every `period_ns`
-    (slowing to `idle_period_ns` when no process is busy or waiting), and the heartbeat every 100 ms
-    as long as the owner is inside `wait` or came back to it within the last second: a hung core
-    stops the heartbeat. Without `start` (virtual clock) the owner calls `poll`.
+    After `start`, two native threads do that on CLOCK_MONOTONIC: the poll thread every `period_ns`
+    (slowing to `idle_period_ns` while no process is busy or waiting), and the heartbeat thread
+    every 100 ms while the owner is inside `wait` or left it less than a second ago, so that a hung
+    core stops the heartbeat. Without `start` (virtual clock) the owner calls `poll`.
 
-    Without `detects` nothing is looked for in telemetry: no iterations, phases, gaps or windows.
+    Without `detects`, telemetry is not analysed: no iterations, phases, gaps or windows.
     """
 
     def __init__(
@@ -304,24 +318,24 @@ class Poller:
     ) -> None: ...
     def add(self, process: Process, *, group: int, gpu: int = ...) -> None: ...
     def remove(self, *, process_id: int) -> Snapshot:
-        """Poll the process no longer; a last look at it, its telemetry left out.
+        """Stop polling the process; return a last look at it, without its telemetry.
 
         Raises:
             KeyError: the process is not polled.
         """
 
     def regroup(self, *, process_id: int, group: int) -> None:
-        """From now on its GPU time is charged to that group.
+        """Charge its GPU time to that group from now on.
 
         Raises:
             KeyError: the process is not polled.
         """
 
     def weigh(self, *, process_id: int, sms: int, most_sms: int) -> None:
-        """From now on it counts for so many SMs where several groups are busy on its GPU.
+        """Set how many SMs the process counts for when several groups are busy on its GPU.
 
-        A group counts for those of its busy processes together, `most_sms` at most. 0 SMs: it is
-        not known, and intervals that it shares with others are split evenly. Any thread.
+        A group counts for the sum over its busy processes, at most `most_sms`. 0 SMs: not known,
+        and intervals that it shares with others are split evenly. Any thread.
 
         Raises:
             KeyError: the process is not polled.
@@ -330,41 +344,41 @@ class Poller:
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def poll(self, *, now_ns: int) -> bool:
-        """One round, and a heartbeat; True if something a scheduler cares about changed."""
+        """Run one round and stamp the heartbeat; True if something the scheduler needs changed."""
 
     def pause_ns(self) -> int:
-        """How long whoever polls by hand may wait until the next round, in nanoseconds.
+        """Return how long a caller of `poll` may wait until the next round, in nanoseconds.
 
-        The period while a process is busy or waits; from the 17th round in a row on in which none
-        is ever longer, the idle period at most. Any thread.
+        This is the period while a process is busy or waits. From the 17th consecutive round
+        without such a process on, it grows, up to the idle period. Any thread.
         """
 
     def wait(self, *, timeout_ns: int) -> bool:
-        """Block until a notable change, `wake` or the timeout; True unless it was the timeout.
+        """Block until a notable change, `wake` or the timeout; False only on timeout.
 
-        Notable: a process became busy or idle, a thread of it began or ended waiting, a step, phase
-        or doorbell, fail-open began or ended.
+        Notable: a process became busy or idle, one of its threads began or ended waiting, a step,
+        phase or doorbell, fail-open began or ended.
         """
 
     def wake(self) -> None: ...
     def snapshots(self) -> list[Snapshot]: ...
     def changed(self) -> list[Snapshot]:
-        """Only those that are new or differ from what the last call had, by process_id.
+        """Return the snapshots that are new or differ from the last call's, by process_id.
 
-        A figure that grows by itself, or comes only along with another, is no difference.
+        Figures that grow by themselves, or change only together with others, are ignored.
         """
     def memory_claims(self) -> dict[int, tuple[int, int]]:
-        """Bytes that each process says that it has on its GPUs, and with those it is asking for.
+        """Return the bytes each process says it has on its GPUs, without and with pending requests.
 
-        The second is at no time below what the driver counts of memory that the process counts.
-        By process_id; from the pages themselves, not from the last round; any thread.
+        The second is never below what the driver counts of the memory that the process counts.
+        By process_id; read from the pages themselves, not from the last round; any thread.
         """
     def drain_records(self, *, limit: int = ..., kinds: int = ...) -> list[tuple[int, bytes]]:
-        """(process_id, packed shm::Record array) since the last call, oldest first; bounded buffer.
+        """Return (process_id, packed shm::Record array) since the last call, oldest first.
 
-        Records of `kinds`, a bit for each shm::RecordKind, are kept from the first call on, and for
-        five seconds after each; of no kind: until there is another call. `ticks` is already
-        converted to nanoseconds; 0 where the job has not said how.
+        The buffer is bounded. Records of `kinds`, one bit for each shm::RecordKind, are kept from
+        the first call on, and for five seconds after each call; with no kinds, none are kept until
+        the next call. `ticks` are already converted to nanoseconds; 0 if the job has not said how.
         """
 
     def want_window(self, *, process_id: int) -> None:
