@@ -57,8 +57,8 @@ Json launches(CUfunction function, const std::vector<CUstream>& streams) {
 }
 
 // Measures the time, in us of the device's clock, from the end of a kernel in `from` to the start
-// of the next one in `to`, which waits for the first by an event. So the shim moves a job's stream
-// to another set.
+// of the next one in `to`, which waits for the first by an event. This is how the shim moves a
+// job's stream to another set.
 Json handover(CUfunction stamp, CUstream from, CUstream to) {
   auto* const launch = DRIVER(cuLaunchKernel, "cuLaunchKernel");
   CUevent event;
