@@ -9,10 +9,10 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize sanitize-build nvidia fuzz soak bench gpu wheels-gpu wheel deb spank headers stubs clean
+.PHONY: help setup build demo test format check sanitize sanitize-build nvidia fuzz soak bench gpu wheels-gpu wheel deb spank headers stubs clean
 
 help:  ## list these targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) build  ## create .venv, install the dependencies, build the native parts
 	@$(if $(filter setup,$(MAKECMDGOALS)),echo "ready; next: . $(BIN)/activate && tandem --help (or make demo)",:)
@@ -37,8 +37,16 @@ demo: setup  ## run the demo: a server and two trainers share one GPU
 test: setup  ## run the tests (FAST=1: only the quick ones)
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(if $(FAST),-m "not gpu and not slow",-m "not gpu") $(TEST)
 
+# Not symbolic links, whose targets are in the list anyway, nor sources that recorded files stem from.
+CXX_FILES = find shim csrc client tests bench packaging -path tests/data -prune -o -type f -regex '.*\.\(cpp\|h\|cu\|c\)' -print
+
+format: setup  ## format Python and C++ the way `make check` expects
+	@$(BIN)/ruff format -q .
+	@$(CXX_FILES) | xargs $(BIN)/clang-format -i
+
 check: setup  ## check lint, format, types, layers, and that generated files are fresh
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(CXX_FILES) | xargs $(BIN)/clang-format --dry-run --Werror
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python packaging/check_calls.py

@@ -49,8 +49,8 @@ uint64_t now_ns() {
 int main(int argc, char** argv) {
   const uint32_t count = argc == 3 ? static_cast<uint32_t>(atoi(argv[2])) : 0;
   if (count == 0 || count > kMaxProcesses) return 2;
-  auto* shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                                           MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* shared = static_cast<Shared*>(
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   static pid_t children[kMaxProcesses];
   int start[2];
   if (pipe(start) != 0) return 1;

@@ -117,7 +117,7 @@ def _round(
     place: Stage, env: Mapping[str, str], listener: socket.socket, crew: Crew, rounds: Rounds
 ) -> None:
     kind, cpus = crew
-    command: list[str | Path] = [place.compile("calls.c"), str(GROUPS), kind, *map(str, cpus)]
+    command: list[str | Path] = [place.compile("calls.cpp"), str(GROUPS), kind, *map(str, cpus)]
     with place.running(command, env) as child, ExitStack() as attached:
         count = len(cpus) if kind == "processes" else 1
         jobs = [attached.enter_context(one_job(listener, WANTED)) for _ in range(count)]

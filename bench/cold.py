@@ -46,7 +46,7 @@ def run() -> dict[str, Any]:
     attached: Rounds = defaultdict(list)
     with stage() as place:
         env = {**place.shimmed(), "LD_LIBRARY_PATH": str(place.empty_driver())}
-        command: list[str | Path] = [place.compile("cold.c"), str(LAUNCHES), str(cpu)]
+        command: list[str | Path] = [place.compile("cold.cpp"), str(LAUNCHES), str(cpu)]
         for number in range(1, ROUNDS + 1):
             progress(f"round {number} of {ROUNDS}")
             with place.running(command, {**env, "TANDEM_DISABLE": "1"}) as child:

@@ -19,7 +19,7 @@ constexpr int kRounds = 2;
 constexpr uint64_t kNodes = 1'000'000;
 constexpr uint32_t kStreams = 16;
 constexpr uint64_t kRetireEach = 10'000;  // nodes
-constexpr uint64_t kAnalysed = 300'000;  // nodes
+constexpr uint64_t kAnalysed = 300'000;   // nodes
 constexpr uint64_t kSubmitNs = 2'000, kKernelNs = 20'000;
 constexpr uint32_t kBlocks = 256;
 constexpr analysis::Device kDevice{132, 4'800'000'000'000};
@@ -107,7 +107,8 @@ void run(bool has_buffers, uint64_t window, Figures* figures) {
     builder.retire(retire_at - window);
   }
   const double spent = static_cast<double>(now_ns() - begin);
-  figures->ns_a_node = std::min(figures->ns_a_node, spent / static_cast<double>(builder.graph().end()));
+  figures->ns_a_node =
+      std::min(figures->ns_a_node, spent / static_cast<double>(builder.graph().end()));
   figures->bytes_a_node = std::max(figures->bytes_a_node, bytes / static_cast<double>(window));
 }
 
@@ -134,9 +135,10 @@ int main() {
       for (const uint64_t window : {100'000, 150'000}) run(has_buffers, window, &figures);
       analyse(has_buffers, &figures);
     }
-    std::printf("%s\"%s\": {\"ns_a_node\": %.1f, \"bytes_a_node\": %.1f, \"analysis_ns_a_node\": %.1f}",
-                separator, has_buffers ? "buffers" : "order", figures.ns_a_node,
-                figures.bytes_a_node, figures.analysis_ns_a_node);
+    std::printf(
+        "%s\"%s\": {\"ns_a_node\": %.1f, \"bytes_a_node\": %.1f, \"analysis_ns_a_node\": %.1f}",
+        separator, has_buffers ? "buffers" : "order", figures.ns_a_node, figures.bytes_a_node,
+        figures.analysis_ns_a_node);
     separator = ", ";
   }
   std::printf("}\n");

@@ -118,6 +118,7 @@ int main(int argc, char** argv) {
   puts("ready");
   fflush(stdout);
   unsigned long long milliseconds;
-  while (scanf("%llu", &milliseconds) == 1) write_for(job, milliseconds * 1'000'000, launches_per_s);
+  while (scanf("%llu", &milliseconds) == 1)
+    write_for(job, milliseconds * 1'000'000, launches_per_s);
   return 0;
 }

@@ -48,7 +48,7 @@ def figures(place: Stage) -> dict[str, float]:
 
 def _round(place: Stage, cpu: int, rounds: dict[str, list[list[float]]]) -> None:
     treatment = Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False)
-    command = [place.compile("sample.c"), place.kernels(), GROUPS, cpu]
+    command = [place.compile("sample.cpp"), place.kernels(), GROUPS, cpu]
     with (
         listening(place.attach_socket) as listener,
         place.running([str(word) for word in command], place.shimmed()) as child,

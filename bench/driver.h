@@ -51,9 +51,8 @@ static inline void* driver_function(const char* name) {
 // Returns the driver's own function, bypassing whatever is preloaded: by the dlsym from the C
 // library's own handle, which no preloaded library can replace.
 static inline void* bare_function(const char* name) {
-  static const char* const kPlaces[][2] = {{"libc.so.6", "GLIBC_2.34"},
-                                           {"libdl.so.2", "GLIBC_2.2.5"},
-                                           {"libdl.so.2", "GLIBC_2.17"}};
+  static const char* const kPlaces[][2] = {
+      {"libc.so.6", "GLIBC_2.34"}, {"libdl.so.2", "GLIBC_2.2.5"}, {"libdl.so.2", "GLIBC_2.17"}};
   void* found = nullptr;
   for (int i = 0; i < 3 && found == nullptr; i++) {
     void* library = dlopen(kPlaces[i][0], RTLD_NOW | RTLD_NOLOAD);

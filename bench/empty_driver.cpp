@@ -1,5 +1,5 @@
 // A libcuda.so.1 whose calls do nothing and take no time, so that the cost of a call under the shim
-// is that of the shim. It has only the functions that bench/calls.c, bench/allocs.c and an attached
+// is that of the shim. It has only the functions that bench/calls.cpp, bench/allocs.cpp and an attached
 // shim need.
 #include <cuda.h>
 

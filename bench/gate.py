@@ -1,7 +1,7 @@
 """From an opened gate to the next launch, and from a busy server to the last best-effort launch.
 
 Both start in the middle of a burst of launches, so that there is something to hold back. A thread
-of the job's own program (gate.c) plays the busy server, since Python would add delays of its own.
+of the job's own program (gate.cpp) plays the busy server, since Python would add delays of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CAUGHT_AT_LEAST = 0.5  # of the trials
 
 
 class Stamps:
-    """The times when the job's newest launches returned, in the ring that gate.c writes."""
+    """The times when the job's newest launches returned, in the ring that gate.cpp writes."""
 
     def __init__(self, path: Path) -> None:
         size = 8 * (STAMPS + 1)
@@ -61,7 +61,7 @@ def run() -> dict[str, Any]:
     with stage() as place, place.device(), listening(place.attach_socket) as listener:
         path = place.folder / "stamps"
         stamps = Stamps(path)
-        command = [place.compile("gate.c"), place.kernels(), path]
+        command = [place.compile("gate.cpp"), place.kernels(), path]
         with (
             place.running(command, place.shimmed(TANDEM_PRIORITY="batch")) as child,
             one_job(listener, Treatment()) as job,

@@ -115,7 +115,7 @@ def attached(
 
 
 def _command(place: Stage, cpu: int, groups: int) -> list[str]:
-    return [str(place.compile("launch.c")), str(place.kernels()), str(groups), str(cpu)]
+    return [str(place.compile("launch.cpp")), str(place.kernels()), str(groups), str(cpu)]
 
 
 def _figures(found: Mapping[str, Rounds]) -> dict[str, float]:

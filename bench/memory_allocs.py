@@ -38,7 +38,7 @@ def measure() -> dict[str, Any]:
     cpu = max(os.sched_getaffinity(0))
     with stage() as place:
         env = {**place.shimmed(), "LD_LIBRARY_PATH": str(place.empty_driver())}
-        command: list[str | Path] = [place.compile("allocs.c"), str(GROUPS), str(cpu)]
+        command: list[str | Path] = [place.compile("allocs.cpp"), str(GROUPS), str(cpu)]
         with listening(place.attach_socket) as listener:
             for number in range(1, ROUNDS + 1):
                 progress(f"allocs: round {number} of {ROUNDS}")

@@ -17,5 +17,6 @@ extern "C" __global__ void layer() {}
 TANDEM_KERNEL(layer, 48.0 * blockDim.x, 4.0)
 
 // Like noop, with parameters.
-extern "C" __global__ void eight(const void*, const void*, void*, void*, long, long, double, double) {}
+extern "C" __global__ void eight(const void*, const void*, void*, void*, long, long, double,
+                                 double) {}
 TANDEM_KERNEL(eight, 0.0, 0.0)

@@ -23,7 +23,7 @@ from tandem import softgpu
 
 CHANGES = 10_000
 GROUPS = 16  # on the software GPU's profile h200
-STREAMS, STEPS = ("left", "right"), 2  # as in sets.c
+STREAMS, STEPS = ("left", "right"), 2  # as in sets.cpp
 SWITCH_LIMIT_US = 50
 SEED = 11
 PATIENCE_S = 60.0
@@ -93,7 +93,7 @@ def _run(place: Stage, told: Sequence[Span]) -> tuple[int, list[Row]]:
     softgpu.compile_kernels(HERE / "sets.cu", image)
     wanted = Treatment(segment_ns=LONG_SEGMENT_NS, has_peer=False, has_set=True)
     env = place.shimmed(TANDEM_SOFTGPU_TIMELINE=str(timeline))
-    command = [place.compile("sets.c"), image]
+    command = [place.compile("sets.cpp"), image]
     with (
         listening(place.attach_socket) as listener,
         place.running(command, env) as child,

@@ -116,7 +116,7 @@ def _clients(
         "TANDEM_SOFTGPU_LINGER_MS": "0",
         "TANDEM_SOFTGPU_QUEUE": str(PENDING + 100 if what == "hold" else 1024),
     }
-    command: list[str | Path] = [place.compile("softgpu.c"), place.kernels(), what, str(amount)]
+    command: list[str | Path] = [place.compile("softgpu.cpp"), place.kernels(), what, str(amount)]
     _await_end(place.folder / "gpu" / "softgpu.sock")
     with ExitStack() as running:
         children = []

@@ -1,7 +1,7 @@
 """A temporary device and daemon for a measurement, and the programs compiled for it.
 
-Everything that a measurement starts is on a leash (leash.c): it ends with the measurement, even if
-that is killed.
+Everything that a measurement starts is on a leash (leash.cpp): it ends with the measurement, even
+if that is killed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Stage:
         # executes the program.
         with (log or Path(os.devnull)).open("ab") as errors:
             child = subprocess.Popen(
-                [str(self.compile("leash.c")), *map(str, command)],
+                [str(self.compile("leash.cpp")), *map(str, command)],
                 env=dict(env),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -126,7 +126,7 @@ class Stage:
     @contextmanager
     def device(self) -> Iterator[None]:
         """Keep a device process alive until the block ends."""
-        command = [self.compile("keeper.c"), self.kernels()]
+        command = [self.compile("keeper.cpp"), self.kernels()]
         with self.running(command, self.env) as child:
             expect(child, "ready")
             yield

@@ -63,8 +63,8 @@ def test_nothing_that_the_committed_listing_has_was_changed():
         ),
         pytest.param(
             "wire.h",
-            "kShared = 9, kUses = 10",
-            "kShared = 10, kUses = 9",
+            "kShared = 9,\n  kUses = 10",
+            "kShared = 10,\n  kUses = 9",
             ["wire::Type::kShared 9 became 10", "wire::Type::kUses 10 became 9"],
             id="values change their meaning",
         ),

@@ -44,8 +44,8 @@ int main(int, char** arguments) {
     void* const by_name = dlsym(driver, exported.c_str());
     void* by_look_up = nullptr;
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-    const cuuint64_t flags = per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-                                        : CU_GET_PROC_ADDRESS_DEFAULT;
+    const cuuint64_t flags =
+        per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_DEFAULT;
     const CUresult result = look_up(base.c_str(), &by_look_up, since, flags, &status);
     if (result != CUDA_SUCCESS) by_look_up = nullptr;
     if (by_look_up == nullptr) statuses[name_of(result) + " " + std::to_string((int)status)]++;

@@ -112,8 +112,8 @@ Held mapped(size_t bytes) {
 
 Held managed(size_t) {
   CUdeviceptr at = 0;
-  const CUresult result = DRIVER(cuMemAllocManaged, "cuMemAllocManaged")(&at, kManagedBytes,
-                                                                         CU_MEM_ATTACH_GLOBAL);
+  const CUresult result =
+      DRIVER(cuMemAllocManaged, "cuMemAllocManaged")(&at, kManagedBytes, CU_MEM_ATTACH_GLOBAL);
   if (result != CUDA_SUCCESS) return refused("cuMemAllocManaged", result);
   touch(at, kManagedBytes);
   return {"CUDA_SUCCESS", kManagedBytes, [=] { free_linear(at); }};
@@ -160,8 +160,8 @@ Held graph(size_t bytes) {
   wanted.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   wanted.bytesize = bytes;
   CUgraphNode node;
-  CUresult result = DRIVER(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode")(&node, made, nullptr, 0,
-                                                                             &wanted);
+  CUresult result =
+      DRIVER(cuGraphAddMemAllocNode, "cuGraphAddMemAllocNode")(&node, made, nullptr, 0, &wanted);
   if (result != CUDA_SUCCESS) return refused("cuGraphAddMemAllocNode", result);
   CUgraphExec executable;
   result = DRIVER(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags")(&executable, made, 0);
@@ -182,9 +182,9 @@ struct Kind {
   Held (*take)(size_t);
 };
 constexpr Kind kKinds[] = {
-    {"linear", linear},         {"small", small},   {"pitch", pitch},     {"async", async},
-    {"pool", from_pool},        {"mapped", mapped}, {"managed", managed}, {"array", array},
-    {"mipmapped", mipmapped},   {"graph", graph},
+    {"linear", linear},       {"small", small},   {"pitch", pitch},     {"async", async},
+    {"pool", from_pool},      {"mapped", mapped}, {"managed", managed}, {"array", array},
+    {"mipmapped", mipmapped}, {"graph", graph},
 };
 
 }  // namespace
@@ -200,8 +200,9 @@ int main(int argc, char** argv) {
   next_order();
   const size_t bytes = strtoull(argv[2], nullptr, 10);
   for (int i = 3; i < argc; i++) {
-    const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                   [&](const Kind& one) { return argv[i] == std::string(one.name); });
+    const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& one) {
+      return argv[i] == std::string(one.name);
+    });
     if (kind == std::end(kKinds)) return 2;
     if (!next_order()) return 0;
     const Held held = kind->take(bytes);

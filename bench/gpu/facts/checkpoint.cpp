@@ -32,8 +32,9 @@ int main(int argc, char** argv) {
   lock.timeoutMs = 10000;
   event("ready").print();
   if (step("lock", TRY_DRIVER(cuCheckpointProcessLock, "cuCheckpointProcessLock"), pid, &lock)) {
-    if (step("checkpoint", TRY_DRIVER(cuCheckpointProcessCheckpoint, "cuCheckpointProcessCheckpoint"),
-             pid, (CUcheckpointCheckpointArgs*)nullptr))
+    if (step("checkpoint",
+             TRY_DRIVER(cuCheckpointProcessCheckpoint, "cuCheckpointProcessCheckpoint"), pid,
+             (CUcheckpointCheckpointArgs*)nullptr))
       step("restore", TRY_DRIVER(cuCheckpointProcessRestore, "cuCheckpointProcessRestore"), pid,
            (CUcheckpointRestoreArgs*)nullptr);
     step("unlock", TRY_DRIVER(cuCheckpointProcessUnlock, "cuCheckpointProcessUnlock"), pid,

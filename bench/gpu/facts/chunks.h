@@ -38,7 +38,9 @@ struct ChunkCalls {
 class Chunks {
  public:
   Chunks(size_t bytes, size_t chunk_bytes, bool exportable)
-      : chunk_(chunk_bytes), handles_(bytes / chunk_bytes), properties_(chunk_properties(exportable)) {
+      : chunk_(chunk_bytes),
+        handles_(bytes / chunk_bytes),
+        properties_(chunk_properties(exportable)) {
     check(calls_.reserve(&at_, bytes_of_all(), 0, 0, 0), "cuMemAddressReserve");
   }
   size_t count() const { return handles_.size(); }

@@ -39,8 +39,7 @@ class Client {
 
  private:
   CUresult run(CUfunction function, void** parameters) {
-    const CUresult result =
-        launch_(function, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr);
+    const CUresult result = launch_(function, 1, 1, 1, 32, 1, 1, 0, nullptr, parameters, nullptr);
     return result == CUDA_SUCCESS ? synchronize_() : result;
   }
 

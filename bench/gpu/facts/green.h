@@ -45,7 +45,8 @@ struct Green {
 
   Green(CUdevResource* groups, unsigned count) {
     CUdevResourceDesc description = nullptr;
-    result = DRIVER(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc")(&description, groups, count);
+    result =
+        DRIVER(cuDevResourceGenerateDesc, "cuDevResourceGenerateDesc")(&description, groups, count);
     if (result != CUDA_SUCCESS) return;
     const auto create = DRIVER(cuGreenCtxCreate, "cuGreenCtxCreate");
     const auto make_stream = DRIVER(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate");
@@ -73,8 +74,8 @@ struct Green {
 class Kernels {
  public:
   explicit Kernels(const char* path) {
-    check(DRIVER(cuLibraryLoadFromFile, "cuLibraryLoadFromFile")(&library_, path, nullptr, nullptr, 0,
-                                                                 nullptr, nullptr, 0),
+    check(DRIVER(cuLibraryLoadFromFile, "cuLibraryLoadFromFile")(&library_, path, nullptr, nullptr,
+                                                                 0, nullptr, nullptr, 0),
           "cuLibraryLoadFromFile");
   }
   CUfunction get(const char* name) const {
@@ -108,26 +109,29 @@ class Where {
   // Launches without waiting; by another handle of the same kernel if one is given.
   CUresult launch(CUstream stream, CUfunction other = nullptr) {
     void* parameters[] = {&seen_, &stay_ns_};
-    return DRIVER(cuLaunchKernel, "cuLaunchKernel")(other != nullptr ? other : function_, kBlocks, 1,
-                                                    1, 32, 1, 1, 0, stream, parameters, nullptr);
+    return DRIVER(cuLaunchKernel, "cuLaunchKernel")(other != nullptr ? other : function_, kBlocks,
+                                                    1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
   }
   // Adds a node to `graph` that does what a launch does; its handle is passed as `func` or `kern`.
   CUresult add(CUgraph graph, CUfunction func, CUkernel kern, CUcontext context) {
     void* parameters[] = {&seen_, &stay_ns_};
-    const CUDA_KERNEL_NODE_PARAMS_v2 wanted = {func, kBlocks, 1, 1, 32, 1, 1, 0,
-                                               parameters, nullptr, kern, context};
+    const CUDA_KERNEL_NODE_PARAMS_v2 wanted = {func, kBlocks, 1,          1,       32,   1,
+                                               1,    0,       parameters, nullptr, kern, context};
     CUgraphNode node;
-    return DRIVER(cuGraphAddKernelNode_v2, "cuGraphAddKernelNode")(&node, graph, nullptr, 0, &wanted);
+    return DRIVER(cuGraphAddKernelNode_v2, "cuGraphAddKernelNode")(&node, graph, nullptr, 0,
+                                                                   &wanted);
   }
   void forget() {
-    need(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(seen_, 0xff, kBlocks * sizeof(unsigned)), "cuMemsetD8");
+    need(DRIVER(cuMemsetD8_v2, "cuMemsetD8")(seen_, 0xff, kBlocks * sizeof(unsigned)),
+         "cuMemsetD8");
     need(DRIVER(cuCtxSynchronize, "cuCtxSynchronize")(), "cuCtxSynchronize");
   }
   // Waits for the stream; returns the SMs seen, sorted, each once.
   std::vector<uint64_t> seen(CUstream stream) {
     std::vector<unsigned> all(kBlocks);
     need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream), "cuStreamSynchronize");
-    need(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(all.data(), seen_, kBlocks * sizeof all[0]), "copy");
+    need(DRIVER(cuMemcpyDtoH_v2, "cuMemcpyDtoH")(all.data(), seen_, kBlocks * sizeof all[0]),
+         "copy");
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
     if (!all.empty() && all.back() == UINT32_MAX) all.pop_back();

@@ -28,7 +28,8 @@ class Held {
  public:
   explicit Held(CUfunction kernel) : page_(shared_page()), kernel_(kernel), stream_(new_stream()) {}
   void hold() {
-    check(wait_(stream_, page_.device_line(0), ++value_, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue32");
+    check(wait_(stream_, page_.device_line(0), ++value_, CU_STREAM_WAIT_VALUE_GEQ),
+          "cuStreamWaitValue32");
     add();
   }
   void add() const { launch(kernel_, {}, stream_); }
@@ -117,9 +118,12 @@ std::vector<Call> calls(CUfunction kernel) {
   static Split split = split_sms(1);
   static const Page& written = shared_page();
   const auto register_page = [] {
-    return DRIVER(cuMemHostRegister_v2, "cuMemHostRegister")(page, Page::kBytes, CU_MEMHOSTREGISTER_PORTABLE);
+    return DRIVER(cuMemHostRegister_v2, "cuMemHostRegister")(page, Page::kBytes,
+                                                             CU_MEMHOSTREGISTER_PORTABLE);
   };
-  const auto unregister_page = [] { return DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(page); };
+  const auto unregister_page = [] {
+    return DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(page);
+  };
   const auto allocate = [] { return DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&memory, 1 << 20); };
   const auto make_green = [] {
     if (split.groups.empty()) return split.result;
@@ -131,7 +135,9 @@ std::vector<Call> calls(CUfunction kernel) {
       {"write_other_stream", [] { return write_value(other, written.device_line(1), 1); }},
       {"record_other_stream", [] { return cu().cuEventRecord(fresh, other); }},
       {"launch_other_stream",
-       [kernel] { return cu().cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, other, nullptr, nullptr); }},
+       [kernel] {
+         return cu().cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, other, nullptr, nullptr);
+       }},
       {"memory_info",
        [] {
          size_t free = 0, total = 0;

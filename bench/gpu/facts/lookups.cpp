@@ -24,8 +24,8 @@ namespace {
 
 struct Seen {
   std::mutex mutex;
-  std::set<std::string> by_dlsym, by_look_up;      // names
-  std::set<std::string> asked;                     // name, version and flags of look-ups
+  std::set<std::string> by_dlsym, by_look_up;  // names
+  std::set<std::string> asked;                 // name, version and flags of look-ups
   // `askers` counts libraries that call dlsym; `versions` and `flags` count look-ups.
   std::map<std::string, size_t> askers, versions;
   std::map<std::string, size_t> flags, tables;
@@ -49,7 +49,8 @@ bool is_drivers(void* place) { return library_of(place).rfind("libcuda.so", 0) =
 void note(const char* name, int version, cuuint64_t flags, bool is_old) {
   const std::lock_guard<std::mutex> lock(seen().mutex);
   seen().by_look_up.insert(name);
-  seen().asked.insert(std::string(name) + " " + std::to_string(version) + " " + std::to_string(flags));
+  seen().asked.insert(std::string(name) + " " + std::to_string(version) + " " +
+                      std::to_string(flags));
   seen().versions[std::to_string(version)]++;
   seen().flags[std::to_string(flags)]++;
   seen().look_ups++;
@@ -187,14 +188,15 @@ __attribute__((destructor)) void tell() {
   const std::lock_guard<std::mutex> lock(seen().mutex);
   FILE* const out = fopen((file + ("." + std::to_string(getpid()))).c_str(), "w");
   if (out == nullptr) return;
-  fprintf(out,
-          "{\"linked\": %zu, \"linked_by\": %s, \"dlsym\": %zu, \"dlsym_by\": %s, \"looked_up\": %zu, "
-          "\"look_ups\": %zu, \"without_status\": %zu, \"versions\": %s, \"flags\": %s, "
-          "\"export_tables\": %s, \"asked\": %s}\n",
-          linked.names.size(), counts(linked.libraries).c_str(), seen().by_dlsym.size(),
-          counts(seen().askers).c_str(), seen().by_look_up.size(), seen().look_ups,
-          seen().old_look_ups, counts(seen().versions).c_str(), counts(seen().flags).c_str(),
-          counts(seen().tables).c_str(), list(seen().asked).c_str());
+  fprintf(
+      out,
+      "{\"linked\": %zu, \"linked_by\": %s, \"dlsym\": %zu, \"dlsym_by\": %s, \"looked_up\": %zu, "
+      "\"look_ups\": %zu, \"without_status\": %zu, \"versions\": %s, \"flags\": %s, "
+      "\"export_tables\": %s, \"asked\": %s}\n",
+      linked.names.size(), counts(linked.libraries).c_str(), seen().by_dlsym.size(),
+      counts(seen().askers).c_str(), seen().by_look_up.size(), seen().look_ups, seen().old_look_ups,
+      counts(seen().versions).c_str(), counts(seen().flags).c_str(), counts(seen().tables).c_str(),
+      list(seen().asked).c_str());
   fclose(out);
 }
 

@@ -50,8 +50,7 @@ class Capture {
     check(DRIVER(cuCtxSetCurrent, "cuCtxSetCurrent")(context), "cuCtxSetCurrent");
     CUstream stream = nullptr;
     check(cu().cuStreamCreate(&stream, stream_flags), "cuStreamCreate");
-    const CUresult begun =
-        DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(stream, mode);
+    const CUresult begun = DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(stream, mode);
     check(begun, "cuStreamBeginCapture");
     launch(kernel, {}, stream);
     {
@@ -210,10 +209,10 @@ int main(int, char** arguments) {
   Json said, memory;
   said.add("default", stage.in_mode(CU_STREAM_CAPTURE_MODE_GLOBAL));
   said.add("relaxed", stage.in_mode(CU_STREAM_CAPTURE_MODE_RELAXED));
-  memory.add("default_beside_thread_local", stage.of_memory(CU_STREAM_CAPTURE_MODE_GLOBAL,
-                                                            CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-  memory.add("relaxed_beside_global", stage.of_memory(CU_STREAM_CAPTURE_MODE_RELAXED,
-                                                      CU_STREAM_CAPTURE_MODE_GLOBAL));
+  memory.add("default_beside_thread_local",
+             stage.of_memory(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  memory.add("relaxed_beside_global",
+             stage.of_memory(CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_GLOBAL));
   said.add("memory", memory);
   said.add("failed", Stage::of_failed_context(module)).print();
   return 0;

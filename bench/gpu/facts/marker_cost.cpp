@@ -61,9 +61,11 @@ class Stage {
   }
 
   double kernel_us() {
-    return device_us(stream_, [&] {
-             for (int i = 0; i < 64; i++) submit_work(iterations_);
-           }) / 64;
+    return device_us(stream_,
+                     [&] {
+                       for (int i = 0; i < 64; i++) submit_work(iterations_);
+                     }) /
+           64;
   }
 
  private:
@@ -86,7 +88,8 @@ class Stage {
   }
   CUresult end_mark(Mark mark, int i) {
     if (mark == Mark::kWrite) return write_value(stream_, page_.device_line(0), (uint64_t)i + 1);
-    const CUevent event = mark == Mark::kTimed ? timed_[(2 * i + 1) % kEvents] : events_[i % kEvents];
+    const CUevent event =
+        mark == Mark::kTimed ? timed_[(2 * i + 1) % kEvents] : events_[i % kEvents];
     return cu().cuEventRecord(event, stream_);
   }
 

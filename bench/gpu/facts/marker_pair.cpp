@@ -16,8 +16,7 @@ class Stage {
       : page_(shared_page()),
         releasing_(function_of(module, "releasing")),
         work_(function_of(module, "work")) {
-    iterations_ =
-        calibrate(stream_, kernel_us, [&](uint64_t n) { submit(work_, n, false); });
+    iterations_ = calibrate(stream_, kernel_us, [&](uint64_t n) { submit(work_, n, false); });
   }
 
   // Returns the device time per pair, in us, with what `between` submits between the two.

@@ -20,8 +20,7 @@ extern "C" __global__ void fill(unsigned long long* words, unsigned long long co
        i += step)
     words[i] = word_at(i, seed);
 }
-TANDEM_KERNEL(fill,
-              (unsigned long long* words, unsigned long long count, unsigned long long seed),
+TANDEM_KERNEL(fill, (unsigned long long* words, unsigned long long count, unsigned long long seed),
               8.0 * count / gridDim.x, 8.0 * count / gridDim.x)
 
 extern "C" __global__ void count_wrong(const unsigned long long* words, unsigned long long count,

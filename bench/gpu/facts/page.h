@@ -49,9 +49,7 @@ class Page {
     return DRIVER(cuMemHostRegister_v2, "cuMemHostRegister")(
         at_, kBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   }
-  CUresult unregister() const {
-    return DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(at_);
-  }
+  CUresult unregister() const { return DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(at_); }
   CUresult find_device_pointer() {
     return DRIVER(cuMemHostGetDevicePointer_v2, "cuMemHostGetDevicePointer")(&device_, at_, 0);
   }

@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   auto* const synchronize = DRIVER(cuStreamSynchronize, "cuStreamSynchronize");
   CUfunction nothing;
   CUstream stream;
-  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&nothing, module, "nothing"), "function");
+  check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&nothing, module, "nothing"),
+        "function");
   check(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream, CU_STREAM_NON_BLOCKING), "stream");
   const auto once = [&] {
     const uint64_t start_ns = now_ns();

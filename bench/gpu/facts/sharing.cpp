@@ -244,8 +244,9 @@ int main(int argc, char** argv) {
   const char* const end_of_owner = getenv("SHARING_END");
   Wanted kinds;
   for (int i = 3; i < argc; i++) {
-    const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                   [&](const Kind& one) { return argv[i] == std::string(one.name); });
+    const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& one) {
+      return argv[i] == std::string(one.name);
+    });
     if (kind == std::end(kKinds)) return 2;
     kinds.push_back(*kind);
   }

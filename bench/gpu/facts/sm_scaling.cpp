@@ -59,21 +59,21 @@ class Works {
       need(DRIVER(cuEventCreate, "cuEventCreate")(event, CU_EVENT_DEFAULT), "cuEventCreate");
     found.add("compute", median_us(stream, [&] { compute(stream, kManyBlocks); }));
     found.add("copy", median_us(stream, [&] {
-      unsigned long long words = copy_bytes_ / 8;
-      void* parameters[] = {&from_, &to_, &words};
-      launch(copy_, kManyBlocks, 1, kThreads, 1, stream, parameters);
-    }));
+                unsigned long long words = copy_bytes_ / 8;
+                void* parameters[] = {&from_, &to_, &words};
+                launch(copy_, kManyBlocks, 1, kThreads, 1, stream, parameters);
+              }));
     found.add("small", median_us(stream, [&] { compute(stream, 32); }));
     found.add("chase", median_us(stream, [&] {
-      unsigned count = sizes_.chain, steps = sizes_.steps;
-      void* parameters[] = {&chain_, &count, &steps, &out_};
-      launch(chase_, 256, 1, 32, 1, stream, parameters);
-    }));
+                unsigned count = sizes_.chain, steps = sizes_.steps;
+                void* parameters[] = {&chain_, &count, &steps, &out_};
+                launch(chase_, 256, 1, 32, 1, stream, parameters);
+              }));
     found.add("matmul", median_us(stream, [&] {
-      unsigned n = sizes_.matrix;
-      void* parameters[] = {&a_, &b_, &c_, &n};
-      launch(matmul_, n / 16, n / 16, 16, 16, stream, parameters);
-    }));
+                unsigned n = sizes_.matrix;
+                void* parameters[] = {&a_, &b_, &c_, &n};
+                launch(matmul_, n / 16, n / 16, 16, 16, stream, parameters);
+              }));
     return found;
   }
 
@@ -139,9 +139,9 @@ int main(int argc, char** argv) {
     Green green(split.groups.data(), 1);
     sms.add(name.c_str(), (uint64_t)split.groups[0].sm.smCount);
     times.add(name.c_str(), told([&] {
-      need(green.result, "green context");
-      return works.times_us(green.context, green.stream);
-    }));
+                need(green.result, "green context");
+                return works.times_us(green.context, green.stream);
+              }));
     make_current(primary);
     green.destroy();
   }

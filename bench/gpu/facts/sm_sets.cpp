@@ -25,8 +25,10 @@ Json split() {
   found.add("sms", (uint64_t)all_sms().sm.smCount);
   for (const unsigned least : {1, 2, 4, 8, 10, 16, 24, 32, 64, 66})
     found.add(("least_" + std::to_string(least)).c_str(), about_split(least, 0));
-  found.add("least_1_uncoscheduled", about_split(1, CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING));
-  found.add("least_1_clusters", about_split(1, CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE));
+  found.add("least_1_uncoscheduled",
+            about_split(1, CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING));
+  found.add("least_1_clusters",
+            about_split(1, CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE));
   Split smallest = split_sms(1);
   if (smallest.groups.size() >= 4) {
     // Groups that are not adjacent, which the shim never needs.
@@ -122,7 +124,8 @@ void full(const Kernels& kernels, CUstream stream, unsigned sms, unsigned rounds
   std::vector<double> took;
   for (unsigned i = kEnds; i < kKernels - kEnds; i++) {
     float ms = 0;
-    check(DRIVER(cuEventElapsedTime_v2, "cuEventElapsedTime")(&ms, marks[i], marks[i + 1]), "elapsed");
+    check(DRIVER(cuEventElapsedTime_v2, "cuEventElapsedTime")(&ms, marks[i], marks[i + 1]),
+          "elapsed");
     took.push_back(ms * 1e3);
   }
   event("result").add("sms", (uint64_t)sms).add("kernel_us", median(took)).print();
@@ -157,9 +160,8 @@ int main(int argc, char** argv) {
   const Kernels kernels(argv[1]);
   const unsigned long long number = argc == 5 ? strtoull(argv[4], nullptr, 10) : 0;
   if (action == "overlap" && argc == 5) {
-    return on_half(argv[3], [&](CUstream stream, unsigned sms) {
-      overlap(kernels, stream, sms, number);
-    });
+    return on_half(argv[3],
+                   [&](CUstream stream, unsigned sms) { overlap(kernels, stream, sms, number); });
   }
   if (action == "full" && argc == 5) {
     return on_half(argv[3], [&](CUstream stream, unsigned sms) {
@@ -168,10 +170,12 @@ int main(int argc, char** argv) {
   }
   event("ready").print();
   while (next_order()) {
-    const Json found = told([&] {
-      if (action == "split") return split();
-      return action == "ids" ? ids(kernels) : seen(kernels);
-    }, event("result"));
+    const Json found = told(
+        [&] {
+          if (action == "split") return split();
+          return action == "ids" ? ids(kernels) : seen(kernels);
+        },
+        event("result"));
     found.print();
   }
   return 0;

@@ -80,7 +80,8 @@ TANDEM_KERNEL(copy_words, (const word* from, word* to, word count), 8.0 * count 
               16.0 * count / gridDim.x)
 
 // One thread per block follows a chain: each step depends on the one before.
-extern "C" __global__ void chase(const unsigned* next, unsigned count, unsigned steps, unsigned* out) {
+extern "C" __global__ void chase(const unsigned* next, unsigned count, unsigned steps,
+                                 unsigned* out) {
   if (threadIdx.x != 0) return;
   unsigned at = (blockIdx.x * 7919u) % count;
   for (unsigned i = 0; i < steps; i++) at = next[at];
@@ -103,5 +104,4 @@ extern "C" __global__ void matmul(const float* a, const float* b, float* c, unsi
   }
   c[row * n + column] = sum;
 }
-TANDEM_KERNEL(matmul, (const float* a, const float* b, float* c, unsigned n), 512.0 * n,
-              128.0 * n)
+TANDEM_KERNEL(matmul, (const float* a, const float* b, float* c, unsigned n), 512.0 * n, 128.0 * n)

@@ -210,7 +210,8 @@ CUresult launch_together(CUfunction function, CUstream stream) {
   const unsigned all = std::min((unsigned)blocks * all_sms().sm.smCount, Where::kBlocks);
   static CUdeviceptr seen = 0;
   if (seen == 0)
-    need(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen, Where::kBlocks * sizeof(unsigned)), "cuMemAlloc");
+    need(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&seen, Where::kBlocks * sizeof(unsigned)),
+         "cuMemAlloc");
   unsigned long long stay_ns = 0;
   void* parameters[] = {&seen, &stay_ns};
   const CUresult launched = DRIVER(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")(
@@ -238,7 +239,8 @@ Json handles(const Kernels& kernels, CUmodule module, const char* path) {
   found.add("grid_of_the_device_in_primary", name_of(launch_together(primarys, plain)));
   CUevent event;
   check(DRIVER(cuEventCreate, "cuEventCreate")(&event, CU_EVENT_DISABLE_TIMING), "event");
-  found.add("primary_event_in_set", name_of(DRIVER(cuEventRecord, "cuEventRecord")(event, in_first)));
+  found.add("primary_event_in_set",
+            name_of(DRIVER(cuEventRecord, "cuEventRecord")(event, in_first)));
   found.add("primary_waits_for_it",
             name_of(DRIVER(cuStreamWaitEvent, "cuStreamWaitEvent")(plain, event, 0)));
   return found;
@@ -246,8 +248,8 @@ Json handles(const Kernels& kernels, CUmodule module, const char* path) {
 
 CUgraph captured(Where* where, CUstream stream) {
   CUgraph graph;
-  need(DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(
-           stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+  need(DRIVER(cuStreamBeginCapture_v2, "cuStreamBeginCapture")(stream,
+                                                               CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
        "cuStreamBeginCapture");
   const CUresult launched = where->launch(stream);
   need(DRIVER(cuStreamEndCapture, "cuStreamEndCapture")(stream, &graph), "cuStreamEndCapture");
@@ -256,7 +258,8 @@ CUgraph captured(Where* where, CUstream stream) {
 }
 
 // Creates a graph of one node, which is added while `current_then` is current.
-CUgraph added(Where* where, CUfunction func, CUkernel kern, CUcontext context, CUcontext current_then) {
+CUgraph added(Where* where, CUfunction func, CUkernel kern, CUcontext context,
+              CUcontext current_then) {
   const CUcontext before = current();
   CUgraph graph;
   need(DRIVER(cuGraphCreate, "cuGraphCreate")(&graph, 0), "cuGraphCreate");
@@ -311,7 +314,8 @@ Json graphs(const Kernels& kernels, CUmodule module) {
   tell("kernel_added_for_set", [&] { return added(where, nullptr, kern, set, primary); });
   tell("kernel_added_while_set_current", [&] { return added(where, nullptr, kern, nullptr, set); });
   tell("function_added_for_set", [&] { return added(where, func, nullptr, set, primary); });
-  tell("function_added_while_set_current", [&] { return added(where, func, nullptr, nullptr, set); });
+  tell("function_added_while_set_current",
+       [&] { return added(where, func, nullptr, nullptr, set); });
   return found;
 }
 
@@ -324,10 +328,12 @@ int main(int argc, char** argv) {
   const Kernels kernels(argv[1]);
   event("ready").print();
   while (next_order()) {
-    const Json found = told([&] {
-      if (action == "costs") return costs(kernels);
-      return action == "handles" ? handles(kernels, module, argv[1]) : graphs(kernels, module);
-    }, event("result"));
+    const Json found = told(
+        [&] {
+          if (action == "costs") return costs(kernels);
+          return action == "handles" ? handles(kernels, module, argv[1]) : graphs(kernels, module);
+        },
+        event("result"));
     found.print();
   }
   return 0;

@@ -122,9 +122,8 @@ Json attributes_of(CUdeviceptr at, CUdeviceptr start) {
 // Asks for a handle by which a network card can access the memory.
 std::string dma_buffer(CUdeviceptr at, size_t bytes) {
   int fd = -1;
-  const CUresult result =
-      DRIVER(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange")(
-          &fd, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  const CUresult result = DRIVER(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange")(
+      &fd, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
   if (result == CUDA_SUCCESS) close(fd);
   return name_of(result);
 }
@@ -144,7 +143,8 @@ Json pointers() {
   found.add("mapped_dma_buffer", dma_buffer(chunks.at(0), kChunk));
   // What the shim asks, several attributes at once, about copies whose call does not give a
   // direction.
-  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  CU_POINTER_ATTRIBUTE_RANGE_SIZE};
   unsigned type = 0;
   size_t bytes = 0;
   void* values[] = {&type, &bytes};
@@ -186,8 +186,8 @@ class Pool {
     need(DRIVER(cuMemPoolCreate, "cuMemPoolCreate")(&pool_, &properties), "cuMemPoolCreate");
     uint64_t keep = UINT64_MAX;
     need(DRIVER(cuMemPoolSetAttribute, "cuMemPoolSetAttribute")(
-              pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
-          "cuMemPoolSetAttribute");
+             pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+         "cuMemPoolSetAttribute");
     need(DRIVER(cuStreamCreate, "cuStreamCreate")(&stream_, CU_STREAM_NON_BLOCKING), "stream");
   }
   // Allocates and frees in pairs, like a framework's step, from memory that the pool retains.
@@ -221,8 +221,9 @@ class Pool {
   }
   void trim(Json* into) {
     CUdeviceptr at = 0;
-    need(DRIVER(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync")(&at, 256 * kMiB, pool_, stream_),
-          "cuMemAllocFromPoolAsync");
+    need(
+        DRIVER(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync")(&at, 256 * kMiB, pool_, stream_),
+        "cuMemAllocFromPoolAsync");
     need(DRIVER(cuMemFreeAsync, "cuMemFreeAsync")(at, stream_), "cuMemFreeAsync");
     need(DRIVER(cuStreamSynchronize, "cuStreamSynchronize")(stream_), "synchronize");
     const auto trim = DRIVER(cuMemPoolTrimTo, "cuMemPoolTrimTo");
@@ -240,8 +241,8 @@ class Pool {
   uint64_t reserved() const {
     uint64_t bytes = 0;
     need(DRIVER(cuMemPoolGetAttribute, "cuMemPoolGetAttribute")(
-              pool_, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes),
-          "cuMemPoolGetAttribute");
+             pool_, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes),
+         "cuMemPoolGetAttribute");
     return bytes;
   }
 
@@ -269,10 +270,12 @@ int main(int argc, char** argv) {
   const std::string action = argv[2];
   event("ready").print();
   while (next_order()) {
-    const Json found = told([&] {
-      if (action == "costs") return costs();
-      return action == "pointers" ? pointers() : pools();
-    }, event("result"));
+    const Json found = told(
+        [&] {
+          if (action == "costs") return costs();
+          return action == "pointers" ? pointers() : pools();
+        },
+        event("result"));
     found.print();
   }
   return 0;

@@ -121,7 +121,8 @@ int copies(const std::string& kind, size_t bytes) {
 }
 
 // Calls `act(offset, bytes)` for each piece until one fails; returns the last result.
-CUresult each_piece(size_t bytes, size_t piece, const std::function<CUresult(size_t, size_t)>& act) {
+CUresult each_piece(size_t bytes, size_t piece,
+                    const std::function<CUresult(size_t, size_t)>& act) {
   CUresult result = CUDA_SUCCESS;
   for (size_t at = 0; at < bytes && result == CUDA_SUCCESS; at += piece)
     result = act(at, std::min(piece, bytes - at));
@@ -141,17 +142,18 @@ int registrations(size_t bytes, size_t piece) {
     Json found = event("result");
     uint64_t start_ns = now_ns();
     found.add("register", name_of(each_piece(bytes, piece, [&](size_t from, size_t size) {
-      return register_host(at + from, size);
-    })));
+                return register_host(at + from, size);
+              })));
     found.add("register_ms", us_since(start_ns) / 1e3);
     if (piece < bytes) {
       char* const across = at + piece - kAcross / 2;
-      found.add("copy_across", name_of(DRIVER(cuMemcpyHtoD_v2, "cuMemcpyHtoD")(device, across, kAcross)));
+      found.add("copy_across",
+                name_of(DRIVER(cuMemcpyHtoD_v2, "cuMemcpyHtoD")(device, across, kAcross)));
     }
     start_ns = now_ns();
     found.add("unregister", name_of(each_piece(bytes, piece, [&](size_t from, size_t) {
-      return DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(at + from);
-    })));
+                return DRIVER(cuMemHostUnregister, "cuMemHostUnregister")(at + from);
+              })));
     found.add("unregister_ms", us_since(start_ns) / 1e3).print();
   }
   return 0;
@@ -263,8 +265,7 @@ int main(int argc, char** argv) {
   const std::string action = argv[2];
   const size_t last = strtoull(argv[argc - 1], nullptr, 10);
   if (action == "copies" && argc == 5) return copies(argv[3], last);
-  if (action == "register" && argc == 5)
-    return registrations(strtoull(argv[3], nullptr, 10), last);
+  if (action == "register" && argc == 5) return registrations(strtoull(argv[3], nullptr, 10), last);
   if (action == "hostalloc") return host_allocations(last);
   if (action == "move") return moves(module, last);
   return 2;

@@ -104,8 +104,7 @@ class Program {
         late = comes;
         break;
       }
-      if (comes && (double)now >= next_ns && head_ - tail_ < order.depth &&
-          head_ < kMostLaunches) {
+      if (comes && (double)now >= next_ns && head_ - tail_ < order.depth && head_ < kMostLaunches) {
         submit(order, order.gap_ns ? (uint64_t)next_ns : now);
         if (order.gap_ns) next_ns += gap(random);
       } else if (!moved) {
@@ -200,8 +199,12 @@ class Program {
       const uint64_t gaps = std::min<uint64_t>(record[kGapCount], kGapRoom);
       gaps_lost_ += (double)(record[kGapCount] - gaps);
       const uint64_t begin_ns = record[kBegin] ? ~record[kBegin] : 0;
-      row = {launches_[i].arrival_ns, launches_[i].submitted_ns, launches_[i].done_ns,
-             begin_ns, record[kEnd], gaps};
+      row = {launches_[i].arrival_ns,
+             launches_[i].submitted_ns,
+             launches_[i].done_ns,
+             begin_ns,
+             record[kEnd],
+             gaps};
       row.insert(row.end(), record + kGaps, record + kGaps + 2 * gaps);
       fwrite(row.data(), 8, row.size(), file);
     }
@@ -225,8 +228,7 @@ bool obey(Program& program, const char* line) {
   double us = 0;
   if (sscanf(line, "calibrate %u %u %lf", &order.grid.blocks, &order.grid.threads, &us) == 3) {
     program.calibrated(order.grid, us).print();
-  } else if (sscanf(line,
-                    "run %u %u %" SCNu64 " %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %511s",
+  } else if (sscanf(line, "run %u %u %" SCNu64 " %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %511s",
                     &order.grid.blocks, &order.grid.threads, &order.iterations, &order.depth,
                     &order.gap_ns, &order.begin_ns, &order.end_ns, order.file) == 8) {
     order.depth = std::min(order.depth, kMostDepth);
@@ -253,8 +255,7 @@ int main(int, char** arguments) {
   Json()
       .add("event", "up")
       .add("sms", (double)attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT))
-      .add("threads_per_sm",
-           (double)attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR))
+      .add("threads_per_sm", (double)attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR))
       .add("least_priority", (double)least)
       .add("greatest_priority", (double)greatest)
       .print();

@@ -79,7 +79,7 @@ enum { kBegin, kEnd, kGapCount, kGaps, kGapRoom = 128, kChunk = 256, kGapNs = 20
 
 extern "C" __global__ void
 #ifdef __CUDACC__
-    __launch_bounds__(1024, 2)
+__launch_bounds__(1024, 2)
 #endif
     stamped(Word* record, Word iterations, float seed, unsigned look_every) {
 #ifdef __CUDACC__
@@ -109,5 +109,5 @@ extern "C" __global__ void
   (void)record, (void)iterations, (void)seed, (void)look_every;
 #endif
 }
-TANDEM_KERNEL(stamped, (Word* record, Word iterations, float seed, unsigned look_every),
+TANDEM_KERNEL(stamped, (Word * record, Word iterations, float seed, unsigned look_every),
               2.0 * iterations * blockDim.x, 0.0)

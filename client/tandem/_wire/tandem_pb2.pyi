@@ -1348,7 +1348,7 @@ class Gpu(google.protobuf.message.Message):
     not_had: builtins.str
     """why it is not in the configured mode; empty: it is, or none is configured"""
     unmanaged_processes: builtins.int
-    """compute there without this daemon; unset: not known"""
+    """that compute without this daemon; unset: not known"""
     draining: builtins.bool
     """no job is started there"""
     memory_reserved_bytes: builtins.int

@@ -127,7 +127,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PauseJob(self, request, context):
-        """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+        """Holds a job until it is resumed. Programs of the job that listen may act first, within the
         grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -914,7 +914,7 @@ class PartitionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ApplyPartition(self, request, context):
-        """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins.
+        """Divides a GPU by MIG, replacing its current layout; if that fails, restores it. For admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1166,9 +1166,9 @@ class TraceServiceServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def RecordTrace(self, request, context):
-        """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
-        duration, for the jobs that the caller may see. The first chunk, without events, says that the
-        recording has begun.
+        """Records which jobs have the GPU, what their threads wait for and what their programs mark, from
+        now on for the requested duration, for the jobs that the caller may see. The first chunk has no
+        events and says that the recording has begun.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

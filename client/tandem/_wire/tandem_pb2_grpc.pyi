@@ -48,7 +48,7 @@ class JobServiceStub:
         tandem._wire.tandem_pb2.PauseJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+    """Holds a job until it is resumed. Programs of the job that listen may act first, within the
     grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
     """
 
@@ -136,7 +136,7 @@ class JobServiceAsyncStub:
         tandem._wire.tandem_pb2.PauseJobRequest,
         tandem._wire.tandem_pb2.Job,
     ]
-    """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+    """Holds a job until it is resumed. Programs of the job that listen may act first, within the
     grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
     """
 
@@ -232,7 +232,7 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.PauseJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.Job, collections.abc.Awaitable[tandem._wire.tandem_pb2.Job]]:
-        """Holds a job until it is resumed. Programs of the job that listen may act before, within the
+        """Holds a job until it is resumed. Programs of the job that listen may act first, within the
         grace period: then the answer has `pause_in`, and an event `pausing` precedes `paused`.
         """
 
@@ -443,7 +443,7 @@ class PartitionServiceStub:
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
         tandem._wire.tandem_pb2.ApplyPartitionResponse,
     ]
-    """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins."""
+    """Divides a GPU by MIG, replacing its current layout; if that fails, restores it. For admins."""
 
 class PartitionServiceAsyncStub:
     GetPartition: grpc.aio.UnaryUnaryMultiCallable[
@@ -462,7 +462,7 @@ class PartitionServiceAsyncStub:
         tandem._wire.tandem_pb2.ApplyPartitionRequest,
         tandem._wire.tandem_pb2.ApplyPartitionResponse,
     ]
-    """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins."""
+    """Divides a GPU by MIG, replacing its current layout; if that fails, restores it. For admins."""
 
 class PartitionServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -487,7 +487,7 @@ class PartitionServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.ApplyPartitionRequest,
         context: _ServicerContext,
     ) -> typing.Union[tandem._wire.tandem_pb2.ApplyPartitionResponse, collections.abc.Awaitable[tandem._wire.tandem_pb2.ApplyPartitionResponse]]:
-        """Cuts a GPU anew by MIG; if that fails, the GPU is left as it was. For admins."""
+        """Divides a GPU by MIG, replacing its current layout; if that fails, restores it. For admins."""
 
 def add_PartitionServiceServicer_to_server(servicer: PartitionServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
 
@@ -543,9 +543,9 @@ class TraceServiceStub:
         tandem._wire.tandem_pb2.RecordTraceRequest,
         tandem._wire.tandem_pb2.TraceChunk,
     ]
-    """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
-    duration, for the jobs that the caller may see. The first chunk, without events, says that the
-    recording has begun.
+    """Records which jobs have the GPU, what their threads wait for and what their programs mark, from
+    now on for the requested duration, for the jobs that the caller may see. The first chunk has no
+    events and says that the recording has begun.
     """
 
 class TraceServiceAsyncStub:
@@ -553,9 +553,9 @@ class TraceServiceAsyncStub:
         tandem._wire.tandem_pb2.RecordTraceRequest,
         tandem._wire.tandem_pb2.TraceChunk,
     ]
-    """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
-    duration, for the jobs that the caller may see. The first chunk, without events, says that the
-    recording has begun.
+    """Records which jobs have the GPU, what their threads wait for and what their programs mark, from
+    now on for the requested duration, for the jobs that the caller may see. The first chunk has no
+    events and says that the recording has begun.
     """
 
 class TraceServiceServicer(metaclass=abc.ABCMeta):
@@ -565,9 +565,9 @@ class TraceServiceServicer(metaclass=abc.ABCMeta):
         request: tandem._wire.tandem_pb2.RecordTraceRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[tandem._wire.tandem_pb2.TraceChunk], collections.abc.AsyncIterator[tandem._wire.tandem_pb2.TraceChunk]]:
-        """Who has the GPU, who waits for what, and what programs mark, from now on for the requested
-        duration, for the jobs that the caller may see. The first chunk, without events, says that the
-        recording has begun.
+        """Records which jobs have the GPU, what their threads wait for and what their programs mark, from
+        now on for the requested duration, for the jobs that the caller may see. The first chunk has no
+        events and says that the recording has begun.
         """
 
 def add_TraceServiceServicer_to_server(servicer: TraceServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -28,10 +28,10 @@ struct spank_handle {
 // The words between two "--".
 struct words {
   int count;
-  char **first;
+  char** first;
 };
 
-static struct words words_at(char **argv) {
+static struct words words_at(char** argv) {
   struct words words = {0, argv};
   while (argv[words.count] && strcmp(argv[words.count], "--") != 0) ++words.count;
   if (argv[words.count]) return words;
@@ -39,7 +39,7 @@ static struct words words_at(char **argv) {
   exit(2);
 }
 
-spank_err_t spank_option_register(spank_t spank, struct spank_option *option) {
+spank_err_t spank_option_register(spank_t spank, struct spank_option* option) {
   if (!spank->initialising || spank->option_count == kMostOptions) return ESPANK_BAD_ARG;
   spank->options[spank->option_count++] = *option;
   return ESPANK_SUCCESS;
@@ -50,33 +50,33 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...) {
   if (item != S_JOB_ID) return ESPANK_BAD_ARG;
   va_list arguments;
   va_start(arguments, item);
-  *va_arg(arguments, uint32_t *) = 17;
+  *va_arg(arguments, uint32_t*) = 17;
   va_end(arguments);
   return ESPANK_SUCCESS;
 }
 
-spank_err_t spank_getenv(spank_t spank, const char *name, char *text, int size) {
+spank_err_t spank_getenv(spank_t spank, const char* name, char* text, int size) {
   if (!spank->remote) return ESPANK_NOT_REMOTE;
-  const char *value = getenv(name);
+  const char* value = getenv(name);
   if (!value) return ESPANK_ENV_NOEXIST;
   return snprintf(text, (size_t)size, "%s", value) < size ? ESPANK_SUCCESS : ESPANK_NOSPACE;
 }
 
-spank_err_t spank_setenv(spank_t spank, const char *name, const char *value, int overwrite) {
+spank_err_t spank_setenv(spank_t spank, const char* name, const char* value, int overwrite) {
   if (!spank->remote) return ESPANK_NOT_REMOTE;
   return setenv(name, value, overwrite) == 0 ? ESPANK_SUCCESS : ESPANK_BAD_ARG;
 }
 
-spank_err_t spank_unsetenv(spank_t spank, const char *name) {
+spank_err_t spank_unsetenv(spank_t spank, const char* name) {
   if (!spank->remote) return ESPANK_NOT_REMOTE;
   return unsetenv(name) == 0 ? ESPANK_SUCCESS : ESPANK_BAD_ARG;
 }
 
-const char *spank_strerror(spank_err_t error) {
+const char* spank_strerror(spank_err_t error) {
   return error == ESPANK_NOSPACE ? "No space left on device" : "Invalid argument";
 }
 
-void slurm_error(const char *format, ...) {
+void slurm_error(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   fputs("error: ", stderr);
@@ -85,17 +85,17 @@ void slurm_error(const char *format, ...) {
   va_end(arguments);
 }
 
-typedef int callback(spank_t spank, int argc, char **argv);
+typedef int callback(spank_t spank, int argc, char** argv);
 
-static int call(void *plugin, const char *name, spank_t spank, struct words site) {
-  callback *function;
-  *(void **)&function = dlsym(plugin, name);
+static int call(void* plugin, const char* name, spank_t spank, struct words site) {
+  callback* function;
+  *(void**)&function = dlsym(plugin, name);
   return function(spank, site.count, site.first);
 }
 
-static int give(spank_t spank, char *word) {
+static int give(spank_t spank, char* word) {
   const size_t length = strcspn(word, "=");
-  for (struct spank_option *o = spank->options; o != spank->options + spank->option_count; ++o) {
+  for (struct spank_option* o = spank->options; o != spank->options + spank->option_count; ++o) {
     if (!strncmp(word, "--", 2) && strlen(o->name) == length - 2 &&
         !strncmp(word + 2, o->name, length - 2))
       return o->cb(o->val, word[length] ? word + length + 1 : NULL, spank->remote);
@@ -105,8 +105,8 @@ static int give(spank_t spank, char *word) {
 }
 
 // Runs one side of the launch, with a fresh plugin that has no state from the other side.
-static void side(bool remote, const char *path, struct words site, struct words options) {
-  void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+static void side(bool remote, const char* path, struct words site, struct words options) {
+  void* plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!plugin) {
     fprintf(stderr, "spank_host: %s\n", dlerror());
     exit(2);
@@ -120,13 +120,13 @@ static void side(bool remote, const char *path, struct words site, struct words 
   dlclose(plugin);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc < 6) return 2;
   const struct words site = words_at(argv + 3);
   const struct words options = words_at(site.first + site.count + 1);
   if (!strcmp(argv[1], "srun")) side(false, argv[2], site, options);
   side(true, argv[2], site, options);
-  char **command = options.first + options.count + 1;
+  char** command = options.first + options.count + 1;
   execvp(*command, command);
   return 127;
 }

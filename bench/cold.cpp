@@ -23,8 +23,8 @@ static uint32_t g_draw = 1;
 static uint32_t draw(void) { return (g_draw = g_draw * 1103515245 + 12345) >> 16; }
 
 static void make_other_code(void) {
-  g_code = (char*)mmap(nullptr, kCode * kLine, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  g_code = (char*)mmap(nullptr, kCode * kLine, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0);
   if (g_code == MAP_FAILED) exit(1);
   memset(g_code, 0xc3, kCode * kLine);  // ret
   if (mprotect(g_code, kCode * kLine, PROT_READ | PROT_EXEC) != 0) exit(1);
@@ -45,7 +45,8 @@ static double launch(decltype(&cuLaunchKernel) call, double ns_a_tick) {
   run_other_code();
   __builtin_ia32_mfence();
   const uint64_t start = __builtin_ia32_rdtsc();
-  check(call((CUfunction)0x4000, 1, 1, 1, 32, 1, 1, 0, (CUstream)0x1000, nullptr, nullptr), "launch");
+  check(call((CUfunction)0x4000, 1, 1, 1, 32, 1, 1, 0, (CUstream)0x1000, nullptr, nullptr),
+        "launch");
   __builtin_ia32_mfence();
   return (double)(__builtin_ia32_rdtsc() - start) * ns_a_tick;
 }

@@ -22,6 +22,7 @@
 enum { kGroup = 64, kMaxGroups = 4096, kBytes = 4096, kBatch = 4 };
 enum { kMaxWorkers = 16 };  // so many threads have a telemetry ring of their own
 
+// clang-format off
 #define FOR_EACH_CALL(CALL)                                                                      \
   CALL(cuArrayCreate_v2) CALL(cuArrayDestroy) CALL(cuCtxSynchronize) CALL(cuEventQuery)          \
   CALL(cuEventRecord) CALL(cuGraphLaunch) CALL(cuLaunchHostFunc) CALL(cuLaunchKernel)            \
@@ -30,6 +31,7 @@ enum { kMaxWorkers = 16 };  // so many threads have a telemetry ring of their ow
   CALL(cuMemcpyHtoDAsync_v2) CALL(cuMemsetD8Async) CALL(cuStreamBeginCapture_v2)                 \
   CALL(cuStreamEndCapture) CALL(cuStreamQuery) CALL(cuStreamSynchronize) CALL(cuStreamWaitEvent) \
   CALL(cuStreamWriteValue32_v2)
+// clang-format on
 
 struct Calls {
 #define MEMBER(name) decltype(&::name) name;
@@ -80,7 +82,8 @@ static double graph(const Calls& c) {
   return timed(1, [&](int) { check(c.cuGraphLaunch(kGraph, t_stream), "graph"); });
 }
 static double copy(const Calls& c) {
-  return timed(1, [&](int) { check(c.cuMemcpyHtoDAsync_v2(kTo, g_host, kBytes, t_stream), "copy"); });
+  return timed(1,
+               [&](int) { check(c.cuMemcpyHtoDAsync_v2(kTo, g_host, kBytes, t_stream), "copy"); });
 }
 static double copy_batch(const Calls& c) {
   static CUdeviceptr to[kBatch] = {kTo}, from[kBatch] = {kFrom};
@@ -151,10 +154,10 @@ static double capture(const Calls& c) {
 }
 
 static const Figure kFigures[] = {
-    {"launch", launch}, {"graph", graph},   {"copy", copy},       {"copy_batch", copy_batch},
-    {"memset", set},    {"memop", memop},   {"host", host},       {"copy_now", copy_now},
-    {"alloc", alloc},   {"pool", pool},     {"vmm", vmm},         {"array", array},
-    {"event", event},   {"query", query},   {"sync", sync},       {"capture", capture},
+    {"launch", launch}, {"graph", graph}, {"copy", copy}, {"copy_batch", copy_batch},
+    {"memset", set},    {"memop", memop}, {"host", host}, {"copy_now", copy_now},
+    {"alloc", alloc},   {"pool", pool},   {"vmm", vmm},   {"array", array},
+    {"event", event},   {"query", query}, {"sync", sync}, {"capture", capture},
     {"noise", launch},
 };
 enum { kFigureCount = sizeof(kFigures) / sizeof(kFigures[0]), kNoise = kFigureCount - 1 };
@@ -218,7 +221,7 @@ static void* work(void* argument) {
 static void find_calls(void) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) exit(1);
-#define FOUND(name) (decltype(&::name)) dlsym(driver, #name),
+#define FOUND(name) (decltype(&::name))dlsym(driver, #name),
 #define DRIVERS_OWN(name) BARE(name, #name),
   check(((decltype(&cuInit))dlsym(driver, "cuInit"))(0), "cuInit");
   g_found = {FOR_EACH_CALL(FOUND)};

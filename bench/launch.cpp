@@ -9,7 +9,14 @@
 
 #include "driver.h"
 
-enum { kGroup = 32, kDrainEvery = 8, kMaxGroups = 4096, kWarmUps = 20, kQueryGroups = 16, kWarmUpUs = 500 };
+enum {
+  kGroup = 32,
+  kDrainEvery = 8,
+  kMaxGroups = 4096,
+  kWarmUps = 20,
+  kQueryGroups = 16,
+  kWarmUpUs = 500
+};
 
 // The timed calls, as a program finds them or as the driver has them.
 struct Calls {

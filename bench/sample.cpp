@@ -19,7 +19,8 @@ static double group(const Ready* ready) {
   for (int i = 0; i < 8; i++) values[i] = &value[i];
   const uint64_t start = now_ns();
   for (int i = 0; i < kGroup; i++)
-    check(launch_kernel(ready->eight, 1, 1, 1, 32, 1, 1, 0, ready->stream, values, nullptr), "launch");
+    check(launch_kernel(ready->eight, 1, 1, 1, 32, 1, 1, 0, ready->stream, values, nullptr),
+          "launch");
   return (double)(now_ns() - start) / kGroup;
 }
 

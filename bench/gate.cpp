@@ -31,15 +31,14 @@ static uint64_t launches(void) { return __atomic_load_n(&stamps->count, __ATOMIC
 
 static void* map_shared(const char* path, size_t bytes) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
-  void* map = fd < 0 ? MAP_FAILED
-                     : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* map = fd < 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED) perror(path), exit(1);
   return map;
 }
 
 // Returns in a burst's first quarter; the rest of the burst takes many times the limit.
 static void await_burst(void) {
-  for (uint64_t seen = launches();; ) {
+  for (uint64_t seen = launches();;) {
     const uint64_t now = launches();
     if (now != seen && now % kBurst > 8 && now % kBurst < kBurst / 4) return;
     seen = now;
@@ -72,8 +71,7 @@ static void* play_peer(void*) {
   char path[256];
   int trials = 0;
   if (scanf("%255s %d", path, &trials) != 2) return nullptr;
-  auto* peer =
-      (tandem::shm::PresencePage*)map_shared(path, sizeof(tandem::shm::PresencePage));
+  auto* peer = (tandem::shm::PresencePage*)map_shared(path, sizeof(tandem::shm::PresencePage));
   for (int i = 0; i < trials; i++) try_once(peer);
   return nullptr;
 }

@@ -41,8 +41,10 @@ int main(int argc, char** argv) {
   Lane lanes[kStreams] = {};
   for (int i = 0; i < kStreams; i++) {
     Lane* lane = &lanes[i];
-    check(DRIVER(cuStreamCreate, "cuStreamCreate")(&lane->stream, CU_STREAM_NON_BLOCKING), "stream");
-    check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&lane->step, module, kKernels[i]), "function");
+    check(DRIVER(cuStreamCreate, "cuStreamCreate")(&lane->stream, CU_STREAM_NON_BLOCKING),
+          "stream");
+    check(DRIVER(cuModuleGetFunction, "cuModuleGetFunction")(&lane->step, module, kKernels[i]),
+          "function");
     check(DRIVER(cuMemAlloc_v2, "cuMemAlloc")(&lane->word, sizeof(unsigned)), "alloc");
     check(DRIVER(cuMemsetD32_v2, "cuMemsetD32")(lane->word, 0, 1), "memset");
   }
