@@ -1,25 +1,46 @@
 """`tandem status`."""
 
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
 import click
 
 from tandem._results import Allowance
 from tandem.cli import gpus
 from tandem.cli._output import json_option, open_client, print_json
+from tandem.errors import UnavailableError
 from tandem.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from tandem._results import Status
+
+WAIT_S = 20.0  # a daemon that is starting answers far sooner
+LOOK_S = 0.05
 
 
 @click.command()
+@click.option(
+    "--wait",
+    is_flag=True,
+    help=f"If no daemon answers, wait up to {WAIT_S:g} s for one that is starting.",
+)
 @json_option
-def status(as_json: bool) -> None:
+def status(*, wait: bool, as_json: bool) -> None:
     """Show the daemon: its version, policy, jobs and GPUs, and the limits of your own jobs.
+
+    \b
+    Exit code: 0 when it answered, or
+      7  no daemon answers
 
     \b
     Examples:
       tandem status
       tandem status --json | jq -r .policy
+      tandemd & tandem status --wait
     """
-    with open_client() as client:
-        found = client.status()
+    found = _status_within(WAIT_S if wait else 0.0)
     if as_json:
         print_json(found)
         return
@@ -32,6 +53,19 @@ def status(as_json: bool) -> None:
         click.echo(f"for you  {_said(found.allowance)}")
     click.echo()
     gpus.show(found.gpus)
+
+
+def _status_within(seconds: float) -> Status:
+    """Ask the daemon, again and again for so long if there is none."""
+    end_s = time.monotonic() + seconds
+    while True:
+        try:
+            with open_client() as client:
+                return client.status()
+        except UnavailableError:
+            if time.monotonic() >= end_s:
+                raise
+        time.sleep(LOOK_S)
 
 
 def _said(allowance: Allowance) -> str:
