@@ -32,10 +32,10 @@ PREFACE = """\
 # The gRPC API
 
 Made from `proto/tandem/v1/tandem.proto` by `python packaging/generate_api_docs.py`; do not edit.
-How to log in, who may do what, limits and errors: [protocol.md](protocol.md#rpc). From Python
-[`Client`](python.md) does all of it, and from a shell [`tandem`](cli.md). The package is
+[protocol.md](protocol.md#rpc) describes the login, who may do what, limits and errors. All of it is
+available in Python as [`Client`](python.md), and in a shell as [`tandem`](cli.md). The package is
 `tandem.v1`; sizes and times have their unit in the name, or are a `Duration` or `Timestamp` of
-`google.protobuf`. The number behind a field's name is that of the wire.
+`google.protobuf`. The number after a field's name is its number on the wire.
 """
 # Field numbers in google/protobuf/descriptor.proto; paths of source locations consist of them.
 MESSAGES, ENUMS, SERVICES = 4, 5, 6
@@ -142,7 +142,7 @@ class Page:
         kind = self._one_type(field)
         if field.label == FieldDescriptorProto.LABEL_REPEATED:
             return f"list of {kind}"
-        return f"{kind}, or not said" if field.proto3_optional else kind
+        return f"{kind}, optional" if field.proto3_optional else kind
 
     def _one_type(self, field: FieldDescriptorProto) -> str:
         if field.type_name:

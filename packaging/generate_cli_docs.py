@@ -25,19 +25,19 @@ Made from the commands by `python packaging/generate_cli_docs.py`; do not edit.
 
 Options come before arguments and, for `tandem run`, before the command. Sizes are bytes, or carry a
 unit: `20GiB`, `20G` and `20g` are the same, `20GB` is decimal. Times need a unit: `50ms`. Commands
-that read take `--json`, with the names and units of [the Python API](python.md); tables are for
-people and may change; for spreadsheets `tandem ps`, `tandem history` and `tandem gpus` have
-`--format csv`. Colours appear on a terminal only, and never under `NO_COLOR`. What a user asks for
-as a rule can stand in [a file](operations.md#what-your-jobs-ask-for).
+that only read take `--json`, with the names and units of [the Python API](python.md); tables are
+for people and may change. For spreadsheets, `tandem ps`, `tandem history` and `tandem gpus` have
+`--format csv`. Colours appear only on a terminal, and never under `NO_COLOR`. Options that you
+always use can go into [a file](operations.md#what-your-jobs-ask-for).
 """
 
 EXIT_CODES = """\
 ## Exit codes
 
-`tandem run` becomes its command, so the exit code is the command's; before that it is 125 (tandem
-failed, or was asked for what it does not understand), 126 (cannot be executed), 127 (not found) or
-75 (no room, with `--require` or `--no-wait`). `tandem trace calls` has the same codes but for 75.
-`tandem doctor` exits with 1 if a check fails. All others:
+`tandem run` becomes its command, so the exit code is the command's. If it fails before that, the
+exit code is 125 (tandem failed, or did not understand its options), 126 (cannot be executed), 127
+(not found) or 75 (no room, with `--require` or `--no-wait`). `tandem trace calls` has the same
+codes except 75. `tandem doctor` exits with 1 if a check fails. All other commands:
 
 | code | error | cause |
 |---|---|---|
@@ -45,13 +45,13 @@ failed, or was asked for what it does not understand), 126 (cannot be executed),
 """
 
 EXIT_CODES_END = """\
-| 129 | | ended by SIGHUP: as by SIGTERM, but for `tandem demo` |
+| 129 | | ended by SIGHUP: as by SIGTERM, except in `tandem demo` |
 | 130 | | interrupted from the keyboard |
-| 143 | | ended by SIGTERM: a recording is kept, what was started has ended |
+| 143 | | ended by SIGTERM: a recording is kept, and what was started has ended |
 
-What a command needs and is not installed, such as the extras `[client]`, `[top]` and `[cuda]`, is a
-`StateError`. `tandem pause` and `tandem resume` take jobs one after the other and end with the
-first that fails: those before it stay paused or resumed, and are printed.
+If something that a command needs is not installed, such as the extras `[client]`, `[top]` and
+`[cuda]`, that is a `StateError`. `tandem pause` and `tandem resume` take jobs one after the other
+and stop at the first that fails: those before it stay paused or resumed, and are printed.
 """
 
 COMPLETION = """\
@@ -126,8 +126,14 @@ def _options(command: click.Command) -> Iterator[str]:
 def _option(option: click.Option) -> str:
     flags = [f"`{flag}`" for flag in (*option.opts, *option.secondary_opts)]
     variable = f" Also `{option.envvar}`." if option.envvar else ""
-    value = "" if option.is_flag else f" {_value(option)}"
-    return f"| {', '.join(flags)}{value} | {option.help}{_default(option)}{variable} |"
+    value = "" if option.is_flag else f" {_cell(_value(option))}"
+    told = _cell(f"{option.help}{_default(option)}{variable}")
+    return f"| {', '.join(flags)}{value} | {told} |"
+
+
+def _cell(text: str) -> str:
+    """The text as a cell of a table, which a bare `|` would end."""
+    return text.replace("|", "\\|")
 
 
 def _default(option: click.Option) -> str:
@@ -143,7 +149,7 @@ def _value(option: click.Option) -> str:
     if option.metavar:
         return option.metavar
     if isinstance(option.type, click.Choice):
-        return " \\| ".join(map(str, option.type.choices))
+        return " | ".join(map(str, option.type.choices))
     return option.type.name.upper().removesuffix(" RANGE")
 
 

@@ -37,17 +37,17 @@ PREFACE = """\
 
 Made by `python packaging/generate_compatibility.py`; do not edit. `--run` runs the matrix again.
 
-A row counts programs of `tests/matrix`, each unmodified: *bare* on the software GPU, and started by
-`tandem run --require` beside it. `3/3` means that all three ended as they should, with right
-results. The software GPU shows that calls mean what the documentation says; what NVIDIA's driver
-makes of them only a GPU shows.
+Each row counts programs of `tests/matrix`, all unmodified: *bare* on the software GPU, and *under
+Tandem* started there by `tandem run --require`. `3/3` means that all three ended as they should,
+with correct results. The software GPU shows that calls do what the documentation says; only a GPU
+shows what NVIDIA's driver makes of them.
 
 """
 
 GPU_PREFACE = """\
 ## On a GPU
 
-By `make gpu` on a machine with one; results are kept under `bench/results`.
+Run by `make gpu` on a machine with a GPU; the results are kept under `bench/results`.
 
 """
 

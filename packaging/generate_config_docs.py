@@ -29,10 +29,10 @@ PREFACE = """\
 Made from the schema by `python packaging/generate_config_docs.py`; do not edit. Where the files
 are, what a reload does and how to check them: [operations.md](operations.md#configure-it).
 
-Sizes carry a unit, `"20GiB"`, `"20G"` and `"20g"` being the same and `"20GB"` decimal, and so do
-durations, `"60s"`; both are in quotes. The unit of a number is the end of its key: `_ms`, `_us` and
-`_s` are times, `_bytes` sizes, `_count` numbers of something, and a `_ratio` is of 0 to 1. At the
-top of the file `version = 1` may stand; there is no other.
+Sizes and durations are quoted and carry a unit: `"20GiB"`, `"20G"` and `"20g"` are the same,
+`"20GB"` is decimal, and `"60s"` is a duration. The unit of a plain number is the end of its key:
+`_ms`, `_us` and `_s` are times, `_bytes` sizes, `_count` numbers of something, and a `_ratio` is
+between 0 and 1. The file may begin with `version = 1`, the only version there is.
 """
 UNITS = {"_ms": "ms", "_us": "us", "_s": "s", "_bytes": "bytes"}
 RATES = {"_per_s": "a second"}

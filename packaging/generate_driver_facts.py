@@ -23,11 +23,11 @@ NAME = "driver-facts.md"
 REASON = 120  # longest reason for a missing answer, in characters
 
 PREFACE = """\
-# What we believe of NVIDIA's driver, and what a GPU said
+# What we believe about NVIDIA's driver, and what a GPU showed
 
 Made by `python packaging/generate_driver_facts.py` from the parts in `bench/gpu` and the files
-under `bench/results`; do not edit. [How to run a part](benchmarks.md#on-a-real-gpu). Until a GPU
-has answered, *believed* was read in documentation or in the sources of other projects.
+under `bench/results`; do not edit. [How to run a part](benchmarks.md#on-a-real-gpu). What is
+*believed*, until a GPU has answered, was read in documentation or in the sources of other projects.
 
 """
 

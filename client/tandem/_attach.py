@@ -139,7 +139,7 @@ def _check_owner(path: Path, uid: int) -> None:
     """Refuse another user's daemon in /tmp, as `is_trustworthy` in shim/job/attach.cpp does."""
     if path.is_relative_to("/tmp") and uid not in (0, os.geteuid()):
         raise UntrustedError(
-            f"{path}: the daemon is of uid {uid}, and in /tmp only one's own and root's are "
+            f"{path}: the daemon belongs to uid {uid}, and in /tmp only one's own and root's are "
             "trusted, for anybody can listen there; have it elsewhere, as in /run/tandem"
         )
 

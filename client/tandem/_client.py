@@ -599,7 +599,7 @@ def _text(value: object, what: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as exc:  # bytes of a command line that are not UTF-8
-        raise UsageError(f"{what} {value!r} has characters that are no text") from exc
+        raise UsageError(f"{what} {value!r} has characters that are not valid text") from exc
     return value
 
 
@@ -669,7 +669,7 @@ def _mapped(place: RuntimeDir) -> Iterator[None]:
         if exc.code() is grpc.StatusCode.UNIMPLEMENTED:
             raise StateError(
                 f"the daemon in {place.path} ({place.origin}) is older than this client and cannot "
-                "do that; `tandem status` says its version, start a newer one",
+                "do that; `tandem status` shows its version; start a newer one",
                 reason="OLDER_DAEMON",
             ) from exc
         raise from_grpc_status(exc.code().name)(text, reason=_reason_of(exc)) from exc
@@ -693,8 +693,8 @@ def _reason_of(failure: grpc.RpcError) -> str:
 def _absent(place: RuntimeDir, cause: str) -> UnavailableError:
     if os.strerror(errno.EACCES) in cause:  # gRPC exposes the errno nowhere else
         return UnavailableError(
-            f"the daemon in {place.path} ({place.origin}) may not be asked: {cause}; have whoever "
-            "runs it let you in, or set TANDEM_RUNTIME_DIR to the directory of another"
+            f"no access to the daemon in {place.path} ({place.origin}): {cause}; ask whoever runs "
+            "it to let you in, or set TANDEM_RUNTIME_DIR to the directory of another"
         )
     return UnavailableError(
         f"no daemon answers in {place.path} ({place.origin}): {cause}; "
@@ -705,7 +705,7 @@ def _absent(place: RuntimeDir, cause: str) -> UnavailableError:
 def _late(place: RuntimeDir, cause: str) -> DeadlineError:
     return DeadlineError(
         f"the daemon in {place.path} ({place.origin}) does not answer: {cause}; it is overloaded, "
-        "stopped or hangs: look at its log, or kill it and start another"
+        "stopped or hung: look at its log, or kill it and start another"
     )
 
 

@@ -66,5 +66,8 @@ def _place(said: Mapping[str, str]) -> str:
     socket = said.get("TANDEM_SOCKET")
     place = str(Path(socket).parent) if socket else said.get(_paths.VARIABLE, str(_paths.SYSTEM))
     if not Path(place).is_absolute() or Path(place) == Path("/"):
-        raise StateError(f"{place!r} cannot be mounted: say TANDEM_RUNTIME_DIR=/run/tandem or such")
+        raise StateError(
+            f"{place!r} cannot be mounted; set TANDEM_RUNTIME_DIR to a directory such as "
+            "/run/tandem"
+        )
     return place

@@ -80,7 +80,7 @@ def check_driver(machine: Machine) -> Iterator[Finding]:
             check="driver",
             level=FAIL,
             text=f"{kind} {probe['driver']} ({version}): cuInit failed with {probe['error']}",
-            remedy="see what it said above, and softgpu.log in its runtime directory"
+            remedy="see its output above, and softgpu.log in its runtime directory"
             if software
             else "look at `nvidia-smi` and the kernel's log",
         )
@@ -95,7 +95,7 @@ def check_checkpoints(machine: Machine) -> Iterator[Finding]:
     if machine.probe is None or machine.probe["driver"] is None:
         return
     can = machine.probe["checkpoints"]
-    text = "the driver has them" if can else "not in this driver: 570 and newer have them"
+    text = "supported by the driver" if can else "not supported by this driver: 570 and newer do"
     yield Finding(check="checkpoints", level=OK, text=f"{text} (for `tandem run --checkpoint`)")
 
 
@@ -113,7 +113,7 @@ def check_shim(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             check="shim",
             level=FAIL,
-            text=f"the loader did not take {machine.shim}: {reason}",
+            text=f"the loader rejected {machine.shim}: {reason}",
             remedy="check that it was built for this architecture and glibc",
         )
     else:
@@ -130,7 +130,7 @@ def _header_of_shim(shim: Path, driver_version: int) -> Finding:
         check="shim",
         level=WARN,
         text=f"{text}; the driver is newer",
-        remedy="programs that use its new functions are not seen: build with its cuda.h",
+        remedy="programs that use its new functions are not intercepted: build with its cuda.h",
     )
 
 
@@ -179,11 +179,11 @@ def pages_of_host(sys_path: Path) -> str:
     if free.isdecimal() and free != "0":
         pages = f"up to {int(free) * 2} MiB of the huge pages set aside, then ordinary ones"
     elif chosen in ("never", "deny"):
-        pages = "ordinary pages: no huge ones are set aside, and shmem_enabled is off"
+        pages = "ordinary pages: no huge pages are set aside, and shmem_enabled is off"
     else:
         pages = f"transparent huge pages (shmem_enabled is {chosen})"
     nodes = len(list((sys_path / "devices/system/node").glob("node[0-9]*")))
-    near = "the NUMA node of its gpu" if nodes > 1 else "the only NUMA node there is"
+    near = "the NUMA node of its gpu" if nodes > 1 else "the only NUMA node"
     return f"moved memory goes to {pages}; on {near}"
 
 
@@ -198,7 +198,7 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
     """Report whether a GPU can be in mode mps here, and whether MPS runs."""
     environ, own = os.environ, machine.place.path / "mps"
     if not _mps.can_start(environ):
-        text = f"no {_mps.PROGRAM} on the PATH, which comes with NVIDIA's driver: no mode mps here"
+        text = f"no {_mps.PROGRAM} on the PATH (it comes with NVIDIA's driver): no mode mps here"
         yield Finding(check="mps", level=OK, text=text)
         return
     helped = _helper.socket_of(environ).parent / _helper.MPS
@@ -211,7 +211,7 @@ def check_mps(machine: Machine) -> Iterator[Finding]:
             return
     text = 'it does not run; in mode mps (gpu."*".mode = "mps") tandemd starts it'
     if environ.get("TANDEM_SOFTGPU_MODE") == "mps":
-        text = "it does not run; the software GPU needs none (TANDEM_SOFTGPU_MODE=mps)"
+        text = "it does not run; the software GPU does not need it (TANDEM_SOFTGPU_MODE=mps)"
     yield Finding(check="mps", level=OK, text=text)
 
 
@@ -266,9 +266,9 @@ def _modes_of(
 
 def _remedy(gpu: _fitness.GpuFacts) -> str:
     if gpu.compute_mode:
-        return f"nvidia-smi -i {gpu.index} -c DEFAULT, or mode mps"
+        return f"nvidia-smi -i {gpu.index} -c DEFAULT, or configure mode mps"
     own = gpu.index
-    return f"tandem partition apply --mig {own}=PROFILE,..., or turn MIG off by {own}=off"
+    return f"tandem partition apply --mig {own}=PROFILE,..., or turn MIG off with {own}=off"
 
 
 def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
@@ -281,7 +281,7 @@ def check_runtime_dir(machine: Machine) -> Iterator[Finding]:
             check="runtime directory",
             level=WARN,
             text=f"{path} ({origin}): {exc.strerror}",
-            remedy="start `tandemd`, which makes it, or set TANDEM_RUNTIME_DIR",
+            remedy="start `tandemd`, which creates it, or set TANDEM_RUNTIME_DIR",
         )
         return
     text = f"{path} ({origin}), mode {stat.S_IMODE(status.st_mode):04o}, uid {status.st_uid}"
@@ -306,13 +306,15 @@ def check_sockets(machine: Machine) -> Iterator[Finding]:
             )
             continue
         if not stat.S_ISSOCK(mode):
-            yield Finding(check=path.name, level=FAIL, text="is no socket", remedy=f"remove {path}")
+            yield Finding(
+                check=path.name, level=FAIL, text="is not a socket", remedy=f"remove {path}"
+            )
         elif stat.S_IMODE(mode) & 0o666 != 0o666:
             yield Finding(
                 check=path.name,
                 level=WARN,
                 text=f"mode {stat.S_IMODE(mode):04o}: other users cannot connect",
-                remedy="restart `tandemd`, which sets 0666",
+                remedy="restart `tandemd`, which sets mode 0666",
             )
         else:
             yield Finding(check=path.name, level=OK, text=f"mode {stat.S_IMODE(mode):04o}")
@@ -331,7 +333,7 @@ def check_identity(machine: Machine) -> Iterator[Finding]:
     except UnavailableError:
         return  # other checks report that
     if isinstance(answer, _attach.Refused) and answer.code == _attach.REFUSED_IDENTITY:
-        text = f"the daemon refuses: {answer.reason}"
+        text = f"the daemon refuses this process: {answer.reason}"
         remedy = "start the daemon's container with hostPID: true, or --pid=host"
         yield Finding(check="identity", level=FAIL, text=text, remedy=remedy)
     else:
@@ -367,15 +369,15 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
             yield Finding(
                 check=f"gpu {gpu.name}",
                 level=WARN,
-                text=f"not in the mode that is configured: {gpu.not_had}",
-                remedy="mend that and restart tandemd, or configure another mode",
+                text=f"not in the configured mode: {gpu.not_had}",
+                remedy="fix that and restart tandemd, or configure another mode",
             )
         if gpu.draining:
             yield Finding(
                 check=f"gpu {gpu.name}",
                 level=WARN,
                 text="draining: no job is started there",
-                remedy=f"once it may be used again, tandem drain --undo {gpu.name}",
+                remedy=f"when it may be used again: tandem drain --undo {gpu.name}",
             )
     yield from _unmanaged(managed)
 
@@ -404,15 +406,15 @@ def _unmanaged(managed: set[int]) -> Iterator[Finding]:
             check="unmanaged processes",
             level=WARN,
             text=f"on a GPU without Tandem: pid {', '.join(map(str, bare))}",
-            remedy="start them with `tandem run`; nothing holds them back",
+            remedy="start them with `tandem run`; until then nothing holds them back",
         )
     if elsewhere:
         yield Finding(
             check="unmanaged processes",
             level=WARN,
-            text="on a GPU under Tandem, and not attached to this daemon: pid "
+            text="on a GPU under Tandem, but not attached to this daemon: pid "
             + ", ".join(map(str, elsewhere)),
-            remedy="have one daemon for all who share a GPU: they are of another, or were refused",
+            remedy="use one daemon for each shared GPU: these belong to another, or were refused",
         )
 
 

@@ -11,7 +11,7 @@ from tandem.errors import TandemError
 
 ANSWER_S = 2.0
 _HELLO = b'{"verb":"hello"}'
-WITHOUT = "no mps for other users, no cut by MIG and no --checkpoint of other users' jobs"
+WITHOUT = "no mps for other users, no MIG and no --checkpoint of other users' jobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,23 +31,24 @@ def verdict(attach: Path, environment: Mapping[str, str]) -> Verdict | None:
     path = _helper.socket_of(environment)
     daemon, served = _helper.owner_of(attach), _helper.owner_of(path)
     if daemon == 0:
-        return Verdict(text="not needed: the daemon is root's")
+        return Verdict(text="not needed: the daemon runs as root")
     if served is None:
         return None if daemon is None else _none(daemon)
     if daemon not in (None, served):
         return Verdict(
-            text=f"{path} is for uid {served}, and the daemon is of uid {daemon}",
+            text=f"{path} is for uid {served}, but the daemon runs as uid {daemon}",
             is_wrong=True,
-            remedy="say SocketUser= in tandemd-helper.socket and --user in tandemd-helper.service",
+            remedy="correct SocketUser= in tandemd-helper.socket and --user in "
+            "tandemd-helper.service",
         )
     if os.geteuid() not in (0, served):
-        return Verdict(text=f"{path}, for uid {served}; to see whether it answers takes root")
+        return Verdict(text=f"{path}, for uid {served}; only root can see whether it answers")
     return _asked(path)
 
 
 def _none(daemon: int) -> Verdict:
-    text = f"there is none: {WITHOUT} by a daemon of uid {daemon}"
-    return Verdict(text=text, remedy=f"where that is wanted: {_helper.ENABLE}")
+    text = f"there is none: {WITHOUT} with a daemon of uid {daemon}"
+    return Verdict(text=text, remedy=f"if you want that: {_helper.ENABLE}")
 
 
 def _asked(path: Path) -> Verdict:
@@ -58,5 +59,5 @@ def _asked(path: Path) -> Verdict:
         return Verdict(
             text=str(error),
             is_wrong=True,
-            remedy="journalctl -u tandemd-helper, and restart tandemd-helper.socket",
+            remedy="see journalctl -u tandemd-helper, and restart tandemd-helper.socket",
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 2.0
 LOGS = (
-    "look at the log of tandemd, and of mps: logs/said beside the pipe of tandemd's own, else "
+    "look at the logs of tandemd and of mps: logs/said beside the pipe of tandemd's own mps, else "
     "control.log and server.log in CUDA_MPS_LOG_DIRECTORY or /var/log/nvidia-mps"
 )
 
@@ -61,14 +61,14 @@ def verdict(
     environment = _environment(gpu, own_pipes)
     if isinstance(environment, str):
         return Verdict(text=f"can work; not tried: {environment}")
-    tell(f"gpu {gpu.index}: trying sets of SMs, for {_set_probe.TIMEOUT_S:.0f} s at most")
+    tell(f"gpu {gpu.index}: trying sets of SMs, for at most {_set_probe.TIMEOUT_S:.0f} s")
     found = _set_probe.probe(environment)
     if not found.problem:
         return Verdict(text=_works(found.groups, found.group_sms, "tried now"))
     if found.is_answer:
         return Verdict(text=f"no: {found.problem}")
     lacks_server = _set_probe.NO_SERVER_HINT in found.problem
-    remedy = LOGS if lacks_server else "try again when the gpu has less to do"
+    remedy = LOGS if lacks_server else "try again when the gpu is less busy"
     return Verdict(text=f"not known: {found.problem}", is_open=True, remedy=remedy)
 
 
@@ -81,7 +81,7 @@ def _of_daemon(proof: SetProof) -> Verdict:
 
 
 def _works(groups: int, group_sms: int, how: str) -> str:
-    return f"works: {groups} groups of {group_sms} SMs, and sets of them share none ({how})"
+    return f"works: {groups} groups of {group_sms} SMs, and disjoint sets share none ({how})"
 
 
 def _environment(gpu: _fitness.GpuFacts, own_pipes: Path) -> dict[str, str] | str:

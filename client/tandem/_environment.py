@@ -154,7 +154,7 @@ def of_daemon(said: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]
             continue  # our daemons send nothing else
         if job.get(name, value) != value:
             sys.stderr.write(
-                f"tandem: warning: {name} is {job[name]!r} and stays so, not {value!r}\n"
+                f"tandem: warning: {name} stays {job[name]!r}; the daemon asked for {value!r}\n"
             )
             continue
         taken[name] = value
@@ -178,8 +178,8 @@ def returning(job: Mapping[str, str]) -> dict[str, str]:
         return {_PYTORCH_ALLOCATOR[0]: _RETURNING}
     if _RETURNING not in job[said].split(","):
         sys.stderr.write(
-            f"tandem: warning: {said} is {job[said]!r} and stays so: without {_RETURNING} PyTorch "
-            "keeps the memory that it has freed\n"
+            f"tandem: warning: {said} stays {job[said]!r}: without {_RETURNING}, PyTorch keeps the "
+            "memory that it has freed\n"
         )
     return {}
 
@@ -189,7 +189,7 @@ def _check_promise(request: Request) -> None:
         said, missing = "--persistent", "--ephemeral"
         if request.persistent_bytes is None:
             said, missing = missing, said
-        raise UsageError(f"{said} says nothing without {missing}; give both, 0 for none")
+        raise UsageError(f"{said} has no meaning without {missing}; give both, 0 for none")
     _check_within_limit(request, "--persistent", request.persistent_bytes)
 
 
@@ -202,7 +202,7 @@ def _check_within_limit(request: Request, option: str, value: int | None) -> Non
     if limit is not None and value is not None and value > limit:
         raise UsageError(
             f"{option} {format_bytes(value)} is more than --memory {format_bytes(limit)}; "
-            "lower the one, or raise the other"
+            "lower one, or raise the other"
         )
 
 
@@ -213,13 +213,14 @@ def _is_id(name: str) -> bool:
 
 def _check_names(request: Request) -> None:
     if request.name and not request.name.strip():
-        raise UsageError("--name is blank; give it a letter, or leave it out")
+        raise UsageError("--name is blank; give it a letter, or omit it")
     if _is_id(request.name):
-        raise UsageError(f"--name {request.name!r} looks like the id of a job; choose another")
+        raise UsageError(f"--name {request.name!r} looks like a job id; choose another")
     for option, value in (("--name", request.name), ("--group", request.group)):
         if not value.isprintable():  # also rejects characters that are not text
             raise UsageError(f"{option} {value!r} has characters that cannot be printed")
         if len(value.encode()) > _PRINTABLE_NAME_BYTES:
             raise UsageError(
-                f"{option} has {len(value.encode())} bytes; at most {_PRINTABLE_NAME_BYTES} fit"
+                f"{option} has {len(value.encode())} bytes; at most {_PRINTABLE_NAME_BYTES} are "
+                "allowed"
             )

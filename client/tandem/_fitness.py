@@ -51,7 +51,7 @@ Check = Callable[[GpuFacts, Machine], str]  # the objection; empty: none
 
 
 def _is_whole(gpu: GpuFacts, _machine: Machine) -> str:
-    return "MIG is on, and its instances are shared out" if gpu.has_mig_on else ""
+    return "MIG is on, so its instances are what is shared" if gpu.has_mig_on else ""
 
 
 def _takes_two_contexts(gpu: GpuFacts, _machine: Machine) -> str:
@@ -75,21 +75,21 @@ def _has_mps(gpu: GpuFacts, machine: Machine) -> str:
 def _is_served_by_mps(_gpu: GpuFacts, machine: Machine) -> str:
     if _mps.serves(machine.mps_owner, machine.uid):
         return ""
-    return f"the mps that runs is of uid {machine.mps_owner} and serves no other"
+    return f"the running mps is of uid {machine.mps_owner} and serves no other"
 
 
 def _has_green_contexts(_gpu: GpuFacts, machine: Machine) -> str:
     if not 0 < machine.cuda_version < GREEN_SINCE:
         return ""
     major, minor = machine.cuda_version // 1000, machine.cuda_version % 1000 // 10
-    return f"streams of green contexts need CUDA 12.5, and the driver has {major}.{minor}"
+    return f"streams of green contexts need CUDA 12.5, but the driver has {major}.{minor}"
 
 
 def _has_two_sets(gpu: GpuFacts, _machine: Machine) -> str:
     least = _LEAST_SMS.get(gpu.major, LEAST_SMS)
     if not 0 < gpu.sm_count < 2 * least:
         return ""
-    return f"two sets of SMs take {2 * least}, and it has {gpu.sm_count}"
+    return f"two sets of SMs take {2 * least} SMs, but it has {gpu.sm_count}"
 
 
 def _can_be_cut(gpu: GpuFacts, _machine: Machine) -> str:

@@ -60,9 +60,9 @@ def exchange(
         except PermissionError as error:
             raise AccessError(f"{path}: {error.strerror}") from error
         except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-            raise UnavailableError(f"tandemd-helper cannot be asked: {path}: {error}") from error
+            raise UnavailableError(f"cannot reach tandemd-helper: {path}: {error}") from error
     if not answer:
-        raise UnavailableError("tandemd-helper has ended without an answer; its log says why")
+        raise UnavailableError("tandemd-helper ended without an answer; its log says why")
     return answer
 
 
@@ -70,4 +70,4 @@ def _check_owner(connection: socket.socket, path: Path) -> None:
     """Refuse a listener of another user; a socket made by systemd belongs to root."""
     uid = _peer.uid_of(connection)
     if uid not in (0, os.geteuid()):
-        raise AccessError(f"{path}: uid {uid} listens there, who is neither root nor we")
+        raise AccessError(f"{path}: uid {uid} listens there, which is neither root nor this user")

@@ -66,7 +66,7 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
             TandemError: as raised by `Client.set`.
         """
         if self._is_entered:
-            raise StateError("a tandem.job is entered once: make another one")
+            raise StateError("a tandem.job can be entered only once; create another one")
         self._is_entered = True
         self._pid = os.getpid()
         try:
@@ -90,7 +90,9 @@ class job:  # noqa: N801 - used as a word, like the context managers of torch.pr
         try:
             self._give_back()
         except TandemError as refused:
-            warnings.warn(f"tandem.job changes nothing back: {refused}", stacklevel=2)
+            warnings.warn(
+                f"tandem.job changes nothing at the end of the block: {refused}", stacklevel=2
+            )
 
     def _give_back(self) -> None:
         if self._name is None or not self._before:
@@ -180,7 +182,7 @@ def own_job(client: Client) -> str:
     for found in client.jobs():
         if any(process.pid == own for process in found.processes):
             return found.name
-    raise NotFoundError("this process is part of no job of a daemon")
+    raise NotFoundError("this process is not part of a daemon's job")
 
 
 def _now(found: Job, key: str) -> str | bool:

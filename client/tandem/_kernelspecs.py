@@ -87,11 +87,14 @@ def install(folder: Path, name: str, spec: Mapping[str, object], *, replace: boo
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"--name {name!r} may have small letters a-z, digits, dots, dashes and underscores only"
+            f"--name {name!r} may contain only the letters a-z, digits, dots, dashes and "
+            "underscores"
         )
     place = folder / "kernels" / name
     if place.exists() and not replace:
-        raise StateError(f"there is a kernel '{place}' already; add --replace, or --name another")
+        raise StateError(
+            f"a kernel '{place}' exists already; add --replace, or choose another --name"
+        )
     try:
         if place.exists():
             shutil.rmtree(place)
@@ -116,7 +119,7 @@ def remove(name: str, environ: Mapping[str, str]) -> list[Path]:
     """
     places = [Path(spec.path) for spec in installed(environ) if spec.name == name]
     if not places:
-        raise NotFoundError(f"no kernel '{name}' of Tandem's; `tandem kernelspec list` has them")
+        raise NotFoundError(f"Tandem has no kernel '{name}'; `tandem kernelspec list` lists them")
     for place in places:
         try:
             shutil.rmtree(place)

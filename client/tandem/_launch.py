@@ -200,7 +200,7 @@ def _problem_with(candidate: str) -> str | None:
     try:
         mode = os.stat(candidate).st_mode
     except PermissionError:
-        return "is in a folder that you may not enter"
+        return "is in a directory that you may not enter"
     except OSError:
         return None
     if stat.S_ISDIR(mode):
@@ -264,7 +264,7 @@ def _without_daemon(launch: Launch, exc: UnavailableError) -> dict[str, str]:
         case SilentError():
             cause, hint = str(exc), "restart tandemd if it hangs"
         case UnavailableError(__cause__=PermissionError()):
-            cause, hint = str(exc), "have whoever runs tandemd let you in"
+            cause, hint = str(exc), "ask whoever runs tandemd to let you in"
         case _:
             cause, hint = f"no daemon ({exc})", "start tandemd"
     _go_unshared(launch, cause, exit_code=EXIT_FAILED, hint=hint)
@@ -295,7 +295,7 @@ def _said(
     try:
         answer = _ask(socket, replace(request, only_asks=True), command=command, gpu=gpu)
     except UnavailableError as exc:
-        sys.stderr.write(f"tandem: what a daemon would set is not shown: {exc}\n")
+        sys.stderr.write(f"tandem: cannot show what a daemon would set: {exc}\n")
         return {}
     _object(request, answer)
     if isinstance(answer, Refused):
@@ -306,7 +306,7 @@ def _said(
 def _object(request: Request, answer: Registered | Refused) -> None:
     """Print the objections of a daemon that was only asked, as warnings."""
     if isinstance(answer, Refused):
-        sys.stderr.write(f"tandem: warning: the daemon would refuse it: {answer.reason}\n")
+        sys.stderr.write(f"tandem: warning: the daemon would refuse this job: {answer.reason}\n")
     else:
         _warn(request, answer)
 
@@ -335,7 +335,7 @@ def _ask(
 def _check_instance(gpu: str | None, variables: Mapping[str, str]) -> None:
     if is_instance(gpu) and SHOWN not in variables:
         raise StateError(
-            f"no daemon says which device '{gpu}' is; give its UUID, which `nvidia-smi -L` shows"
+            f"no daemon says which device '{gpu}' is; give its UUID, as shown by `nvidia-smi -L`"
         )
 
 

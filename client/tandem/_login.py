@@ -69,8 +69,8 @@ class Login:
             received += part
             if not part or len(received) > _MAX_TOKEN_BYTES:
                 raise UnavailableError(
-                    "the daemon closed the login connection without a token: it stops, is out of "
-                    "descriptors, or this user has too many clients; its log says which"
+                    "the daemon closed the login connection without a token: it is stopping, is "
+                    "out of descriptors, or this user has too many clients; its log says which"
                 )
         line = received.decode("ascii", errors="replace").strip()
         if line.startswith(_REFUSED):

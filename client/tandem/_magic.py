@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 NAME = "tandem"
 USAGE = (
-    "write %tandem to hear why this notebook runs or waits, %tandem KEY VALUE or %tandem "
-    "KEY=VALUE... to change what it may use, such as %tandem priority latency; all else is a "
-    "program: !tandem ps"
+    "%tandem alone says why this notebook runs or waits; %tandem KEY VALUE or %tandem "
+    "KEY=VALUE... changes what it may use, such as %tandem priority latency; for all else there "
+    "is the program: !tandem ps"
 )
 NO_JOB = (
-    "this notebook is no job of a daemon: start its kernel with one that `tandem kernelspec "
-    "install` has made, or Jupyter under `tandem run`; a job that `tandem env` makes begins with "
-    "its first use of the GPU"
+    "this notebook is not a job of a daemon: start it with a kernel that `tandem kernelspec "
+    "install` created, or start Jupyter under `tandem run`; with the variables of `tandem env`, "
+    "the job begins with the first use of the GPU"
 )
 
 

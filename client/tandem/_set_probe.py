@@ -49,7 +49,7 @@ END_S = 1.0  # for a killed process to end; a broken driver may keep it
 STAYS_NS = tuple(4_000_000 << i for i in range(6))  # tried one after the other, until one proves it
 NOT_OURS = ("LD_PRELOAD", "TANDEM_JOB_ID", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
 HOLDER = "tandem._set_holder"
-SILENCE = "a process that was to have a set of SMs ended, or did not answer"
+SILENCE = "a process that was to run on a set of SMs ended, or did not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,9 @@ def probe(environment: Mapping[str, str]) -> Found:
                 own.pop(name, None)
             return _probe_in(own)
     except OSError as error:
-        return Found(problem=f"no directory for another software gpu: {error}", is_answer=False)
+        return Found(
+            problem=f"cannot create a directory for another software gpu: {error}", is_answer=False
+        )
 
 
 def as_client(
@@ -115,7 +117,7 @@ def as_client(
     for server in servers:
         owner = server.owner
         if owner not in (None, uid) and control.clients(server) != []:
-            return f"the mps that runs serves uid {owner} now"
+            return f"the running mps serves uid {owner} now"
     pipes = control.pipes_for(uid, servers)
     if not pipes:
         return f"mps has no server of uid {uid}"
@@ -218,10 +220,10 @@ def _prove(holders: Sequence[_Holder], control: _mps.Control | None) -> Found:
 
     clients = found_there()
     if not pids <= clients:
-        gone = "mps did not have the processes as clients; it came or went"
+        gone = "the processes were not clients of mps, which started or ended meanwhile"
         raise _NotProvedError(gone, is_answer=False)
     if splits[0] != splits[1]:
-        different = f"two processes get different splits: {splits[0]} and {splits[1]}"
+        different = f"two processes got different splits: {splits[0]} and {splits[1]}"
         raise _NotProvedError(different, is_answer=True)
     found = Found(splits[0]["groups"], splits[0]["group_sms"])
     for sets in _divisions(found.groups):
@@ -237,7 +239,7 @@ def _clients(control: _mps.Control) -> set[int]:
     """The pids of all clients of that MPS."""
     servers = control.servers()
     if servers is None:
-        raise _NotProvedError("mps has ended meanwhile, or does not answer", is_answer=False)
+        raise _NotProvedError("mps ended meanwhile, or does not answer", is_answer=False)
     return {pid for server in servers for pid in control.clients(server) or ()}
 
 
@@ -271,10 +273,10 @@ def _apart(holders: Sequence[_Holder], sets: Sets) -> str:
     return problem
 
 
-SHARED = "sets that should be disjoint share SMs: what is on the one waits for what is on the other"
-CROWDED = "of two sets what is on the one waited, maybe for others that were on the gpu, too"
+SHARED = "sets that should be disjoint share SMs: work on one waits for work on the other"
+CROWDED = "work on one of two sets waited, maybe for other work on the gpu"
 TOO_FEW = "a process did not have all SMs of its set"
-TOO_MANY = "a set has more SMs than it was made of"
+TOO_MANY = "a set has more SMs than its groups have"
 
 
 def _try(holders: Sequence[_Holder], stay_ns: int) -> str:

@@ -77,19 +77,21 @@ def _said(file: Mapping[str, Any], path: str) -> dict[str, str | int | float | b
     for key in file:
         if key not in ("version", TABLE):
             raise UsageError(
-                f"{path}: {key}: unknown key; known is [{TABLE}], for what is asked for your jobs; "
-                "all else is of the daemon, in /etc/tandem/config.toml"
+                f"{path}: {key}: unknown key; the only table is [{TABLE}], with what your jobs "
+                "ask for; all else belongs to the daemon, in /etc/tandem/config.toml"
             )
     table = file.get(TABLE, {})
     if not isinstance(table, Mapping):
-        raise UsageError(f"{path}: {TABLE}: it is no table; write [{TABLE}] on a line of its own")
+        raise UsageError(
+            f"{path}: {TABLE}: it is not a table; write [{TABLE}] on a line of its own"
+        )
     for key, value in table.items():
         where = f"{path}: {TABLE}.{key}"
         if key not in KEYS:
             raise UsageError(f"{where}: unknown key; {_known(key)}")
         if not isinstance(value, str | int | float | bool):
             kind = type(value).__name__
-            raise UsageError(f"{where}: a {kind} is no text in quotes, number, true or false")
+            raise UsageError(f"{where}: a {kind} is not text in quotes, a number, true or false")
     return dict(table)
 
 

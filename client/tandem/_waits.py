@@ -36,7 +36,7 @@ def arrivals(
 ) -> Iterator[Job]:
     """Yield each job, given by name or as a `Job`, when it gets there; raises as `Client.wait`."""
     if until not in STATES:
-        raise UsageError(f"until {until!r} is none of {', '.join(STATES)}")
+        raise UsageError(f"until {until!r} is not one of {', '.join(STATES)}")
     end_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
     known = {job.name: job for job in jobs if not isinstance(job, str)}
     waiting, has_begun = [job if isinstance(job, str) else job.name for job in jobs], False

@@ -65,8 +65,8 @@ def parse_memory(text: str, *, what: str = "size") -> int | Percent:
     size_bytes = _parse(text, units=_BYTES, what=what, hint=hint, fold=True)
     if size_bytes == 0:
         raise UsageError(
-            f"{what} {text!r} would leave the job no memory; for no limit leave it out, or say "
-            "none to `tandem set`"
+            f"{what} {text!r} would leave the job no memory; for no limit omit it, or give none "
+            "to `tandem set`"
         )
     _refuse_tiny(text, size_bytes, what=what)
     return size_bytes
@@ -119,7 +119,7 @@ def parse_sm(text: str, *, what: str = "sm") -> int | Percent:
     if not digits or len(digits) > len(str(_MOST_SMS)):
         raise UsageError(
             f"{what} {_short(text)} is not a number of SMs from 1 to {_MOST_SMS}; `tandem gpus` "
-            "shows how many a GPU has, or say a share such as 30%"
+            "shows how many a GPU has; or give a share such as 30%"
         )
     return int(digits)
 

@@ -50,12 +50,12 @@ from tandemd.state_file import machine_name, make_usual_place, state_path
 
 EPILOG = """\
 examples:
-  tandemd                                    with /etc/tandem/config.toml, if there is one
+  tandemd                                    with /etc/tandem/config.toml, if it exists
   tandemd --runtime-dir /tmp/mine --policy fair
-  tandemd --config my.toml --check-config    say what is wrong with it, and exit
+  tandemd --config my.toml --check-config    report what is wrong in it, and exit
   tandemd --print-unit > /etc/systemd/system/tandemd.service
 
-signals: TERM and INT release all jobs and end; HUP reads the configuration again
+signals: TERM and INT release all jobs and stop the daemon; HUP reloads the configuration
 """
 CLOCK_VARIABLES = ("TANDEM_CLOCK", "TANDEM_SOFTGPU_CLOCK")
 LOOK_S = 0.5  # how often the main thread checks on the loop
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.check_config:
             check(load(options.config))
             files = ", ".join(map(str, files_of(options.config)))
-            read = files or f"there is no {DEFAULT_FILE}, so it is what is built in"
+            read = files or f"{DEFAULT_FILE} does not exist, so the built-in defaults apply"
             sys.stdout.write(f"the configuration is valid: {read}\n")
             return
         if options.print_config:
@@ -120,7 +120,7 @@ def check(config: Config) -> None:
 
 def _folder(said: str) -> Path:
     if not said:  # from an unset shell variable; as a path it would be the current directory
-        raise argparse.ArgumentTypeError("it is empty; name a directory, or leave the option out")
+        raise argparse.ArgumentTypeError("it is empty; name a directory, or omit the option")
     return Path(said)
 
 
@@ -136,25 +136,27 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     is_virtual = any(os.environ.get(name) == "virtual" for name in CLOCK_VARIABLES)
     add("--config", type=Path, metavar="FILE", help="default /etc/tandem/config.toml, if present")
-    add("--runtime-dir", type=_folder, metavar="DIR", help="where its sockets are")
-    add("--policy", choices=sorted(POLICIES), help="instead of the configured one")
+    add("--runtime-dir", type=_folder, metavar="DIR", help="directory of its sockets")
+    add("--policy", choices=sorted(POLICIES), help="policy to use instead of the configured one")
     add(
         "--window-segments",
         type=int,
         metavar="N",
-        help="open segments a best-effort process may have; 0 = no limit",
+        help="how many segments a best-effort process may have open; 0 = no limit",
     )
     add(
         "--clock",
         choices=("monotonic", "softgpu"),
         default="softgpu" if is_virtual else "monotonic",
-        help="softgpu: that of the software GPU, virtual or real as it says; default monotonic, "
-        f"or softgpu where {' or '.join(CLOCK_VARIABLES)} is virtual",
+        help="softgpu: the clock of the software GPU, virtual or real; default monotonic, or "
+        f"softgpu if {' or '.join(CLOCK_VARIABLES)} is virtual",
     )
     add("--log-level", choices=LOG_LEVELS, default="info")
-    add("--foreground", action="store_true", help="accepted for scripts; it never forks")
+    add("--foreground", action="store_true", help="accepted for scripts; tandemd never forks")
     add("--check-config", action="store_true", help="check the configuration and exit")
-    add("--print-config", action="store_true", help="print all of it as JSON and exit")
+    add(
+        "--print-config", action="store_true", help="print the whole configuration as JSON and exit"
+    )
     add("--print-unit", action="store_true", help="print a systemd unit for this installation")
     add("--version", action="version", version=f"tandemd {__version__}")
     return parser.parse_args(arguments)
@@ -205,7 +207,7 @@ def serve(options: argparse.Namespace) -> None:
     _require(directory)  # also if a signal came first: what is left running ends with this process
     if daemon.failure is not None:
         raise BugError(
-            f"a thread that nothing goes on without died: {daemon.failure!r}; "
+            f"a thread that the daemon cannot run without died: {daemon.failure!r}; "
             "this is a bug in tandem, please report it"
         )
     log.info("stopped")
@@ -255,10 +257,10 @@ def _reload(daemon: Daemon, options: argparse.Namespace) -> None:
         config = configured(options)
         daemon.reconfigure(config)
     except TandemError as error:
-        log.warning("configuration is wrong, continuing with the old one", reason=str(error))
+        log.warning("the configuration is invalid, continuing with the old one", reason=str(error))
         daemon.note_failed_reload()
     except Exception:  # no reason to exit: all jobs would lose their turns
-        log.exception("cannot read the configuration again, continuing with the old one")
+        log.exception("cannot reload the configuration, continuing with the old one")
         daemon.note_failed_reload()
 
 

@@ -82,7 +82,7 @@ class Changes:
             is_admin = self._limits.is_admin(uid)
             remedy = "raise that first" if is_admin else "ask an admin to raise that"
             raise AccessError(
-                f"{asked} is more than the {most} of a gpu that all jobs of uid {job.uid} may have "
+                f"{asked} is more than the {most} that all jobs of uid {job.uid} may have on a gpu "
                 f"({key}); {remedy}",
                 reason="QUOTA_EXCEEDED",
             )
@@ -100,7 +100,7 @@ class Changes:
         meant = gpus or options.sm_counts.keys()
         if spec.sm_count and not all(options.sm_counts.get(gpu) for gpu in meant):
             raise StateError(
-                f"how many SMs the gpu of {job.display_name} has is not known; say a share "
+                f"the number of SMs of the gpu of {job.display_name} is not known; give a share "
                 "such as 30%"
             )
 
@@ -108,8 +108,8 @@ class Changes:
         size_bytes = share_bytes(percent, job, self._core.memory.line.capacity_bytes)
         if size_bytes is None:
             raise StateError(
-                f"{job.display_name} is on no gpu whose memory is known, so nobody knows how much "
-                f"{percent}% of it is; give a size such as 20GiB"
+                f"{job.display_name} is on no gpu whose memory is known, so {percent}% of it is "
+                "not known either; give a size such as 20GiB"
             )
         return size_bytes
 
@@ -117,8 +117,8 @@ class Changes:
         mode = self._core.options.mode_of(gpus_of(job))
         if not SUBSTRATES[mode].is_live:
             raise StateError(
-                f"sm of {job.display_name} is fixed while it runs, for its gpu is in mode {mode}; "
-                "start it anew with `tandem run --sm`"
+                f"sm of {job.display_name} is fixed while it runs, because its gpu is in mode "
+                f"{mode}; restart it with `tandem run --sm`"
             )
 
 

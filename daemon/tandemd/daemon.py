@@ -305,7 +305,7 @@ class Daemon:
     def _warn_of_restart(self, config: Config) -> None:
         keys = [*keys_for_restart(self._begun, config), *self._modes_for_restart(config)]
         if keys:
-            log.warning("these settings stay as they are until a restart", keys=", ".join(keys))
+            log.warning("these settings take effect only after a restart", keys=", ".join(keys))
 
     def _modes_for_restart(self, config: Config) -> list[str]:
         """Return the keys that ask for an MPS that is not there: it is set up only at startup."""
@@ -320,7 +320,9 @@ class Daemon:
 
     def _warn_of_unknown(self, config: Config) -> None:
         if wrong := unknown_gpus(config, self._inventory.gpus()):
-            log.warning("the configuration speaks of gpus that are not here", reason=wrong)
+            log.warning(
+                "the configuration names gpus that this machine does not have", reason=wrong
+            )
         # In a thread: the user database may not answer, and nothing here should wait for it.
         threading.Thread(target=_warn_of_nobody, args=(config,), name="names", daemon=True).start()
 
@@ -348,7 +350,7 @@ class Daemon:
 
     def _welcome_gpus(self) -> None:
         """Take in the first GPUs, which appeared after the daemon had started."""
-        log.info("gpus have come", gpus=len(self._inventory.gpus()))
+        log.info("gpus have appeared", gpus=len(self._inventory.gpus()))
         self._renew_gpus()
         self._warn_of_unknown(self._config)
         self._warn_of_restart(self._config)
@@ -497,7 +499,7 @@ class Daemon:
         gpus = self._inventory.gpus()
         # GPUs can appear after the configuration was checked.
         if wrong := too_much_kept_free(self._config, gpus):
-            log.warning("nothing is kept free of jobs there", reason=wrong)
+            log.warning("ignoring a reserve_memory that leaves jobs nothing", reason=wrong)
         reserves = reserves_on(self._config, gpus)
         capacity_bytes = {
             gpu.index: gpu.memory_total_bytes
@@ -605,7 +607,12 @@ class Daemon:
             return
         log.info("bringing back what the driver saved", processes=len(jobs), within_s=RESTORE_S)
         for target, problem in self._checkpointer.bring_back([*jobs], timeout_s=RESTORE_S).items():
-            log.error("it stays saved", job=jobs[target], pid=target.pid, problem=problem)
+            log.error(
+                "it stays saved",
+                job=jobs[target],
+                pid=target.pid,
+                problem=problem,
+            )
 
     def _mps_gpus(self, config: Config) -> frozenset[int]:
         def is_mps(gpu: Gpu) -> bool:
@@ -634,7 +641,7 @@ class Daemon:
         config, gpus = self._config, self._inventory.gpus()
         cut = {gpu.instance.gpu for gpu in gpus if gpu.instance}
         if unheard := [index for index in cut if self._config.mode_of(index, "") != "auto"]:
-            log.warning("mig is on, its instances are in no other mode", gpus=unheard)
+            log.warning("mig is on, and its instances ignore the configured mode", gpus=unheard)
         asking = [gpu for gpu in gpus if _is_for(config, gpu, *OVERLAPPING)]
         found = [
             gpu
@@ -665,7 +672,7 @@ class Daemon:
     def _end_left_mps(self) -> None:
         left = LeftMps(self._directory.path / "mps", os.environ, helped=self._helped_mps())
         if left.is_there:
-            log.info("mps of a daemon before runs for its clients, and is ended once it has none")
+            log.info("mps of an earlier daemon still has clients, and is ended once it has none")
             self._stops.append(left.stop)
             self._spawn("left mps", left.run)
 
@@ -722,11 +729,9 @@ class Daemon:
         owner = _mps.owner_of(place or _mps.pipes_of(os.environ))
         if _mps.serves(owner, uid):
             nowhere = self._mps is not None and place is not None and not self._mps.variables()
-            return "the mps that runs has no server for the daemon's user" if nowhere else ""
-        log.warning("mps serves its own user alone", owner=owner, uid=uid)
-        why = (
-            f"the mps that runs is of uid {owner} and serves no other: the job takes turns with it"
-        )
+            return "the running mps has no server for the daemon's user" if nowhere else ""
+        log.warning("mps serves only its own user", owner=owner, uid=uid)
+        why = f"the running mps is of uid {owner} and serves no other: the job takes turns with it"
         has_helper = self._helper is None or self._helper.is_there
         return why if has_helper else f"{why}; {WANTED}"
 
@@ -755,4 +760,4 @@ def _binding(what: str) -> Iterator[None]:
 
 def _warn_of_nobody(config: Config) -> None:
     if nobody := unknown_names(config):
-        log.warning("the configuration names people whom nobody knows", reason=nobody)
+        log.warning("the configuration names users or groups that do not exist", reason=nobody)

@@ -216,8 +216,8 @@ class Desk:
                 name = self._loop.scheduler.options.name_of(gpu)
                 who = "1 process" if count == 1 else f"{count} processes"
                 yield (
-                    f"gpu {name} is used without Tandem, too: by {who} that no turns and no limits "
-                    "hold; `tandem doctor` names them"
+                    f"gpu {name} is also used without Tandem, by {who} that no turns and no limits "
+                    "apply to; `tandem doctor` names them"
                 )
 
     def windows(
@@ -361,7 +361,7 @@ class Desk:
 
         if whom.is_group and PROMISES & changes.keys():
             raise UsageError(
-                "memory_min, persistent and ephemeral cannot be set for a group, for what is "
+                "memory_min, persistent and ephemeral cannot be set for a group, because what is "
                 "promised to one job is not left for the next; set them job by job"
             )
         # The owner's ceiling applies; look the owner up again, because the last lookup may be long
@@ -487,7 +487,7 @@ class Desk:
         gpu = next((one for one in gpus if name in (one.name, one.uuid_text)), None)
         if gpu is None:
             there = ", ".join(f"'{one.name}'" for one in gpus)
-            raise NotFoundError(f"no gpu is called '{name}'; those here: {there or 'none'}")
+            raise NotFoundError(f"no gpu is called '{name}'; there are {there or 'none'}")
 
         def answer() -> GpuView:
             self._loop.remembered.drain(gpu, is_on=is_on)
@@ -531,7 +531,7 @@ class Desk:
         if wanted in ("auto", mode) or gpu.instance or gpu.index in options.proving:
             return ""
         why = options.hindrance(gpu.index, wanted) or (
-            "mps does not run; tandemd starts it only when it is started itself: see its log"
+            "mps does not run; tandemd starts it only at its own start: see its log"
         )
         yet = " yet" if wanted == "mps+green" and gpu.index in options.retried else ""
         return f"no mode {wanted}{yet}: {why}"
@@ -754,7 +754,7 @@ def _drain_lines(job: Job, draining: Sequence[Gpu]) -> Iterator[str]:
     used = gpus_of(job)
     for gpu in draining:
         if gpu.index in used:
-            yield f"gpu {gpu.name} is draining: this job goes on there, and no other is started"
+            yield f"gpu {gpu.name} is draining: this job continues there, but no other is started"
 
 
 def _authors(job: Job, sessions: Sessions) -> Iterator[tuple[int, Author]]:

@@ -58,7 +58,7 @@ class Host:
         _, files = self._files
         if files is not None:
             return files.want(memory, count, taker)
-        self._post(lambda: taker("swap_dir is not set any more"))
+        self._post(lambda: taker("swap_dir is no longer set"))
         return lambda: None
 
     def drop(self, fd: int, *, emptied: bool) -> None:

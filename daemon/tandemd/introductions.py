@@ -104,7 +104,9 @@ class Introductions:
         try:
             self._identities.of(uid)
         except OSError as error:
-            log.warning("cannot ask who that is, going on as before", uid=uid, error=str(error))
+            log.warning(
+                "cannot look the user up, continuing with what is known", uid=uid, error=str(error)
+            )
 
 
 def _greets(message: Message) -> bool:

@@ -170,14 +170,15 @@ class Remembered:
         """
         if not self._most_past:
             raise StateError(
-                "this daemon keeps no history: daemon.history is 0; set it to the number of jobs "
-                "to keep",
+                "this daemon keeps no history, because daemon.history is 0; set it to the number "
+                "of jobs to keep",
                 reason="NO_HISTORY",
             )
         journal = self._journal
         if journal is None:
             raise StateError(
-                "this daemon keeps no history: it has no state file; see daemon.state, and its log",
+                "this daemon keeps no history, because it has no state file; see daemon.state, "
+                "and its log",
                 reason="NO_HISTORY",
             )
         self._worker.finish(FLUSH_S)
@@ -225,7 +226,7 @@ class Remembered:
             self._was_written = False
         else:
             if not self._was_written:
-                log.info("the state file is written again", file=str(self._journal.path))
+                log.info("the state file can be written again", file=str(self._journal.path))
             self._was_written = True
             self._late = _Late()
 
@@ -276,7 +277,9 @@ def _spec_of(kept: KeptJob, asked: JobSpec) -> JobSpec:
     except msgspec.ValidationError as error:
         why_not = str(error)
     if why_not:
-        log.warning("what a job had cannot be read, continuing as it asks", reason=why_not)
+        log.warning(
+            "cannot read what a job was granted, continuing with what it asks for", reason=why_not
+        )
         return asked
     return spec
 

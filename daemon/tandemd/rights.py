@@ -64,14 +64,14 @@ class Rights:
             UsageError: the name is empty.
         """
         if not name:
-            raise UsageError("no job is named; give a name such as 'j-7f3a'")
+            raise UsageError("the name of the job is empty; give one such as 'j-7f3a'")
         named = self._meant(uid, lambda job: job.display_name == name)
         named = named or self._meant(uid, lambda job: job.spec.name == name)
         if len(named) > 1:
             ids = ", ".join(job.display_name for job in named)
             groups = {(job.uid, job.spec.group) for job in named}
             [(_, group), *others] = groups
-            all_of_it = f", or with -G all of group '{group}'" if group and not others else ""
+            all_of_it = f", or all of them with -G '{group}'" if group and not others else ""
             raise NotFoundError(
                 f"several jobs are named '{name}': {ids}; name one of those{all_of_it}",
                 reason="AMBIGUOUS_NAME",
@@ -137,7 +137,9 @@ class Rights:
             UsageError: the name is empty.
         """
         if not name:
-            raise UsageError("no group is named; give one such as 'torchrun:29500:none'")
+            raise UsageError(
+                "the name of the group is empty; give one such as 'torchrun:29500:none'"
+            )
         named = self._meant(uid, lambda job: job.spec.group == name)
         owners = sorted({job.uid for job in named})
         if len(owners) > 1:

@@ -23,8 +23,8 @@ def raise_descriptor_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:
         raise StateError(
-            f"the limit of open files is {hard} and tandemd needs {LEAST_DESCRIPTORS}, and five "
-            "more for each process of a job; raise it (ulimit -Hn, or LimitNOFILE= of the unit)"
+            f"the limit on open files is {hard}, but tandemd needs {LEAST_DESCRIPTORS}, and five "
+            "more per process of a job; raise it (ulimit -Hn, or LimitNOFILE= in the unit)"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -44,8 +44,8 @@ def require_threads() -> None:
             threads.append(thread)
     except (RuntimeError, MemoryError):
         raise StateError(
-            f"tandemd needs {LEAST_THREADS} threads and can start {len(threads)}; raise what "
-            f"holds it: {_bounds_of_threads()}"
+            f"tandemd needs {LEAST_THREADS} threads, but can start only {len(threads)}; raise the "
+            f"limit in its way: {_bounds_of_threads()}"
         ) from None
     finally:
         let_go.set()
@@ -61,4 +61,4 @@ def _bounds_of_threads() -> str:
         known.append(f"ulimit -u, which is {processes} for all threads of the user")
     if bytes_ != resource.RLIM_INFINITY:
         known.append(f"ulimit -v, which is {bytes_ >> 10} KiB")
-    return ", ".join([*known, "or TasksMax= of the unit (pids.max of the cgroup)"])
+    return ", ".join([*known, "or TasksMax= in the unit (pids.max of the cgroup)"])

@@ -51,14 +51,14 @@ class RuntimeDir:
         self.has_sockets = False  # all of them exist and must stay
         self._renewed_s = time.monotonic()
         if len(os.fsencode(path / ATTACH_SOCKET)) >= SUN_PATH_BYTES:
-            raise UsageError(f"runtime directory '{path}' is too long a path for a socket")
+            raise UsageError(f"runtime directory '{path}': its path is too long for a socket")
         try:
             self._make()
             self._lock_fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UsageError(
                 f"runtime directory '{path}': {error.strerror}; "
-                f"choose one by --runtime-dir or {RUNTIME_DIR_VARIABLE}"
+                f"choose one with --runtime-dir or {RUNTIME_DIR_VARIABLE}"
             ) from error
         self._lock()
 
@@ -80,7 +80,8 @@ class RuntimeDir:
             )
         if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             log.warning(
-                "others may put sockets of their own into the runtime directory; chmod go-w it",
+                "other users can put sockets of their own into the runtime directory; chmod go-w "
+                "it",
                 runtime_dir=str(self.path),
                 mode=f"{stat.S_IMODE(facts.st_mode):04o}",
             )
@@ -92,7 +93,7 @@ class RuntimeDir:
             holder = os.pread(self._lock_fd, 32, 0).decode(errors="replace").strip() or "unknown"
             raise StateError(
                 f"runtime directory '{self.path}' is held by another tandemd, pid {holder}; "
-                "stop it or choose another with --runtime-dir"
+                "stop it, or choose another directory with --runtime-dir"
             ) from None
         try:
             os.ftruncate(self._lock_fd, 0)

@@ -26,7 +26,7 @@ def why_not(
     try:
         facts = {one.index: one for one in _fitness.gpus_of_nvml()}
     except (ImportError, OSError) as error:
-        log.info("modes cannot be tried out, continuing without", reason=str(error))
+        log.info("cannot check which modes can work, continuing without", reason=str(error))
         return found
     machine = _fitness.machine_of(environment, own_pipes)
     whole = [gpu.index for gpu in gpus if gpu.instance is None and gpu.index in facts]

@@ -287,8 +287,8 @@ class Sessions:
         called = ", ".join(map(options.name_of, drained))
         are = "gpus" if len(drained) > 1 else "gpu"
         return (
-            f"no job is started on {are} {called}, by an admin's `tandem drain`; "
-            "name another with --gpu, or try again later"
+            f"{are} {called}: an admin's `tandem drain` lets no job start there; "
+            "name another gpu with --gpu, or try again later"
         )
 
     def _no_such_gpu(self, names: str) -> str | None:
@@ -297,7 +297,7 @@ class Sessions:
             return None
         is_instance = INSTANCE_MARK in name or name.startswith("MIG-")
         what = "MIG instance" if is_instance else "gpu"
-        return f"no {what} is called '{name}'; `tandem gpus` lists those that there are"
+        return f"no {what} is called '{name}'; `tandem gpus` lists those that exist"
 
     def _hello(self, connection: Connection, hello: _native.Hello, now_ns: int) -> None:
         if (refusal := self._unfit(hello, connection.peer)) is not None:
@@ -485,7 +485,7 @@ class Sessions:
             return "the daemon runs on the software GPU's virtual clock, the process does not"
         if self._clock_kind == CLOCK_MONOTONIC and hello.clock == CLOCK_VIRTUAL:
             return (
-                "it counts in the software GPU's virtual time, and the daemon does not; "
+                "it uses the software GPU's virtual clock, and the daemon does not; "
                 "start tandemd with --clock softgpu"
             )
         # With another clock a process takes each of our heartbeats for stale or nonsense, so it
@@ -500,7 +500,9 @@ class Sessions:
         owner = self._owner_of(claimed)
         if owner is None or owner == uid:
             return claimed
-        log.warning("job id of another uid, continuing as a new job", uid=uid, owner=owner)
+        log.warning(
+            "the job id belongs to another uid, continuing as a new job", uid=uid, owner=owner
+        )
         return self._new_job_id()
 
     def _new_job_id(self) -> int:
@@ -523,7 +525,7 @@ class Sessions:
             return []
         name, got = JobClass(wanted).name.lower(), granted.job_class.name.lower()
         why = self.limits.why_class(uid)
-        return [f"it asked for class {name}; its user may have no more than {got} ({why})"]
+        return [f"it asked for class {name}; its user may have at most {got} ({why})"]
 
     def _less_memory(self, uid: int, asked: _native.Register, granted: JobSpec) -> list[str]:
         """Report memory that the job asked for and its user may not have."""
@@ -534,7 +536,9 @@ class Sessions:
             wanted, most = sizes_apart(request.memory_bytes, granted.memory_bytes)
         else:
             return []
-        return [f"it asked for {wanted} of memory and gets {most}, as all jobs of its user ({key})"]
+        return [
+            f"it asked for {wanted} of memory, and gets the {most} that its user may have ({key})"
+        ]
 
     def _spec(
         self, uid: int, packet: _native.Hello | _native.Register, gpus: Collection[int]

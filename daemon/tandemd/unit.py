@@ -17,7 +17,7 @@ Description=Tandem GPU sharing daemon
 After=nvidia-persistenced.service
 
 [Service]
-# To cancel jobs of all users; of programs that it starts the daemon takes it.
+# To cancel jobs of all users; the daemon drops it from programs that it starts.
 AmbientCapabilities=CAP_KILL
 CapabilityBoundingSet=CAP_KILL
 # Not PrivateDevices: NVML reads the GPUs' device files.
@@ -33,7 +33,7 @@ LimitNOFILE=524288
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
 NoNewPrivileges=yes
-# Not PrivateUsers, not ProtectProc: peers are known by the uid and pid the kernel reports.
+# Not PrivateUsers, not ProtectProc: peers are identified by the uid and pid the kernel reports.
 PrivateNetwork=yes
 # Not PrivateTmp: MPS has its pipes in /tmp/nvidia-mps, and may start later than this.
 ProtectClock=yes
@@ -52,13 +52,13 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 RuntimeDirectory=tandem
 RuntimeDirectoryMode=0755
-# Containers of jobs have it mounted: of another one, made at the next start, they would not know.
+# Job containers mount this directory: they would not see one created anew at the next start.
 RuntimeDirectoryPreserve=yes
 StateDirectory=tandem
 StateDirectoryMode=0700
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-# What the driver saved has a minute to come back; some systems kill after less.
+# Time to bring back what the driver saved (one minute); some systems kill sooner by default.
 TimeoutStopSec=120s
 Type=notify
 UMask=0077

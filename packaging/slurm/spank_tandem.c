@@ -183,13 +183,13 @@ int slurm_spank_init(spank_t spank, int argc, char** argv) {
   for (int i = 0; i < argc; ++i) {
     if (read_argument(argv[i])) continue;
     slurm_error(
-        "tandem: '%s' in plugstack.conf is none of default=on|off, "
+        "tandem: '%s' in plugstack.conf is not one of default=on|off, "
         "priority=latency|normal|batch, library=/FILE, runtime=/FOLDER; ignoring it",
         argv[i]);
   }
   for (int i = 0; i < kRequests; ++i) {
     if (spank_option_register(spank, &g_requests[i].option) != ESPANK_SUCCESS)
-      slurm_error("tandem: Slurm takes no option --%s; going on without it",
+      slurm_error("tandem: Slurm rejects option --%s; going on without it",
                   g_requests[i].option.name);
   }
   return 0;

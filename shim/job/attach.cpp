@@ -108,7 +108,7 @@ bool is_trustworthy(int socket, const char* path) {
   socklen_t size = sizeof(peer);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
   if (peer.uid == 0 || peer.uid == geteuid()) return true;
-  say_once("daemon", path, "is another user's, and not trusted in /tmp; running unshared");
+  say_once("daemon", path, "belongs to another user, and is not trusted in /tmp; running unshared");
   return false;
 }
 

@@ -112,7 +112,7 @@ void start_session_on(CUdevice device) {
   }
   // Without a helper, nobody would notice that the daemon is gone, or end open segments.
   lose_channel();
-  say_once("helper thread", "tandem", "could not be made; running unshared");
+  say_once("helper thread", "tandem", "could not be started; running unshared");
   g_session.store(SessionState::kOff, std::memory_order_release);
 }
 

@@ -115,7 +115,7 @@ bool is_on(const char* name) {
   const char* value = secure_getenv(name);
   if (!value || !*value || std::strcmp(value, "0") == 0) return false;
   if (std::strcmp(value, "1") == 0) return true;
-  say_once(name, value, "is neither 0 nor 1; taking 0");
+  say_once(name, value, "is neither 0 nor 1; using 0");
   return false;
 }
 
@@ -332,7 +332,7 @@ void read_log() {
   if (!value) return;
   if (same_word(value, "off")) say_nothing();
   else if (!same_word(value, "warn"))
-    say_once("TANDEM_LOG", value, "is neither warn nor off; taking warn");
+    say_once("TANDEM_LOG", value, "is neither warn nor off; using warn");
 }
 
 void read_markers(Settings* settings) {
@@ -340,7 +340,7 @@ void read_markers(Settings* settings) {
   if (!value) return;
   settings->mark_by_events = same_word(value, "event");
   if (!settings->mark_by_events && !same_word(value, "write"))
-    say_once("TANDEM_MARKERS", value, "is neither write nor event; taking write");
+    say_once("TANDEM_MARKERS", value, "is neither write nor event; using write");
 }
 
 void read_slo(Settings* settings) {
@@ -423,7 +423,7 @@ Settings read_settings() {
   }
   read_group(&settings);
   if (const char* job = text_of("TANDEM_JOB_ID"); job && !parse_job_id(job, &settings.job_id)) {
-    say_once("TANDEM_JOB_ID", job, "is not like j-7f3a; attaching without it");
+    say_once("TANDEM_JOB_ID", job, "is not a job id like j-7f3a; attaching without it");
   }
   return settings;
 }

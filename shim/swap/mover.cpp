@@ -377,7 +377,7 @@ void bring_back() {
   if (const uint64_t away_mib = swapped_bytes() >> 20) {
     char line[120];
     std::snprintf(line, sizeof(line),
-                  "%llu MiB of memory come back from the host without the daemon, %s",
+                  "bringing %llu MiB of memory back from the host without the daemon, %s",
                   static_cast<unsigned long long>(away_mib), "once there is room");
     say_once(line);
   }

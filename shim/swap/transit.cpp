@@ -179,7 +179,7 @@ CUresult Transit::in(Piece* piece) {
   const bool gone = unmap_piece(piece) == CUDA_SUCCESS;
   if (read != Read::kLost || !gone) return result;
   lose_piece(piece);
-  say_once("memory that lay in a file cannot be read back: work that touches it fails");
+  say_once("memory cannot be read back from its file: work that touches it fails");
   return CUDA_SUCCESS;
 }
 

@@ -123,7 +123,7 @@ void start_once() {
   const char* place = secure_getenv("TANDEM_TRACE_CALLS");
   if (!place || !*place) return;
   if (!g_map.open(place)) {
-    say_once("TANDEM_TRACE_CALLS", place, "is no trace that can be written to; not tracing");
+    say_once("TANDEM_TRACE_CALLS", place, "is not a writable trace; not tracing");
     return;
   }
   if (!has_device_clock()) g_clock_kind.store(TraceClock::kMonotonic, std::memory_order_relaxed);

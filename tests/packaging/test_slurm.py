@@ -293,7 +293,7 @@ def test_an_argument_that_is_wrong_is_a_line(srun, argument):
 
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: tandem: '{argument}' in plugstack.conf is none of default=")
+    assert line.startswith(f"error: tandem: '{argument}' in plugstack.conf is not one of default=")
     assert done.seen == {"LD_PRELOAD": SHIM, "TANDEM_NAME": "train"}
 
 

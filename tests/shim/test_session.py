@@ -264,7 +264,7 @@ def test_who_is_refused_before_its_hello_is_read_says_why(
     [
         ("off", ""),
         ("warn", "tandem: TANDEM_PRIORITY 'high' is not latency, normal or batch; ignoring it\n"),
-        ("debug", "tandem: TANDEM_LOG 'debug' is neither warn nor off; taking warn\n"),
+        ("debug", "tandem: TANDEM_LOG 'debug' is neither warn nor off; using warn\n"),
     ],
 )
 def test_its_one_line_can_be_done_without(

@@ -181,7 +181,8 @@ def test_without_its_daemon_the_memory_comes_back_by_itself(case):
     assert seen["right"] == [True] * 3
     (line,) = [line for line in seen["said"].splitlines() if line.startswith("tandem: ")]
     assert line == (
-        "tandem: 106 MiB of memory come back from the host without the daemon, once there is room"
+        "tandem: bringing 106 MiB of memory back from the host without the daemon, once there is "
+        "room"
     )
 
 

@@ -206,5 +206,5 @@ def test_a_place_that_is_no_trace_is_said_once_and_ignored(
     done = subprocess.run([path], env=env, capture_output=True, text=True, check=True)
 
     assert done.stderr == (
-        "tandem: TANDEM_TRACE_CALLS '/dev/null:1' is no trace that can be written to; not tracing\n"
+        "tandem: TANDEM_TRACE_CALLS '/dev/null:1' is not a writable trace; not tracing\n"
     )

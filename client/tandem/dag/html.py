@@ -54,12 +54,12 @@ def _title(graph: Graph) -> str:
 def _kind(drawing: Drawing) -> str:
     if drawing.is_timed:
         return (
-            "Begins are reconstructed: every operation begins as soon as it was handed over and "
-            "what it has to wait for has ended."
+            "Start times are reconstructed: every operation starts as soon as it was submitted and "
+            "all that it has to wait for has ended."
         )
     return (
-        "No times of the GPU were recorded, so every operation is drawn as long as the next, in "
-        "the order they have to keep; tandem trace calls --device-times records times."
+        "No GPU times were recorded, so all operations are drawn with the same length, in the "
+        "order they have to keep; tandem trace calls --device-times records times."
     )
 
 

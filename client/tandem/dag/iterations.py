@@ -64,9 +64,9 @@ def bounds(window: Window, iteration: int | None) -> tuple[int, int]:
     if 1 <= iteration <= count:
         return window.iterations[iteration - 1]
     if count:
-        raise UsageError(f"'{window.source}' has iterations 1 to {count}, and no {iteration}")
+        raise UsageError(f"'{window.source}' has iterations 1 to {count}, but no {iteration}")
     raise UsageError(
-        f"'{window.source}' has no iteration {iteration}: none could be told apart; leave out "
+        f"'{window.source}' has no iteration {iteration}: no iterations were found in it; omit "
         "--iteration to see everything"
     )
 

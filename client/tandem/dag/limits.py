@@ -24,7 +24,7 @@ def refuse_too_many(window: Window, count: int, form: str) -> None:
     part = f"--iteration N, of 1 to {known}, or " if known and is_whole else ""
     picture = "html, " if form == "dot" and count <= _MOST["html"][1] else ""
     raise UsageError(
-        f"'{window.source}' has {count:,} operations there, and {name} is for at most {most:,}; "
+        f"'{window.source}' has {count:,} operations there, but {name} takes at most {most:,}; "
         f"choose {part}--format {picture}perfetto or json, or `tandem dag stats`"
     )
 
@@ -41,6 +41,6 @@ def refuse_too_wide(window: Window) -> None:
     ):
         if count > most:
             raise UsageError(
-                f"'{window.source}' has {count:,} {what}, and a graph follows at most {most:,}; "
+                f"'{window.source}' has {count:,} {what}, but a graph follows at most {most:,}; "
                 "record a shorter part of the program"
             )

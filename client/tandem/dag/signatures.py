@@ -26,7 +26,7 @@ def load(path: Path) -> dict[str, str]:
     except OSError as exc:
         raise UsageError(f"cannot read '{path}': {exc.strerror}") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise UsageError(f"'{path}' is no TOML: {exc}") from exc
+        raise UsageError(f"'{path}' is not valid TOML: {exc}") from exc
     parse(table, source=f"'{path}': ")
     return table
 

@@ -173,9 +173,10 @@ class Stats:
         for name, number in sorted(unknown.left_out.items()):
             yield f"{number:,} \u00d7 {name} left out: the recording does not say what they touch."
         if unknown.durations:
-            yield f"How long {unknown.durations:,} GPU operations take is not known: 0 is taken."
+            count = f"{unknown.durations:,}"
+            yield f"The durations of {count} GPU operations are not known, and count as 0."
         if unknown.estimated:
-            yield f"The times of {unknown.estimated:,} operations are the means of their names."
+            yield f"For {unknown.estimated:,} operations the mean duration of their name is taken."
         if unknown.accesses:
             yield f"{unknown.accesses:,} operations may touch more memory than is known."
         if unknown.order:

@@ -91,7 +91,7 @@ class Conductor:
         noise = _noise(outcome)
         if noise <= NOISY_RATIO:
             return outcome
-        self.say(f"the machine is noisy (service time p99/p50 {noise:.1f}), once more")
+        self.say(f"the machine is noisy (service time p99/p50 {noise:.1f}), repeating this run")
         again = self._run("alone", ["server"], label="alone-server-again")
         notes.append(
             f"the server's alone run was noisy (service time p99/p50 {noise:.1f}) and was "

@@ -70,7 +70,7 @@ class Worker:
             try:
                 message = self._messages.get(timeout=max(end - time.monotonic(), 0.001))
             except queue.Empty:
-                raise self._error(f"said no '{event}' within {deadline_s:g} s") from None
+                raise self._error(f"did not report '{event}' within {deadline_s:g} s") from None
             if message is None:
                 raise self._error(f"ended with code {self.wait(deadline_s=5)}")
             if message["event"] == event and message.get("done", 0) >= done:

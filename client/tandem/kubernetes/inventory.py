@@ -11,7 +11,7 @@ from tandem.kubernetes.slices import shares, slices_of
 Say = Callable[[str], None]  # takes a line for the administrator of the node
 
 DRAINING = "it is draining"
-GONE = "the daemon knows it no more"
+GONE = "the daemon no longer knows it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Inventory:
     def _grant(self, uuid: str, slices: int) -> Grant:
         gpu = self._gpus.get(uuid)
         if gpu is None:
-            raise NotFoundError(f"no gpu {uuid!r} is known here, of which a slice is asked for")
+            raise NotFoundError(f"a slice of gpu {uuid!r} is asked for, which is not known here")
         memory_bytes = gpu.memory_bytes * slices // self._slices
         return Grant(gpu=gpu, slices=slices, memory_bytes=memory_bytes)
 
@@ -129,5 +129,5 @@ def _changes(before: Mapping[str, KnownGpu], now: Mapping[str, KnownGpu]) -> Ite
     for uuid, gpu in now.items():
         if uuid in before and before[uuid].trouble == gpu.trouble:
             continue
-        state = f"no slice is given out: {gpu.trouble}" if gpu.trouble else "slices can be had"
+        state = f"no slice is given out: {gpu.trouble}" if gpu.trouble else "slices are available"
         yield f"gpu {gpu.name} ({uuid}): {state}"

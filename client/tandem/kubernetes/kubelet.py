@@ -43,7 +43,7 @@ class Registration:
         self._server: grpc.aio.Server | None = None
         self._known_by: tuple[int, ...] = ()
         if not fits_socket_address(self._socket):
-            raise UsageError(f"{self._socket} is too long for a socket")
+            raise UsageError(f"{self._socket} is too long a path for a socket")
 
     async def keep(self) -> None:
         """Register again if the kubelet has restarted; if that fails, the next call retries."""
@@ -68,7 +68,7 @@ class Registration:
         seen = _identity(self._kubelet)
         if not seen:
             raise UnavailableError(
-                f"no kubelet listens at {self._kubelet}; start it, or name its folder of plugins "
+                f"no kubelet listens at {self._kubelet}; start it, or name its plugin directory "
                 "with --kubelet"
             )
         self._server = await self._serve()
@@ -95,7 +95,7 @@ class Registration:
             server.add_insecure_port(f"unix:{self._socket}")
         except RuntimeError as exc:
             raise AccessError(
-                f"no socket can be made at {self._socket}; only root may, as a rule"
+                f"cannot create a socket at {self._socket}; usually only root may"
             ) from exc
         await server.start()
         return server
@@ -112,7 +112,7 @@ def _register(kubelet: Path) -> None:
             why = exc.details() or exc.code().name
             if exc.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
                 raise UnavailableError(f"the kubelet at {kubelet} does not answer: {why}") from exc
-            raise StateError(f"the kubelet at {kubelet} takes no {RESOURCE}: {why}") from exc
+            raise StateError(f"the kubelet at {kubelet} rejects {RESOURCE}: {why}") from exc
 
 
 def _identity(socket: Path) -> tuple[int, ...]:

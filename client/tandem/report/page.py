@@ -80,14 +80,14 @@ def _section(gpu: Gpu, curves: Sequence[MemoryCurve], axis: Axis) -> Iterator[st
     yield f"<h2>{escape(title)}</h2>"
     yield f'<div class="keys">{"".join(_keys(curves))}</div>'
     yield _figure(
-        f"On the GPU; the line is its {format_bytes(gpu.memory_total_bytes)}",
+        f"On the GPU; the line marks its {format_bytes(gpu.memory_total_bytes)}",
         areas(moments, axis, held, capacity_bytes=gpu.memory_total_bytes),
     )
     if any(any(m.swapped_bytes) or any(m.waiting_bytes) for m in moments):
         yield _figure("On the host; pale: what allocations wait for", areas(moments, axis, away))
     if occupied := occupation_of(curves):
         yield _figure(
-            f"SMs that kernels held, told from records; the line is all {gpu.sm_count}",
+            f"SMs that kernels held, estimated from records; the line marks all {gpu.sm_count}",
             areas(occupied, axis, held, capacity_bytes=gpu.sm_count, label="{} SMs".format),
         )
     yield _figure("Computed, and below it moved", lanes(curves, axis))

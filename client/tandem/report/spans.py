@@ -14,7 +14,7 @@ _WAITS = {
     "memory": "waits for memory",
 }
 _LOST = "lost telemetry"
-_HIDDEN = "a job of somebody else"
+_HIDDEN = "another user's job"
 MOST_TRACKS = 256  # of a process, which may mark anything; further tracks are left out
 _BEGINS = {"phase-begin": "phase", "request-begin": "request"}
 _ENDS = {"phase-end": "phase", "request-end": "request"}

@@ -42,7 +42,7 @@ def write_report(timeline: Timeline, about: dict[str, Any], output: Path) -> Sum
         style=STYLE,
         sorting=SORTING,
         title=escape(f"Software GPU: {plain(timeline.path.name)}"),
-        kind="A modelled device: order, overlap and sharing mean something, speed does not.",
+        kind="A modelled device: order, overlap and sharing are meaningful, speed is not.",
         facts="".join(fact(*found) for found in _facts(summary, about)),
         notes="".join(map(note, notes(timeline, summary))),
         charts=_charts(summary, about) or "<p>Nothing used an engine.</p>",
@@ -60,7 +60,7 @@ def notes(timeline: Timeline, summary: Summary) -> list[str]:
     if summary.rows == 0:
         found.append("The timeline has no operation.")
     if timeline.ends_early:
-        found.append("The timeline ends early: its disk was full, or it might not grow.")
+        found.append("The timeline ends early: its disk was full, or it was not allowed to grow.")
     if timeline.skipped_lines:
         lines = (
             "one line was"
@@ -68,7 +68,7 @@ def notes(timeline: Timeline, summary: Summary) -> list[str]:
             else f"{timeline.skipped_lines} lines were"
         )
         found.append(
-            f"{lines} left out: cut off or no row of a timeline. The run may have been "
+            f"{lines} left out: cut off, or not rows of a timeline. The run may have been "
             "interrupted, or its disk full."
         )
     if summary.drawn_gap_ns > 1:

@@ -168,19 +168,19 @@ def _to_end(decoder: Decoder, body: bytes) -> Iterator[Call | Process | Lost | E
 def _split(data: bytes) -> tuple[Header, bytes]:
     end = data.find(b"\n", 0, _MAX_HEADER_BYTES)
     if end < 0:
-        msg = "is no recording of `tandem trace calls`: it has no header line"
+        msg = "is not a recording of `tandem trace calls`: it has no header line"
         raise ValueError(msg)
     try:
         value = json.loads(data[:end])
     except (ValueError, RecursionError) as exc:
-        msg = "is no recording of `tandem trace calls`: its first line is not JSON"
+        msg = "is not a recording of `tandem trace calls`: its first line is not JSON"
         raise ValueError(msg) from exc
     return _header(value), data[end + 1 :]
 
 
 def _header(value: object) -> Header:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        msg = "is no recording of `tandem trace calls`: its header does not say so"
+        msg = "is not a recording of `tandem trace calls`: its header does not say so"
         raise ValueError(msg)
     version, record_bytes = value.get("version"), value.get("record_bytes")
     if version != VERSION or record_bytes != RECORD_BYTES:

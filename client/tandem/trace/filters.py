@@ -58,7 +58,7 @@ def _calls(value: str, table: Table) -> frozenset[str]:
         if not found:
             groups = ", ".join(sorted({call.group for call in table.calls}))
             raise UsageError(
-                f"-e trace={word!r} is no intercepted call{_hint(word, table)}; "
+                f"-e trace={word!r} is not an intercepted call{_hint(word, table)}; "
                 f"give a name (cuMemAlloc), a pattern (cuMemcpy*) or a class: {groups}"
             )
         kept |= found
@@ -82,5 +82,5 @@ def _status(value: str) -> Keep:
     words = value.replace("successful", "success").split(",")
     unknown = [word for word in words if word not in _STATUSES]
     if unknown:
-        raise UsageError(f"-e status={unknown[0]!r} is none of {', '.join(_STATUSES)}")
+        raise UsageError(f"-e status={unknown[0]!r} is not one of {', '.join(_STATUSES)}")
     return lambda call: any(_STATUSES[word](call) for word in words)

@@ -43,7 +43,7 @@ std::string unknown(std::string_view spec) {
     known += ", ";
   }
   return "unknown fault '" + std::string(spec) + "'; known are " + known +
-         "each with @N (N from 1) or %P (P above 0, up to 1), and seed=N";
+         "each followed by @N (N from 1) or %P (P above 0, up to 1), and seed=N";
 }
 
 // Mixes three numbers well, with the same result on every machine (the finaliser of splitmix64).
@@ -89,7 +89,7 @@ std::string Faults::add(std::string_view spec) {
     const bool is_factor = kind.argument == Kind::kFactor;
     if (is_factor && (!read_number(argument, &planned.factor) || planned.factor == 0 ||
                       planned.factor > kLargestFactor)) {
-      return wrong(spec, "'" + std::string(argument) + "' is no factor from 1 to " +
+      return wrong(spec, "'" + std::string(argument) + "' is not a factor from 1 to " +
                              std::to_string(kLargestFactor));
     }
     std::string error = read_moment(spec, spec[mark], spec.substr(mark + 1), &planned);
@@ -103,11 +103,11 @@ std::string Faults::read_moment(std::string_view spec, char mark, std::string_vi
                                 Planned* planned) const {
   if (mark == '@') {
     if (read_number(text, &planned->nth) && planned->nth > 0) return {};
-    return wrong(spec, "'" + std::string(text) + "' is no whole number from 1");
+    return wrong(spec, "'" + std::string(text) + "' is not a whole number from 1");
   }
   const bool number = read_number(text, &planned->probability);
   if (number && planned->probability > 0 && planned->probability <= 1) return {};
-  return wrong(spec, "'" + std::string(text) + "' is no probability above 0 and up to 1");
+  return wrong(spec, "'" + std::string(text) + "' is not a probability above 0 and up to 1");
 }
 
 bool Faults::happens(Planned* planned) const {

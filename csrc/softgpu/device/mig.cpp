@@ -32,8 +32,8 @@ std::string mig_names(const MigTable& table) {
 std::string no_profile(std::string_view name, const Profile& device, const MigTable& table) {
   std::vector<std::string_view> words;
   for (const MigProfile& profile : table.profiles) words.emplace_back(profile.name);
-  return "'" + std::string(name) + "' is no MIG profile of " + device.name + ", must be one of " +
-         mig_names(table) + did_you_mean(name, words);
+  return "'" + std::string(name) + "' is not a MIG profile of " + device.name +
+         ", must be one of " + mig_names(table) + did_you_mean(name, words);
 }
 
 uint32_t slices_of(const MigProfile& profile, uint32_t start) {

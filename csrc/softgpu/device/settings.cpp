@@ -169,9 +169,9 @@ const char* usage() {
          "         [--mode time|mps] [--profile NAME] [--devices N] [--mig LAYOUT]\n"
          "         [--slice-ns N] [--switch-ns N] [--faults LIST] [--clients N] [--linger-ms N]\n"
          "         [--users own|all] [--ready-fd N]\n"
-         "         [--check]  print as JSON what the settings mean, and end\n"
-         "Each but --ready-fd can be given as TANDEM_SOFTGPU_<NAME> in the environment\n"
-         "(--clients: TANDEM_SOFTGPU_START_CLIENTS); flags win.\n";
+         "         [--check]  print the resulting settings as JSON, and exit\n"
+         "All except --ready-fd can also be set as TANDEM_SOFTGPU_<NAME> in the environment\n"
+         "(--clients: TANDEM_SOFTGPU_START_CLIENTS); flags take precedence.\n";
 }
 
 }  // namespace tandem::softgpu

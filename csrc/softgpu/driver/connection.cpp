@@ -137,7 +137,7 @@ bool start_device(const std::string& directory, std::string* problem) {
   if (!up) {
     const std::string log = directory + "/softgpu.log";
     *problem =
-        "device program '" + program + "' did not come up: " + reason_in(log) + "; see " + log;
+        "device program '" + program + "' did not start: " + reason_in(log) + "; see " + log;
   }
   return up;
 }

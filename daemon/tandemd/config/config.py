@@ -161,8 +161,8 @@ def unknown_gpus(config: Config, gpus: Sequence[Gpu]) -> str:
         return ""
     names = ", ".join(f"gpu.{name}" for name in unknown)
     return (
-        f"{names}: no such gpu is on this machine; there are {', '.join(map(str, there))}, whose "
-        "UUIDs `tandem gpus --json` shows; correct the section or take it out"
+        f"{names}: this machine has no such gpu; it has {', '.join(map(str, there))}, whose "
+        "UUIDs are shown by `tandem gpus --json`; correct the section or remove it"
     )
 
 
@@ -180,8 +180,8 @@ def too_much_kept_free(config: Config, gpus: Sequence[Gpu]) -> str:
     """Report GPUs that would have no memory left for jobs, a line each; empty: none, or unknown."""
     return "\n".join(
         f"{reserve.key}: {format_bytes(reserve.size_bytes)} is all that gpu {gpu.name} has "
-        f"({format_bytes(gpu.memory_total_bytes)}), and nothing is left for jobs; write less, or "
-        f"another reserve_memory for it alone in [gpu.{_own_section(gpu)}]"
+        f"({format_bytes(gpu.memory_total_bytes)}), so nothing is left for jobs; write less, or "
+        f"set reserve_memory for this gpu alone in [gpu.{_own_section(gpu)}]"
         for gpu in gpus
         if gpu.memory_total_bytes
         and (reserve := config.reserve_of(gpu.index, gpu.uuid_text)).size_bytes
@@ -203,7 +203,7 @@ def unknown_names(config: Config) -> str:
         sections.append(f"daemon.admin_group = {admins!r}")
     if not sections:
         return ""
-    return f"{', '.join(sections)}: no such user or group is known on this machine"
+    return f"{', '.join(sections)}: this machine knows no such user or group"
 
 
 def _is_user(name: str) -> bool:

@@ -34,31 +34,31 @@ class DaemonTable(Table):
 
     privacy: Privacy = Field(
         default="hide-cmdline",
-        description="who sees what of other people's jobs; whoever may read the files of "
-        "`metrics.hpc_job_mapping_dir` sees the ids of all",
+        description="what users see of other people's jobs; whoever may read the files in "
+        "`metrics.hpc_job_mapping_dir` sees the ids of all jobs",
     )
     admin_group: Annotated[str, Form("name of a group")] = Field(
-        default="tandem-admin", description="may change the policy and all jobs"
+        default="tandem-admin", description="members may change the policy and all jobs"
     )
     max_processes_per_uid: int = Field(
         default=8192,
         ge=1,
-        description="processes of one user that are attached at once, those of `tandem run` whose "
-        "job has no process on a GPU yet included",
+        description="how many processes of one user may be attached at once, including those of "
+        "`tandem run` whose job has no process on a GPU yet",
     )
-    state: Annotated[str, Form('whole path of a file, `"auto"` or `"none"`')] = Field(
+    state: Annotated[str, Form('absolute path of a file, `"auto"` or `"none"`')] = Field(
         default=state_file.AUTO,
         description="the file for [what survives a restart]"
-        "(operations.md#what-survives-a-restart), whose directory is made if it alone is missing; "
-        '`"none"`: nothing does; `"auto"`: where such files are',
+        "(operations.md#what-survives-a-restart); its directory is created, but no parent of it; "
+        '`"none"`: nothing survives; `"auto"`: the usual place for such files',
     )
     history: int = Field(
         default=10_000,
         ge=0,
         le=1_000_000,
-        description="[jobs that have ended](operations.md#jobs-that-have-ended) and are kept, the "
-        "newest; 0: none. What is kept beyond a lower number goes when the daemon is started next, "
-        "not by HUP",
+        description="how many [jobs that have ended](operations.md#jobs-that-have-ended) are "
+        "kept, the newest ones; 0: none. After the number is lowered, the jobs beyond it are "
+        "dropped at the next start of the daemon, not by HUP",
     )
 
     @field_validator("state")
@@ -66,7 +66,7 @@ class DaemonTable(Table):
     def _is_file(cls, said: str) -> str:
         if said not in (state_file.AUTO, state_file.NOWHERE) and not Path(said).is_absolute():
             raise ValueError(
-                f'\'{said}\' is neither "auto" nor "none" nor the whole path of a file'
+                f'\'{said}\' is neither "auto" nor "none" nor the absolute path of a file'
             )
         return said
 
@@ -78,50 +78,55 @@ class SchedulerTable(Table):
         default="priority",
         description="[what the policies do](operations.md#what-the-policies-do)",
     )
-    quantum_ms: float = Field(default=10, gt=0, le=10_000, description="GPU time of a turn")
+    quantum_ms: float = Field(default=10, gt=0, le=10_000, description="GPU time per turn")
     window_segments: int = Field(
-        default=2, ge=0, le=64, description="open segments of best-effort work; 0 = no limit"
+        default=2,
+        ge=0,
+        le=64,
+        description="how many segments of best-effort work may be open; 0 = no limit",
     )
-    segment_us: float = Field(default=100, ge=10, le=100_000, description="GPU time of a segment")
+    segment_us: float = Field(default=100, ge=10, le=100_000, description="GPU time per segment")
     linger_us: float = Field(
         default=300,
         ge=0,
         le=1_000_000,
-        description="how long presence of the latency class outlives activity, at least",
+        description="minimum time for which a latency job still counts as present after its last "
+        "activity",
     )
     linger_max_us: float = Field(
         default=2000,
         ge=0,
         le=1_000_000,
-        description="the same at most, as the gaps between a job's own requests call for; up to "
-        "`linger_us`: not tuned",
+        description="maximum of the same: between the two, the time is tuned to the gaps between "
+        "the job's own requests; at most `linger_us`: not tuned",
     )
     drain_ms: float = Field(
         default=250,
         gt=0,
         le=10_000,
-        description="a held group of whose work on the GPU nothing ends for so long, or for twice "
-        "as long as the last piece took, is reopened; after 3 times it takes no turns",
+        description="the gate of a held group is reopened if none of its work in flight completes "
+        "for this long, or for twice as long as the last piece took, whichever is longer; after 3 "
+        "such holds the group takes no turns",
     )
     max_hold_s: float = Field(
         default=20,
         gt=0,
         le=3600,
-        description="longest hold at a stretch, but for paused jobs, and jobs that `lanes` does "
-        "not let in or whose lane is another's now",
+        description="longest time that a job is held without a break, except if it is paused, or "
+        "if `lanes` does not admit it or has given its lane to another job for now",
     )
     critical_ms: float = Field(
         default=10,
         ge=0,
         le=1000,
-        description="by so much a job may lengthen a turn that asks not to lose the GPU now "
-        "([`critical`](python.md)); 0 = such wishes are not heard",
+        description="by how much a job that asks not to lose the GPU now ([`critical`](python.md)) "
+        "may lengthen its turn; 0 = such requests are ignored",
     )
     nonpreemptible_ms: float = Field(
         default=1000,
         ge=0,
         le=10_000,
-        description="by so much a turn may be longer for an iteration of a job that is "
+        description="by how much a turn may be extended to finish an iteration of a job that is "
         "[not preemptible](operations.md#iterations-that-are-not-cut); 0 = every iteration may be "
         "cut",
     )
@@ -129,45 +134,46 @@ class SchedulerTable(Table):
         default=0.05,
         ge=0,
         le=0.5,
-        description="of the last second, for a class that waits for higher ones",
+        description="fraction of the last second that a class gets at least if it waits for higher "
+        "classes",
     )
     throttle_loss: float = Field(
         default=0.03,
         ge=0.005,
         le=0.5,
-        description="by so much longer iterations of a normal job may take under `throttle` for "
-        "batch work beside them, as a part",
+        description="by what fraction batch work that runs beside a normal job may lengthen its "
+        "iterations under `throttle`",
     )
     presence_across_users: bool = Field(
-        default=True, description="whether jobs see when those of other users are busy"
+        default=True, description="whether jobs see when jobs of other users are busy"
     )
     find_iterations: bool = Field(
         default=True,
-        description="whether iterations found in what a job submits count where it marks none",
+        description="whether iterations found in what a job submits count if the job marks none",
     )
     forecast_gaps: bool = Field(
         default=True,
-        description="whether the window is one segment beside latency jobs whose gaps are "
+        description="whether the window shrinks to one segment beside latency jobs whose gaps are "
         "expected to be short",
     )
     classify_kernels: bool = Field(
         default=True,
-        description="whether `pair` has recorded what bounds the kernels of jobs; else nobody "
-        "shares a turn",
+        description="whether `pair` records what bounds the kernels of jobs; if not, no jobs "
+        "share a turn",
     )
     size_sets: bool = Field(
         default=True,
         description="whether jobs in mode mps+green get as many SMs as they "
-        "[have use for](partitions.md#how-many-sms-a-job-has-use-for); else only `--sm` says how "
-        "many",
+        "[have use for](partitions.md#how-many-sms-a-job-has-use-for); if not, only `--sm` "
+        "decides how many",
     )
     probe_sets: bool = Field(
         default=True,
-        description="whether such a job is given fewer SMs for as long as it takes to record an "
-        "iteration, once, to see how it scales",
+        description="whether such a job is once given fewer SMs, for as long as it takes to record "
+        "an iteration, to learn how it scales",
     )
     lane_order: LaneOrder = Field(
-        default="fifo", description="who comes next under [`lanes`](admission.md)"
+        default="fifo", description="which job comes next under [`lanes`](admission.md)"
     )
 
     @field_validator("policy")
@@ -189,8 +195,8 @@ _GPU_NAME = re.compile(
 def _gpu_name(said: str) -> str:
     if not _GPU_NAME.fullmatch(said):
         raise ValueError(
-            f"'{said}' names no gpu; write '*' for all, an index from 0 to 9999, or a whole UUID, "
-            'as `tandem gpus --json` shows it: [gpu."*"]'
+            f"'{said}' names no gpu; write '*' for all, an index from 0 to 9999, or a full UUID as "
+            'shown by `tandem gpus --json`: [gpu."*"]'
         )
     return said
 
@@ -216,12 +222,13 @@ class GpuTable(Table):
 
     mode: Mode = Field(
         default="auto",
-        description="`mps`: kernels of several processes run side by side there, by an MPS that "
-        "the daemon uses or [starts](partitions.md#mps); `mps+green`: the same, each job on "
-        "[a set of SMs](partitions.md#sets-of-sms-mpsgreen) of its own; `time`: never; `auto`: "
-        "`mps` where the daemon finds a control daemon of MPS (`CUDA_MPS_PIPE_DIRECTORY`, else "
-        "`/tmp/nvidia-mps`) when it starts or reads its configuration. "
-        "[Instances of MIG](partitions.md#mig) are in mode `mig` whatever is said",
+        description="`mps`: kernels of several processes run side by side, through an MPS control "
+        "daemon that tandemd finds or [starts](partitions.md#mps); `mps+green`: the same, with "
+        "each job on [a set of SMs](partitions.md#sets-of-sms-mpsgreen) of its own; `time`: "
+        "kernels of two processes never overlap; `auto`: `mps` if tandemd finds an MPS control "
+        "daemon (`CUDA_MPS_PIPE_DIRECTORY`, else `/tmp/nvidia-mps`) when it starts or reads its "
+        "configuration, else `time`. [MIG instances](partitions.md#mig) are in mode `mig` whatever "
+        "is set here",
     )
     reserve_memory: Annotated[
         str, understood_by(reserve_bytes), Form('size, such as `"1GiB"`, less than the GPU has')
@@ -237,26 +244,27 @@ class PartitionTable(Table):
 
     planner: Switch = Field(
         default="off",
-        description='`"on"`: on GPUs in mode mps+green jobs share time, space or both as planned '
-        "([how](partitions.md#time-space-or-both))",
+        description='`"on"`: a planner decides whether jobs on GPUs in mode mps+green share time, '
+        "space or both ([how](partitions.md#time-space-or-both))",
     )
     tuner: Switch = Field(
         default="off",
-        description='`"on"`: sizes of jobs follow what their requests take, where `--slo` says '
-        "what they are to take ([how](partitions.md#the-tuner))",
+        description='`"on"`: the size of a job with an `--slo` is adjusted to how long its '
+        "requests take ([how](partitions.md#the-tuner))",
     )
     window_s: float = Field(
         default=2,
         ge=0.1,
         le=600,
-        description="for so long requests are looked at before a size is changed, and so often "
-        "plans are compared",
+        description="how long requests are observed before a size is changed, and how often plans "
+        "are compared",
     )
     dead_band: float = Field(
         default=0.1,
         ge=0.01,
         le=0.4,
-        description="of the objective: sizes settle so far around that far below it",
+        description="fraction of the objective: sizes settle where p99 is this far below the "
+        "objective, give or take as much",
     )
 
 
@@ -267,19 +275,19 @@ class ClassTable(Table):
         default=None,
         ge=1,
         le=1000,
-        description="share under `fair`, of what "
-        "[shares that jobs say](partitions.md#a-share-of-time) leave; where none is said latency "
-        "has 8, normal 4, batch 1",
+        description="weight of each job under `fair`, for the GPU time that "
+        "[shares set by jobs](partitions.md#a-share-of-time) leave; unless set, latency has 8, "
+        "normal 4 and batch 1",
     )
     memory_swap: bool = Field(
         default=False,
-        description="whether jobs of the class are swappable that say neither `--swappable` nor "
-        "`--no-swappable` when they start",
+        description="whether jobs of the class are swappable if they start with neither "
+        "`--swappable` nor `--no-swappable`",
     )
     preemptible: bool = Field(
         default=True,
         description="whether [iterations](operations.md#iterations-that-are-not-cut) of jobs of "
-        "the class may be cut that say neither `--preemptible` nor `--no-preemptible`",
+        "the class may be cut if they set neither `--preemptible` nor `--no-preemptible`",
     )
 
 
@@ -300,28 +308,28 @@ class MemoryTable(Table):
 
     host_limit: Size = Field(
         default="64GiB",
-        description="memory of the host for what is moved off the GPU, of all jobs together, as "
-        'far as the machine has it; `"0"`: nothing is moved ([swap.md](swap.md))',
+        description="how much host memory may hold what is moved off the GPU, for all jobs "
+        'together, as far as the machine has it; `"0"`: nothing is moved ([swap.md](swap.md))',
     )
-    swap_dir: Annotated[str, Form('`"host"`, or whole path of a directory')] = Field(
+    swap_dir: Annotated[str, Form('`"host"`, or absolute path of a directory')] = Field(
         default="host",
-        description='`"host"`: memory of the host is all there is for what is moved off the GPU; '
-        "a directory: where that does not suffice, files in it ([swap.md](swap.md#files))",
+        description='`"host"`: what is moved off the GPU goes to host memory only; a directory: to '
+        "files in it as well, once host memory is used up ([swap.md](swap.md#files))",
     )
-    swap_dir_limit: Size = Field(default="256GiB", description="all these files together")
+    swap_dir_limit: Size = Field(default="256GiB", description="size of all these files together")
     idle_release: Annotated[
         str, understood_by(idle_release_ns), Form('duration, such as `"60s"`, or `"never"`')
     ] = Field(
         default="never",
-        description="a swappable job without work for so long gives its memory to others until "
-        "its next call",
+        description="after this long without work, a swappable job gives its memory to others "
+        "until its next call",
     )
 
     @field_validator("swap_dir")
     @classmethod
     def _is_place(cls, text: str) -> str:
         if text != "host" and not Path(text).is_absolute():
-            raise ValueError(f"'{text}' is neither \"host\" nor the whole path of a directory")
+            raise ValueError(f"'{text}' is neither \"host\" nor the absolute path of a directory")
         return text
 
     @property
@@ -346,7 +354,7 @@ def _ceiling(text: str, key: str = "") -> Ceiling:
     except UsageError as error:
         raise UsageError(f'{error}; or write a share such as "50%", or "none"') from error
     if size_bytes == 0:
-        raise UsageError(f'{what} {text!r} would leave no memory; for no limit say "none"')
+        raise UsageError(f'{what} {text!r} would leave no memory; for no limit write "none"')
     return Ceiling(size_bytes=size_bytes, key=key)
 
 
@@ -366,14 +374,14 @@ class LimitTable(Table):
     """
 
     max_class: ClassName | None = Field(
-        default=None, description="the most urgent class that their jobs may have"
+        default=None, description="the most urgent class that these users' jobs may have"
     )
     max_memory: CeilingText | None = Field(
         default=None,
         examples=["50%"],
-        description="what all their jobs together, each user's by themselves, may hold of the "
-        "memory of each GPU; the most generous on each GPU counts, "
-        '`"none"` before all others ([memory.md](memory.md#what-a-user-may-have))',
+        description="how much memory of each GPU all jobs of one of these users may hold together; "
+        "on each GPU the most generous of a user's limits counts, "
+        '`"none"` being the most generous ([memory.md](memory.md#what-a-user-may-have))',
     )
 
     def limit(self, key: str) -> Limit:
@@ -388,13 +396,14 @@ class DefaultLimitTable(LimitTable):
 
     max_class: ClassName = Field(
         default="normal",
-        description="the most urgent class: with it a `tandem run -p latency` of others is "
-        "`normal`, after a warning; a reload leaves jobs that run the class that they have",
+        description="the most urgent class that jobs may have: with `normal`, a job started by "
+        "`tandem run -p latency` gets `normal` and a warning; a reload does not change the class "
+        "of running jobs",
     )
     max_memory: CeilingText = Field(
         default="none",
         examples=["50%"],
-        description="what all jobs of a user together may hold of the memory of each GPU "
+        description="how much memory of each GPU all jobs of a user may hold together "
         "([memory.md](memory.md#what-a-user-may-have))",
     )
 
@@ -412,22 +421,23 @@ class MetricsTable(Table):
 
     listen: Annotated[str, Form("`unix:/path`, or loopback address and port")] = Field(
         default="",
-        description="where Prometheus may ask, such as `127.0.0.1:9446`; empty: nowhere. The unit "
-        "has no network: [with it](operations.md#metrics) an address needs a drop-in",
+        description="where Prometheus can scrape, such as `127.0.0.1:9446`; empty: nowhere. Under "
+        "the systemd unit, which has no network, an address needs [a "
+        "drop-in](operations.md#metrics)",
     )
-    hpc_job_mapping_dir: Annotated[str, Form("whole path of a directory")] = Field(
+    hpc_job_mapping_dir: Annotated[str, Form("absolute path of a directory")] = Field(
         default="",
-        description="directory with a file a GPU that names its jobs, for "
-        "[dcgm-exporter](operations.md#metrics), as `/run/tandem/dcgm-jobs`; it is made where it "
-        "is not there, and everybody can read it, ids of jobs included, also where "
-        "`daemon.privacy` is `own-only`; empty: none",
+        description="directory for one file per GPU that names its jobs, for "
+        "[dcgm-exporter](operations.md#metrics), such as `/run/tandem/dcgm-jobs`; it is created if "
+        "missing, and everybody can read it, ids of jobs included, even if `daemon.privacy` is "
+        "`own-only`; empty: none",
     )
 
     @field_validator("hpc_job_mapping_dir")
     @classmethod
     def _is_whole(cls, folder: str) -> str:
         if folder and not Path(folder).is_absolute():
-            raise ValueError(f"'{folder}' is no whole path, as /run/tandem/dcgm-jobs")
+            raise ValueError(f"'{folder}' is not an absolute path such as /run/tandem/dcgm-jobs")
         return folder
 
     @field_validator("listen")
@@ -435,7 +445,7 @@ class MetricsTable(Table):
     def _is_local(cls, listen: str) -> str:
         if listen.startswith(UNIX):
             if not Path(listen.removeprefix(UNIX)).is_absolute():
-                raise ValueError(f"'{listen}' names no whole path; write unix:/path")
+                raise ValueError(f"'{listen}' has no absolute path; write unix:/path")
         elif listen:
             try:
                 loopback(listen)

@@ -18,35 +18,37 @@ from tandemd.core.watchdog.watchdog import Watch
 
 MAX_LOOKS = 600  # looks kept of each job
 RULE_PAGE = "[What it finds](operations.md#what-the-watchdog-finds)"
-ENABLED = "whether jobs are watched by this rule"
+ENABLED = "whether this rule watches jobs"
 # The meaning of each threshold, for people; a key of a rule without an entry here is an error at
 # startup.
 WORDS = {
     "stall": {
-        "floor_s": "without progress for so long at least",
-        "iterations_count": "and for as long as so many usual iterations take",
-        "held_slack_s": "held, or waiting at its open gate, so much longer than "
+        "floor_s": "the job has made no progress for at least this long",
+        "iterations_count": "and for as long as this many of its usual iterations take",
+        "held_slack_s": "or it is held, or waits at its open gate, for this much longer than "
         "`scheduler.max_hold_s`",
     },
     "starvation": {
-        "span_s": "the time that is looked at",
-        "got_ratio": "it gets less than so much of what the policy promises",
-        "waiting_ratio": "and waits so much of the time at least, at gate, window or presence",
+        "span_s": "how far back the rule looks",
+        "got_ratio": "it gets less than this fraction of what the policy promises",
+        "waiting_ratio": "and waits at gate, window or presence for at least this fraction of the "
+        "time",
     },
-    "leak": {"growth_bytes": "its memory at the ends of iterations has grown by so much"},
+    "leak": {"growth_bytes": "its memory at the ends of iterations has grown by this much"},
     "launch-bound": {
-        "span_s": "the time that is looked at",
-        "filled_ratio": "its kernels fill less than so much of the time in which the GPU has work "
-        "of it",
-        "occupied_ratio": "the GPU has work of the job alone so much of the time at least",
+        "span_s": "how far back the rule looks",
+        "filled_ratio": "its kernels fill less than this fraction of the time in which the GPU "
+        "has work of the job",
+        "occupied_ratio": "the GPU has work of this job alone for at least this fraction of the "
+        "time",
         "kernel_s": "and its kernels are shorter than this, on average",
     },
     "thrash": {
-        "span_s": "the time that is looked at",
-        "turns_per_s": "it gets so many turns, shorter than its iterations,",
-        "lost_ratio": "and so much of the time goes to nobody",
-        "allocations_count": "or it takes memory from the device so many times an iteration",
-        "allocations_per_s": "and so often",
+        "span_s": "how far back the rule looks",
+        "turns_per_s": "it gets this many turns, shorter than its iterations,",
+        "lost_ratio": "and this fraction of the time goes to no job",
+        "allocations_count": "or it allocates device memory this many times per iteration",
+        "allocations_per_s": "and this many times per second",
     },
 }
 
@@ -66,7 +68,7 @@ class WatchdogBase(BaseModel):
 
     enabled: bool = Field(default=True, description="whether jobs are watched at all")
     period_ms: float = Field(
-        default=1000, ge=1, le=60_000, description="time between two looks at all jobs"
+        default=1000, ge=1, le=60_000, description="time between two checks of all jobs"
     )
 
     def watch(self) -> Watch:

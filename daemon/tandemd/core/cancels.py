@@ -66,7 +66,7 @@ class Cancels:
         over = [job_id for job_id, c in self._waiting.items() if c.kill_at_ns <= now_ns]
         for job_id in over:
             self._wait(jobs[job_id], replace(self._waiting[job_id], signal=KILL))
-            jobs[job_id].tell(now_ns, "is still there after its grace: SIGKILL")
+            jobs[job_id].tell(now_ns, "still there after its grace period: SIGKILL")
             yield SignalJob(job_id=job_id, signal=KILL)
 
     def _wait(self, job: Job, cancel: Cancel) -> None:

@@ -72,7 +72,7 @@ def _only_measured(scheduler: Scheduler, spec: JobSpec, gpus: frozenset[int]) ->
     sets = options.splits.keys() | options.may_have_sets  # sets are sized by objectives
     if options.tuner or options.planner or by_trials or sets & (gpus or sets):
         return ""
-    return "slo is measured and reported, and nothing follows it: partition.tuner is off"
+    return "slo is only measured and reported, because partition.tuner is off"
 
 
 def _no_memory_limit(spec: JobSpec, gpus: frozenset[int], scheduler: Scheduler) -> str:
@@ -84,7 +84,7 @@ def _over(job: Job) -> str:
     held_bytes = most_held_bytes(job)
     if held_bytes <= job.spec.memory_bytes:
         return ""
-    return f"it holds {size_of(held_bytes)}: it keeps that, and gets no more"
+    return f"it holds {size_of(held_bytes)}: it keeps that, but gets no more"
 
 
 def no_release(spec: JobSpec) -> str:
@@ -103,8 +103,8 @@ def _comes_behind(scheduler: Scheduler, job: Job) -> str:
     if scheduler.options.mode_of(gpus_of(job)) not in ("mps", "mps+green"):
         return ""
     return (
-        "under mps the gpu takes its work as it was told when the job started: behind that of jobs "
-        "that started as latency, unless it did"
+        "under mps the gpu ranks its work by the class in which the job started: behind that of "
+        "jobs that started as latency, unless this one did"
     )
 
 
@@ -115,7 +115,7 @@ def _asks_for_sms(job: Job, changed: set[str]) -> bool:
 def _no_promise(scheduler: Scheduler, job: Job) -> str:
     if not scheduler.policy.by_lanes:
         policy = scheduler.options.policy
-        return f"no effect under the policy {policy!r}: only 'lanes' keeps promises of memory"
+        return f"no effect under the policy {policy!r}: only 'lanes' uses promises of memory"
     group = scheduler.group_of(job)
     if job.processes and group is not None and scheduler.lanes.of(group) is None:
         return "no effect: lanes are for jobs on one gpu whose memory is known"

@@ -357,7 +357,7 @@ class Process:
     # Iteration length that the previous curve predicted for its present SMs; 0 = no prediction.
     foretold_ns: int = 0
     # Why `scaling` is not known; empty: it is.
-    scaling_doubt: str = "nothing was recorded of it yet"
+    scaling_doubt: str = "nothing has been recorded of it yet"
 
     def __post_init__(self) -> None:
         self.gpus |= {self.gpu}

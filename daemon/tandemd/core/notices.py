@@ -48,7 +48,7 @@ class Notices:
         job.notice = Notice(number=number, until_ns=until_ns, is_awaited=was_told)
         self._given[job.job_id] = job.notice
         left, who = span_of(until_ns - event.now_ns), counted(len(listeners), "program")
-        job.tell(event.now_ns, f"is to be paused: {who} told, and held in {left} at most")
+        job.tell(event.now_ns, f"is to be paused: {who} told, and held within {left}")
         return True
 
     def _number(self, now_ns: int) -> int:
@@ -122,7 +122,9 @@ def paused_again(job_id: int, notice: Notice | None, now_ns: int) -> JobPaused:
 def listening_lines(job: Job) -> list[str]:
     """A line about programs that get notice of a pause; empty if there are none."""
     count = sum(process.usage.listens for process in job.processes.values())
-    return [f"before a pause {counted(count, 'program')} of it may do something"] if count else []
+    return (
+        [f"before a pause, {counted(count, 'program')} of it can prepare for it"] if count else []
+    )
 
 
 def waited_for(group: Group, notice: Notice) -> int:
@@ -141,4 +143,4 @@ def explain_notice(job: Job, group: Group, now_ns: int) -> str | None:
     if job.notice is None or left_ns is None:
         return None
     who = counted(waited_for(group, job.notice), "program")
-    return f"is to be paused: {who} may do something before, for {span_of(left_ns)} more at most"
+    return f"is to be paused: {who} can prepare for it, for at most {span_of(left_ns)} more"

@@ -486,7 +486,7 @@ class Scheduler:
                 self.memory.note_arrival()
                 self._keep_minima(event.now_ns)
                 name = self.options.name_of(event.gpu)
-                job.tell(event.now_ns, f"uses gpu {name}, too: its turns are on both at once")
+                job.tell(event.now_ns, f"also uses gpu {name} now: its turns are on both at once")
                 self._structure_changed = True
             case HandleShared():
                 for other_id in sorted(self._ties.share(job, event.key)):
@@ -604,14 +604,14 @@ class Scheduler:
                 if job.notice and (late := waited_for(group_of(job), job.notice)):
                     job.unready = late
                     who = counted(late, "program")
-                    job.tell(now_ns, f"{who} not ready when the grace was over")
+                    job.tell(now_ns, f"{who} did not get ready within the grace period")
                 self._pause(job, now_ns, actions)
         return actions
 
     def _resume(self, job: Job, now_ns: int, actions: list[Action]) -> None:
         if job.notice is not None:
             self.notices.end(job)
-            job.tell(now_ns, "is not to be paused any more")
+            job.tell(now_ns, "is no longer to be paused")
             actions.append(_announce(job, job.state.name.lower(), now_ns))
         if job.paused:
             job.resume(now_ns)
@@ -744,7 +744,7 @@ class Scheduler:
     def _let_lapse(self, now_ns: int) -> None:
         lapsed = self._minima.lapse(now_ns)
         for job in lapsed:
-            job.tell(now_ns, "its minimum of memory is not promised until a process of it comes")
+            job.tell(now_ns, "its minimum of memory is not promised until it has a process")
         if lapsed:
             self._keep_minima(now_ns)
 
@@ -1130,7 +1130,7 @@ class Scheduler:
             if group.undrainable and group.set_size > group.undrainable_on:
                 group.undrainable, group.drain_failures = False, 0
                 group.tell(
-                    now_ns, "it has more SMs than when it did not drain: it takes turns again"
+                    now_ns, "it has more SMs than when it failed to drain: it takes turns again"
                 )
 
     def _decide(self, now_ns: int) -> list[Verdict]:
@@ -1182,7 +1182,7 @@ class Scheduler:
             group.tell(
                 now_ns,
                 f"undrainable: work did not drain within {self.options.drain_ns // 1_000_000} ms "
-                f"in {self.options.drain_tries} tries; windowed only from now on",
+                f"in {self.options.drain_tries} tries; from now on only its window is limited",
             )
 
     def _holder_beside(self, group: Group) -> Group | None:

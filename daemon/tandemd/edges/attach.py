@@ -40,7 +40,7 @@ REFUSED_UNKNOWN_JOB, REFUSED_SHUTTING_DOWN, REFUSED_UNFIT = 5, 6, 7
 REFUSED_NOT_YET = 8
 
 NOT_SEEN = (
-    "it does not see this process, for it runs in a PID namespace of its own; it needs "
+    "it does not see this process, because it runs in a PID namespace of its own; it needs "
     "that of the host (Kubernetes: hostPID: true; docker: --pid=host)"
 )
 
@@ -258,10 +258,10 @@ class AttachServer:
             return ""
         limit = f"of the {self._descriptors} files that tandemd may open (LimitNOFILE=)"
         if self._per_uid[uid] >= self._most_of_others // 2:
-            return f"uid {uid} has {self._per_uid[uid]} processes attached, its part {limit}"
+            return f"uid {uid} has {self._per_uid[uid]} processes attached, its share {limit}"
         others = self._per_uid.total() - sum(self._per_uid[uid] for uid in own)
         if others >= self._most_of_others:
-            return f"users have {others} processes attached, their part {limit}"
+            return f"users have {others} processes attached, their share {limit}"
         return ""
 
     def _identify(self, connection: Connection) -> None:
@@ -298,7 +298,7 @@ class AttachServer:
             self.refuse(connection, code=code, reason=str(error))
             return
         if connection.greeted is isinstance(decoded, _native.Hello | _native.Register):
-            reason = "a connection says HELLO or REGISTER once, and everything else after HELLO"
+            reason = "a connection sends HELLO or REGISTER once, and everything else after HELLO"
             self.refuse(connection, code=REFUSED_MALFORMED, reason=reason)
             return
         connection.greeted = True

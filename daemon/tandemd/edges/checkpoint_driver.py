@@ -47,7 +47,9 @@ class CheckpointDriver:
                 self._driver = self._load()
             function = self._driver[PREFIX + name]
         except (OSError, AttributeError) as error:
-            raise CheckpointError("this driver has no checkpoints; 570 and newer have") from error
+            raise CheckpointError(
+                "this driver does not support checkpoints; 570 and newer do"
+            ) from error
         state = ctypes.c_int(RUNNING)
         argument = _argument(name, state)
         if not is_there():

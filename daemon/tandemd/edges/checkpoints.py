@@ -56,7 +56,7 @@ class _Known:
 
 def _check_not_lost(state: int) -> None:
     if state > CHECKPOINTED:
-        raise CheckpointError("the driver failed at it, and says that the process is lost")
+        raise CheckpointError("the driver failed to move it, and says that the process is lost")
 
 
 class Checkpointer:
@@ -97,7 +97,7 @@ class Checkpointer:
         try:
             threading.Thread(target=errand, name="checkpoint", daemon=True).start()
         except RuntimeError as error:
-            self._post(partial(tell, f"the daemon has no thread for it: {error}"))
+            self._post(partial(tell, f"the daemon cannot start a thread for it: {error}"))
 
     def bring_back(
         self, targets: Sequence[Target], *, timeout_s: float, is_over: threading.Event | None = None
@@ -139,7 +139,7 @@ class Checkpointer:
     def _try(self, target: Target, *, away: bool) -> str:
         known = self._begin(target)
         if known is None:
-            return "the driver still moves it"
+            return "the driver is still moving it"
         problem = self._do(target, known, away=away)
         if problem and problem != known.problem:  # it may be tried often, so log each problem once
             log.warning("checkpoint", pid=target.pid, away=away, problem=problem)
@@ -166,7 +166,7 @@ class Checkpointer:
             return str(problem)
         except Exception:  # the waiting caller must get an answer
             log.exception("checkpoint", pid=target.pid, away=away)
-            return "the daemon failed at it; its log says why"
+            return "the daemon failed to move it; its log says why"
         return ""
 
     def _save(self, target: Target, known: _Known) -> None:
@@ -217,5 +217,5 @@ class Checkpointer:
         except CheckpointError as error:
             if helper is None or helper.is_there or not target.is_there():
                 raise
-            whose = f"the process is of uid {target.uid}, the daemon of uid {os.geteuid()}"
+            whose = f"the process belongs to uid {target.uid}, the daemon to uid {os.geteuid()}"
             raise CheckpointError(f"{error}; {whose}: {WANTED}") from error

@@ -85,7 +85,9 @@ class Door:
                 if error.errno in SHORT:
                     self.turn_away(error)
                 elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EINTR):
-                    log.warning("cannot accept, continuing without", reason=str(error))
+                    log.warning(
+                        "cannot accept a connection, continuing without it", reason=str(error)
+                    )
                 break
             accepted.settimeout(0)
             taken.append(accepted)
@@ -104,7 +106,7 @@ class Door:
         now_s = self._now_s()
         if now_s >= self._tell_from_s:
             self._tell_from_s = now_s + TELL_S
-            log.warning("turning newcomers away", at=self._path.name, reason=str(why))
+            log.warning("turning new connections away", at=self._path.name, reason=str(why))
         if self._shut_until_s is None:
             self._selector.unregister(self._listener)
         self._shut_until_s = now_s + SHUT_S

@@ -61,7 +61,7 @@ class Front:
             return ""
         return (
             f"uid {uid} has {self._most_of_a_uid} connections to tandemd.sock, "
-            "and a user may have no more; close some"
+            "the most that a user may have; close some"
         )
 
     async def leave(self) -> None:
@@ -95,7 +95,7 @@ class Front:
             return ""
         largest = max(self._carried.values(), key=len)
         if len(largest) <= len(self._carried.get(uid, ())) + 1:
-            return f"all {self._most} are taken, and no user has more of them than this one"
+            return f"all {self._most} connections are taken, and no user has more than this one"
         largest.pop().cancel()
         return ""
 

@@ -80,7 +80,7 @@ class HostFiles:
                 left.unlink()
         except OSError as error:
             raise UsageError(
-                f"memory.swap_dir: no file can be made in '{directory}': {error.strerror}"
+                f"memory.swap_dir: cannot create a file in '{directory}': {error.strerror}"
             ) from error
 
     def want(self, memory: int, count: int, taker: Taker) -> Callable[[], None]:

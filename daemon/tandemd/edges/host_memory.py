@@ -58,7 +58,7 @@ def make_memory(
             return _filled(count, os.MFD_HUGETLB | os.MFD_HUGE_2MB, lambda fd: None)
         left = _left_bytes(meminfo)
         if count > left:
-            raise OSError(0, f"{count >> 20} MiB are asked for, and {left >> 20} MiB can be given")
+            raise OSError(0, f"{count >> 20} MiB are needed, but only {left >> 20} MiB can be had")
         count_of_fillers = threads() if fillers is None else fillers
         return _filled(count, 0, lambda fd: _fill(fd, count, node, count_of_fillers))
 

@@ -70,7 +70,7 @@ class HostPools:
             log.exception("no host memory for a job's pages", bytes=count)
             return None
         log.info(
-            "host memory made",
+            "host memory allocated",
             bytes=count,
             page_bytes=os.fstat(fd).st_blksize,
             node=node,

@@ -415,7 +415,7 @@ def _make(path: Path) -> None:
         path.parent.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:  # more than the last directory is missing: probably a typing error
         raise JournalError(
-            f"there is no directory '{path.parent.parent}'; correct daemon.state, or make it"
+            f"there is no directory '{path.parent.parent}'; correct daemon.state, or create it"
         ) from None
     folder = path.parent.stat()
     if folder.st_uid not in (0, os.geteuid()) or folder.st_mode & OTHERS_WRITE:
@@ -429,7 +429,7 @@ def _make(path: Path) -> None:
     try:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode):
-            raise JournalError("it is no regular file; name another in daemon.state")
+            raise JournalError("it is not a regular file; name another in daemon.state")
         if facts.st_uid != os.geteuid():
             raise JournalError(
                 f"it belongs to uid {facts.st_uid}, not to uid {os.geteuid()}; "
@@ -452,7 +452,7 @@ def _open(database: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(str(problem))
     version, is_new = _version(database), _pragma(database, "page_count") == 0
     if not is_new and _pragma(database, "application_id") != APPLICATION_ID:
-        raise JournalError("it is a database of another program; name another in daemon.state")
+        raise JournalError("it is the database of another program; name another in daemon.state")
     if version > len(MIGRATIONS):
         raise JournalError(
             f"a newer tandemd has written it (schema {version}, this one knows {len(MIGRATIONS)}); "
@@ -478,15 +478,15 @@ def _remedy(error: sqlite3.DatabaseError) -> str:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return (
-                f"another process had it for longer than {BUSY_S:g} s (`fuser` tells which); end "
-                "that, and start tandemd anew"
+                f"another process held it for longer than {BUSY_S:g} s (`fuser` tells which); "
+                "end that one, and restart tandemd"
             )
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return "see whether its disk is full or broken, and start tandemd anew"
+            return "see whether its disk is full or broken, and restart tandemd"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             return "make it and its directory writable, or name another file in daemon.state"
         case _:
-            return "if it is broken, move it away, and a new one is made"
+            return "if it is damaged, move it away, and tandemd creates a new one"
 
 
 def _pragma(database: sqlite3.Connection, words: str) -> object:

@@ -107,7 +107,7 @@ class LoginServer:
         if self._per_uid[uid] < MAX_LOGINS_PER_UID:
             return ""
         return (
-            f"uid {uid} has {MAX_LOGINS_PER_UID} clients logged in, and a user may have no more; "
+            f"uid {uid} has {MAX_LOGINS_PER_UID} clients logged in, the most that a user may have; "
             "close some, or let threads share one"
         )
 

@@ -235,7 +235,7 @@ def _moment_ns(name: str, moment: Timestamp) -> int:
     try:
         return min(max(0, moment.ToNanoseconds()), MOST)
     except ValueError as exc:
-        raise UsageError(f"{name} is no time: {exc}") from exc
+        raise UsageError(f"{name} is not a valid time: {exc}") from exc
 
 
 def event_message(event: Event) -> pb.JobEvent:
@@ -317,7 +317,7 @@ def cancel_of(request: pb.CancelJobRequest) -> tuple[str, int]:
     """
     signal = request.signal.upper().removeprefix("SIG") or "TERM"
     if signal not in SIGNALS:
-        raise UsageError(f"signal '{request.signal}' is none of {', '.join(SIGNALS)}")
+        raise UsageError(f"signal '{request.signal}' is not one of {', '.join(SIGNALS)}")
     if not request.HasField("grace"):
         return signal, GRACE_NS
     return signal, _at_most("grace", request.grace, MOST_GRACE_NS)
@@ -350,14 +350,14 @@ def changes_of(request: pb.UpdateJobRequest) -> dict[str, object]:
 def _change(path: str, spec: pb.JobSpec) -> tuple[str, object]:
     read = _CHANGEABLE.get(path.removeprefix("spec."))
     if read is None:
-        raise UsageError(f"'{path}' cannot be changed; {', '.join(sorted(_CHANGEABLE))} can")
+        raise UsageError(f"'{path}' cannot be changed; these can: {', '.join(sorted(_CHANGEABLE))}")
     return read(spec)
 
 
 def _class(spec: pb.JobSpec) -> tuple[str, object]:
     number = getattr(spec, "class")
     if number not in iter(JobClass):
-        raise UsageError("class is none of latency, normal, batch")
+        raise UsageError("class is not one of latency, normal, batch")
     return "job_class", JobClass(number)
 
 

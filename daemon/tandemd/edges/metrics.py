@@ -106,14 +106,14 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_job_info",
         kind="gauge",
-        help="always 1; what a job is",
+        help="always 1; the labels say what the job is",
         labels=("name", "gpu", "state", "isolation"),
         series=_info,
     ),
     JobMetric(
         name="tandem_job_gpu_time_seconds",
         kind="counter",
-        help="GPU time charged to the job, the estimated part included",
+        help="GPU time charged to the job, including the estimated part",
         series=_one(lambda job: job.gpu_ns / 1e9),
     ),
     JobMetric(
@@ -138,44 +138,44 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_partition_sm_count",
         kind="gauge",
-        help="SMs of the set that it is on; no series without one",
+        help="SMs of the set that the job is on; no series without one",
         series=_one(lambda job: job.set_sms or None),
     ),
     JobMetric(
         name="tandem_job_request_p99_seconds",
         kind="gauge",
-        help="99 of 100 requests in the last half minute took no longer",
+        help="99 of 100 requests in the last half minute took no longer than this",
         series=_one(lambda job: job.p99_ns / 1e9 if job.requests else None),
     ),
     JobMetric(
         name="tandem_job_slo_seconds",
         kind="gauge",
-        help="what 99 of 100 requests may take by --slo; no series where it says nothing",
+        help="how long 99 of 100 requests may take by --slo; no series without --slo",
         series=_one(lambda job: job.spec.slo_p99_ns / 1e9 or None),
     ),
     JobMetric(
         name="tandem_job_slo_marked_seconds",
         kind="gauge",
-        help="what its marks allow 99 of 100 requests to take; no series where they say nothing",
+        help="how long 99 of 100 requests may take by its marks; no series if they do not say",
         series=_one(lambda job: job.marked_p99_ns / 1e9 or None),
     ),
     JobMetric(
         name="tandem_job_slo_violations",
         kind="counter",
-        help="requests that took longer than --slo, or else their mark, said; no series without",
+        help="requests that took longer than --slo, or else their mark, allows; no series without",
         series=_one(lambda job: job.missed if job.spec.slo_p99_ns or job.marked_p99_ns else None),
     ),
     JobMetric(
         name="tandem_job_wait_seconds",
         kind="counter",
-        help="time its threads waited, added up over the threads, by what for",
+        help="time its threads waited, summed over the threads, by reason",
         labels=("reason",),
         series=_waits,
     ),
     JobMetric(
         name="tandem_job_preemptions",
         kind="counter",
-        help="times it lost the turn although it had work, by what for",
+        help="times it lost the turn although it had work, by reason",
         labels=("reason",),
         series=_preemptions,
     ),
@@ -188,45 +188,45 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_job_iterations",
         kind="counter",
-        help="ends of iterations, marked or else found, of all its processes",
+        help="iterations ended, marked or else found, in all its processes",
         series=_one(lambda job: job.iterations),
     ),
     JobMetric(
         name="tandem_job_memory_resident_bytes",
         kind="gauge",
-        help="device memory it holds by its own count",
+        help="device memory it holds, by its own count",
         series=_one(lambda job: sum(p.device_bytes - p.swapped_bytes for p in job.processes)),
     ),
     JobMetric(
         name="tandem_job_memory_swapped_bytes",
         kind="gauge",
-        help="device memory of it that was moved to the host",
+        help="its device memory that was moved to the host",
         series=_one(lambda job: sum(process.swapped_bytes for process in job.processes)),
     ),
     JobMetric(
         name="tandem_job_memory_filed_bytes",
         kind="gauge",
-        help="device memory of it that was moved to the host and is in files of swap_dir",
+        help="its device memory that was moved to the host and is in files in swap_dir",
         series=_one(lambda job: sum(process.filed_bytes for process in job.processes)),
     ),
     JobMetric(
         name="tandem_swap_bytes",
         kind="counter",
-        help="device memory of it that was copied out to the host, and in again",
+        help="its device memory that was copied out to the host, and in again",
         labels=("direction",),
         series=_moved,
     ),
     JobMetric(
         name="tandem_swap_seconds",
         kind="counter",
-        help="time in which device memory of it was on its way out to the host, and in again",
+        help="time in which its device memory was on its way out to the host, and in again",
         labels=("direction",),
         series=_moving,
     ),
     JobMetric(
         name="tandem_job_memory_audited_bytes",
         kind="gauge",
-        help="device memory it holds by the driver's count, contexts and code included",
+        help="device memory it holds, by the driver's count, including contexts and code",
         series=_one(lambda job: job.audited_bytes),
     ),
     JobMetric(
@@ -240,7 +240,7 @@ JOB_METRICS = (
     JobMetric(
         name="tandem_job_memory_waiting_bytes",
         kind="gauge",
-        help="what the job's first allocation in the line for device memory asks for",
+        help="size of the job's first allocation in line for device memory",
         series=_one(lambda job: job.memory_wait_bytes),
     ),
     JobMetric(
@@ -268,12 +268,12 @@ JOB_METRICS = (
 JOB_HISTOGRAMS = (
     JobHistogram(
         name="tandem_job_slo_latency_seconds",
-        help="what its requests took; no series where nobody looks at them",
+        help="how long its requests took; no series if nothing observes them",
         counted=lambda job: job.served,
     ),
     JobHistogram(
         name="tandem_job_gate_wait_seconds",
-        help="how long it waited for its turn with work, each time that ended",
+        help="how long it waited for its turn with work, counted when each wait ends",
         counted=lambda job: job.gate_waits,
     ),
 )
@@ -302,12 +302,12 @@ class GpuMetric:
 GPU_METRICS = (
     GpuMetric(
         name="tandem_gpu_memory_used_bytes",
-        help="device memory that is taken, by whomever",
+        help="device memory in use, by anybody",
         figure=lambda view: view.gpu.memory_used_bytes,
     ),
     GpuMetric(
         name="tandem_gpu_memory_total_bytes",
-        help="device memory there is",
+        help="device memory in total",
         figure=lambda view: view.gpu.memory_total_bytes,
     ),
     GpuMetric(
@@ -317,26 +317,26 @@ GPU_METRICS = (
     ),
     GpuMetric(
         name="tandem_gpu_busy_ratio",
-        help="part of the last second in which jobs of ours had work on it",
+        help="part of the last second in which jobs of this daemon had work on it",
         figure=lambda view: view.busy,
     ),
     GpuMetric(
         name="tandem_gpu_energy_joules",
         kind="counter",
-        help="energy that it took by its driver's count since the daemon began; no series where "
-        "the driver does not say",
+        help="energy it used since the daemon started, by the driver's count; no series if the "
+        "driver does not say",
         figure=lambda view: view.energy.total_mj / 1e3 if view.energy else None,
     ),
     GpuMetric(
         name="tandem_gpu_unattributed_energy_joules",
         kind="counter",
-        help="energy that it took for no job: of when it was idle, or of processes that are none",
+        help="energy it used for no job: while idle, or for processes without Tandem",
         figure=lambda view: view.energy.unattributed_mj / 1e3 if view.energy else None,
     ),
     GpuMetric(
         name="tandem_gpu_unmanaged_processes",
-        help="processes that compute on it and are no job's; no series where the driver does not "
-        "say",
+        help="processes that compute on it and belong to no job; no series if the driver does "
+        "not say",
         figure=lambda view: view.strangers,
     ),
 )
@@ -365,7 +365,7 @@ def _shims(view: MetricsView) -> Iterator[tuple[tuple[str, ...], float]]:
 DAEMON_METRICS = (
     DaemonMetric(
         name="tandem_build_info",
-        help="always 1; which daemon answers and how it decides",
+        help="always 1; the labels say which daemon answers and by which policy it decides",
         labels=("version", "policy"),
         series=lambda view: [((__version__, view.policy), 1.0)],
     ),
@@ -377,18 +377,18 @@ DAEMON_METRICS = (
     ),
     DaemonMetric(
         name="tandem_shim_connected",
-        help="processes that are attached, by the version of their shim",
+        help="attached processes, by the version of their shim",
         labels=("version",),
         series=_shims,
     ),
     DaemonMetric(
         name="tandem_config_reload_success",
-        help="1 while the configuration that was read last is in force, 0 where it was wrong",
+        help="1 while the configuration that was read last is in force, 0 if it was invalid",
         series=lambda view: [((), float(view.is_reload_good))],
     ),
     DaemonMetric(
         name="tandem_state_write_success",
-        help="1 while what a restart needs is in the state file, 0 where that cannot be written",
+        help="1 while what a restart needs is in the state file, 0 if that cannot be written",
         series=lambda view: [((), float(view.is_state_kept))],
     ),
 )

@@ -82,7 +82,7 @@ class MigLayouts:
         """
         device = self._device(layout.gpu)
         nvml = self._nvml
-        with self._errors(f"who uses gpu {layout.gpu} is not to be had"):
+        with self._errors(f"cannot find out who uses gpu {layout.gpu}"):
             handles = [device, *self._mig_devices(device)]
             running = [nvml.nvmlDeviceGetComputeRunningProcesses(handle) for handle in handles]
             return tuple(sorted({int(process.pid) for found in running for process in found}))
@@ -95,7 +95,7 @@ class MigLayouts:
             StateError: the driver does not say.
         """
         device = self._device(layout.gpu)
-        with self._errors(f"the uuid of gpu {layout.gpu} is not to be had"):
+        with self._errors(f"cannot find out the uuid of gpu {layout.gpu}"):
             raw = self._nvml.nvmlDeviceGetUUID(device)
         return raw.decode() if isinstance(raw, bytes) else str(raw)
 
@@ -213,11 +213,11 @@ class MigLayouts:
             return bool(nvml.nvmlDeviceGetMigMode(device)[0])
         except nvml.NVMLError_NotSupported as error:
             raise StateError(
-                f"gpu {gpu} has no MIG and cannot be cut; `tandem doctor` says which modes it can "
-                "be in"
+                f"gpu {gpu} has no MIG and cannot be cut; `tandem doctor` says which modes it "
+                "supports"
             ) from error
         except nvml.NVMLError as error:
-            raise StateError(f"whether gpu {gpu} has MIG is not to be had: {error}") from error
+            raise StateError(f"whether gpu {gpu} has MIG cannot be found out: {error}") from error
 
     def _turn(self, device: object, gpu: str, *, is_on: bool) -> None:
         word = "on" if is_on else "off"
@@ -267,12 +267,13 @@ class MigLayouts:
         return tuple(Place(int(one.start), int(one.size)) for one in found[: count.value])
 
     def _wanted(self, device: object, layout: Layout) -> list[_Wanted]:
-        with self._errors(f"what gpu {layout.gpu} can be cut into is not to be had"):
+        with self._errors(f"cannot find out what gpu {layout.gpu} can be cut into"):
             known = self._profiles(device)
         for name in layout.profiles:
             if name not in known:
                 raise UsageError(
-                    f"'{name}' is no MIG profile of gpu {layout.gpu}; there are {', '.join(known)}"
+                    f"'{name}' is not a MIG profile of gpu {layout.gpu}; there are "
+                    f"{', '.join(known)}"
                 )
             if layout.profiles.count(name) > known[name].most:
                 raise UsageError(
@@ -364,7 +365,7 @@ class MigLayouts:
         try:
             yield
         except nvml.NVMLError_NoPermission as error:
-            raise AccessError(f"{what}: the driver lets root alone do it") from error
+            raise AccessError(f"{what}: the driver lets only root do it") from error
         except nvml.NVMLError_InUse as error:
             raise StateError(
                 f"{what}: it is in use; end what runs there", reason="GPU_IN_USE"

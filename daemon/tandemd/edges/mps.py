@@ -107,8 +107,8 @@ class MpsControl:
         self._servers = Servers(self._log_files())
         if is_there and not self.is_own and not self._servers.are_logged:
             log.info(
-                "the log of mps cannot be read: what keeps its servers from starting is not told, "
-                "nor who of several users had one that crashed",
+                "the log of mps cannot be read, so nothing says what keeps its servers from "
+                "starting, nor who of several users had one that crashed",
                 files=", ".join(map(str, self._log_files())),
             )
         self._ask_soon()
@@ -133,11 +133,11 @@ class MpsControl:
                 self._pipes = control.pipes_for(self._uid, servers)
                 self.directory = place
                 self._claim()
-                log.info("using a control daemon of mps that runs already", pipes=str(place))
+                log.info("using a running control daemon of mps", pipes=str(place))
                 return True
             if (pid := self._pid_at(place)) is not None:
                 # Somebody may have a session with it, or it waits for its last clients to quit.
-                log.warning("mps runs and does not answer, continuing without it for now", pid=pid)
+                log.warning("mps runs but does not answer, continuing without it for now", pid=pid)
                 return False
         if self._starts and not self._stopping.is_set():
             self.directory = self._start_helped() or (own if self._start() else None)
@@ -160,7 +160,7 @@ class MpsControl:
             try:
                 self._own.claim()
             except OSError as error:
-                log.warning("it cannot be noted that mps is ours", reason=str(error))
+                log.warning("cannot record that mps is ours", reason=str(error))
 
     def run(self) -> None:
         """Watch until `stop` is called."""
@@ -296,7 +296,7 @@ class MpsControl:
         if pid is None:
             return False
         if not self._is_silent:
-            log.warning("the control daemon of mps runs and does not answer", pid=pid)
+            log.warning("the control daemon of mps runs but does not answer", pid=pid)
         self._is_silent = True
         return True
 
@@ -329,7 +329,7 @@ class MpsControl:
                 self._own.give_up()
                 if self._stopping.is_set():
                     return False
-                log.warning("mps does not start from a file, trying it without")
+                log.warning("mps does not start from a configuration file, trying without one")
             return self._begin("-f")
         except OSError as error:
             log.warning("mps cannot be started, continuing without it", reason=str(error))
@@ -411,7 +411,7 @@ class LeftMps:
         while self._own.end(self._control) or (self._helped is not None and self._helped.end()):
             if self._stopping.wait(self._look_s):
                 return
-        log.info("ended mps of a daemon before, as it has no clients any more")
+        log.info("ended mps of an earlier daemon, because it has no clients any more")
 
     def stop(self) -> None:
         """End `run`: an MPS that has clients is again left to the next daemon."""

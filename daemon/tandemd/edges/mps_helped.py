@@ -42,12 +42,12 @@ class HelpedMps:
         """
         self.place = None
         if not self._helper.is_there:
-            log.info("mps of the daemon's own serves no other users", remedy=WANTED)
+            log.info("the daemon's own mps does not serve other users", remedy=WANTED)
             return None
         try:
             place = self._helper.start_mps(gpus)
         except TandemError as error:
-            log.warning("the helper starts no mps, trying it without", reason=str(error))
+            log.warning("the helper cannot start mps, trying without it", reason=str(error))
             return None
         self.place = place if place == self._helper.pipes else None
         log.info("the helper says where mps is", pipes=str(place))
@@ -58,7 +58,7 @@ class HelpedMps:
         try:
             self._helper.trim_mps()
         except TandemError as error:
-            log.warning("servers of mps stay", reason=str(error))
+            log.warning("mps servers are still running", reason=str(error))
 
     def end(self) -> str:
         """End it unless it has clients. Returns why it runs on; empty: ended, or not the helper's.

@@ -65,7 +65,7 @@ class OwnMps:
                 no such program.
         """
         if (length := len(os.fsencode(self.directory))) > MOST_PATH_BYTES:
-            why = f"its name has {length} bytes, and mps takes {MOST_PATH_BYTES} at most"
+            why = f"its path has {length} bytes, and mps takes at most {MOST_PATH_BYTES}"
             raise OSError(errno.ENAMETOOLONG, why, str(self.directory))
         if (path := shutil.which(PROGRAM, path=environment.get("PATH"))) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), PROGRAM)
@@ -159,7 +159,7 @@ class OwnMps:
             if time.monotonic() >= end_s:
                 hung = ", ".join(str(server.pid) for server in servers if is_running(server.pid))
                 waits = f": it waits for the server {hung}" if hung else ""
-                return f"it was told to end, and has not within {ENDS_S:g} s{waits}"
+                return f"it was told to end, and did not within {ENDS_S:g} s{waits}"
             control.quit()  # repeated, in case it was busy and missed it
             time.sleep(POLL_S)
         self.forget()

@@ -21,7 +21,7 @@ def notify(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager:
             manager.sendto(state.encode(), address)
     except OSError as error:
-        log.warning("service manager does not listen, continuing without it", error=str(error))
+        log.warning("the service manager does not listen, continuing without it", error=str(error))
 
 
 def watchdog_period_s() -> float | None:

@@ -78,7 +78,7 @@ class Outboxes:
         """Put a packet on a process's connection, in order, as soon as there is room."""
         outbox = self._outboxes.get(process_id)
         if outbox is not None and not outbox.put(packet, fds):
-            log.warning("too much waits to be read, hanging up", process=process_id)
+            log.warning("a process does not read its messages, hanging up", process=process_id)
             self._hang_up[process_id]()
 
     def offer(self, process_id: int, packet: bytes, fds: tuple[int, ...]) -> bool:

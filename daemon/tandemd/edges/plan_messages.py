@@ -79,8 +79,8 @@ def _compared(seen: Outlook) -> Iterator[str]:
     """Compare forecasts with measurements."""
     if seen.model_error is not None:
         yield (
-            f"slowdowns by neighbours: {seen.model_count} measured on this gpu, each foretold "
-            f"{seen.model_error:.0%} off"
+            f"slowdowns by neighbours: {seen.model_count} measured on this gpu, predicted "
+            f"with an error of {seen.model_error:.0%} each"
         )
     turns = seen.taking_turns()
     if seen.mode != "time" or turns is None:
@@ -88,4 +88,4 @@ def _compared(seen: Outlook) -> Iterator[str]:
     for name, measured_ns in seen.measured_p99_ns.items():
         foretold_ns = turns.forecasts[name].p99_ns
         told, measured = span_of(foretold_ns), span_of(measured_ns)
-        yield f"{name}: taking turns its p99 is foretold as {told}, and is {measured}"
+        yield f"{name}: taking turns, its p99 is predicted as {told}, and is {measured}"

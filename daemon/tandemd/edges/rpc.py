@@ -475,7 +475,7 @@ def _seconds(said: Duration, *, usual_s: float, most_s: float, what: str) -> flo
 def _signatures(request: pb.RecordWindowRequest) -> dict[str, _native.Signature]:
     if len(request.signatures) > MAX_SIGNATURES:
         raise errors.UsageError(
-            f"{len(request.signatures)} signatures are more than {MAX_SIGNATURES}; leave some out"
+            f"{len(request.signatures)} signatures are more than {MAX_SIGNATURES}; send fewer"
         )
     return {name: _signature(name, text) for name, text in request.signatures.items()}
 
@@ -490,7 +490,7 @@ def _signature(name: str, text: str) -> _native.Signature:
 def _page(request: pb.ListJobsRequest | pb.ListHistoryRequest) -> tuple[int, int]:
     token = request.page_token
     if token and not (token.isascii() and token.isdigit() and len(token) < MAX_TOKEN):
-        raise errors.UsageError(f"page token '{token}' is none of this daemon's")
+        raise errors.UsageError(f"page token '{token}' was not issued by this daemon")
     if request.page_size < 0:
         raise errors.UsageError(f"page size {request.page_size} is negative")
     return int(token or 0), min(request.page_size or MAX_PAGE, MAX_PAGE)

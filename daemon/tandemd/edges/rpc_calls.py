@@ -109,7 +109,7 @@ class Call:
                 self._pending.cancel()
             with suppress(CancelledError):
                 return self._pending.result()  # may take long, but ends when the caller leaves
-        raise Aborted(grpc.StatusCode.CANCELLED, "the caller has left")
+        raise Aborted(grpc.StatusCode.CANCELLED, "the caller has hung up")
 
 
 class Door(grpc.aio.ServerInterceptor):

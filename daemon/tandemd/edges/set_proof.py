@@ -232,7 +232,7 @@ def _log(gpu: Gpu, proof: Proof) -> None:
         log.info("sets of SMs are disjoint", gpu=gpu.index, groups=groups, group_sms=sms)
         return
     log.warning(
-        "sets of SMs are not to be had, continuing in mode mps with static percentages",
+        "sets of SMs are not available, continuing in mode mps with static percentages",
         gpu=gpu.index,
         reason=proof.problem,
         tried_again=not proof.is_final,

@@ -33,7 +33,7 @@ def send(target: Target, number: int, *, uid: int) -> str:
     Returns why it was not sent; empty: it was, or the process has ended.
     """
     if target.pidfd is None:
-        return f"pid {target.pid}: this kernel has no pidfds, Linux 5.3 and newer have"
+        return f"pid {target.pid}: this kernel has no pidfds; Linux 5.3 and newer do"
     try:
         owners = _owners(target.pid)
         # Checked after the read: if the process lives now, the pid, and so the owners, are its own.

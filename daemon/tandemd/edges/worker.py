@@ -66,4 +66,4 @@ class Worker:
         try:
             errand()
         except Exception:  # the next errand may be somebody else's
-            log.exception("an errand failed, continuing with the next", thread=self._name)
+            log.exception("a background task failed, continuing with the next", thread=self._name)

@@ -72,13 +72,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="tandemd-helper",
-        description="Does for a tandemd that is not root's what takes root.",
+        description="Does what needs root, for a tandemd that does not run as root.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--user", default="tandem", metavar="NAME", help="or uid, whose daemon it serves; tandem")
+    add(
+        "--user",
+        default="tandem",
+        metavar="NAME",
+        help="name or uid of the user whose daemon it serves; default tandem",
+    )
     add(
         "--socket",
         type=Path,
@@ -102,7 +107,9 @@ def uid_of(user: str) -> int:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError as error:
-        raise UsageError(f"--user: there is no user '{user}'; name that of tandemd") from error
+        raise UsageError(
+            f"--user: there is no user '{user}'; name the one that tandemd runs as"
+        ) from error
 
 
 def given_listener(environ: MutableMapping[str, str]) -> socket.socket | None:
@@ -169,9 +176,9 @@ def serve(listener: socket.socket, *, uid: int, idle_s: float | None) -> None:
             return
         is_needed = mps.look()
         if idle_s is not None and not is_needed and service.close(idle_s=idle_s):
-            log.info("stopped, for nobody asks anything")
+            log.info("stopped: there were no requests for a while")
             return
-    raise BugError("nobody takes questions any more; this is a bug in tandem, please report it")
+    raise BugError("the thread that takes requests died; this is a bug in tandem, please report it")
 
 
 def _end(mps: RootMps) -> None:

@@ -46,7 +46,7 @@ def _pid_of(descriptor: int) -> int:
     lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
     said = [line.removeprefix(_PID).strip() for line in lines if line.startswith(_PID)]
     if not said:
-        raise UsageError("the descriptor is no pidfd")
+        raise UsageError("the descriptor is not a pidfd")
     if (pid := int(said[0])) <= 0:
         raise StateError("the process has ended")
     return pid

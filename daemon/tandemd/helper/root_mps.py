@@ -67,7 +67,7 @@ class RootMps:
         """
         with self._lock:
             if why := self._own.end(self._control()):
-                raise StateError(f"mps runs on: {why}")
+                raise StateError(f"mps keeps running: {why}")
 
     def look(self) -> bool:
         """Tell whether it runs; truncates its output before that fills the memory."""

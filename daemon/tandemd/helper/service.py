@@ -104,7 +104,7 @@ class Service:
             return wire.refusal(error)
         except Exception:  # the waiting client must get an answer
             log.exception("failed", verb=said, uid=peer.uid, pid=peer.pid)
-            return wire.refusal(BugError("tandemd-helper failed at it; its log says why"))
+            return wire.refusal(BugError("tandemd-helper failed; its log says why"))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -114,9 +114,9 @@ class Service:
     def _check(self, peer: Peer) -> None:
         if peer.uid not in self._uids:
             may = " and ".join(map(str, sorted(self._uids)))
-            raise AccessError(f"uid {peer.uid} may not ask; uids {may} may")
+            raise AccessError(f"uid {peer.uid} may not ask; these uids may: {may}")
         if self._open > MOST_CONNECTIONS:
-            raise CapacityError(f"{MOST_CONNECTIONS} questions are being answered; ask again")
+            raise CapacityError(f"{MOST_CONNECTIONS} questions are being answered; try again later")
 
 
 def _received(connection: socket.socket, descriptors: list[int]) -> bytes:

@@ -17,9 +17,9 @@ Description=What the Tandem GPU sharing daemon needs root for
 After=nvidia-persistenced.service
 
 [Service]
-# SYS_ADMIN: NVIDIA's driver asks for it before it cuts a GPU by MIG. SYS_PTRACE, DAC_OVERRIDE: its
-# way to a process of another user, to save it, is through that one's /proc. SETUID, SETGID, KILL:
-# MPS begins and ends a server as the user whose clients it has.
+# SYS_ADMIN: NVIDIA's driver demands it to cut a GPU by MIG. SYS_PTRACE, DAC_OVERRIDE: to save a
+# process of another user, the driver goes through that process's /proc. SETUID, SETGID, KILL: MPS
+# starts and ends a server as the user whose clients it serves.
 CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_KILL CAP_SETGID CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE
 # Not PrivateDevices: NVML reads the GPUs' device files.
 DeviceAllow=/dev/nvidiactl rw
@@ -30,13 +30,13 @@ DeviceAllow=char-nvidia-uvm rw
 DevicePolicy=closed
 ExecStart=@PROGRAM@ --user tandem
 IPAddressDeny=any
-# MPS outlives a restart of the helper, with its clients; without any the helper ends it itself.
+# MPS and its clients survive a restart of the helper; without clients the helper ends MPS itself.
 KillMode=process
 LockPersonality=yes
-# Not MemoryDenyWriteExecute: servers of MPS, in which NVIDIA's driver computes, inherit it.
+# Not MemoryDenyWriteExecute: MPS servers, in which NVIDIA's driver runs, would inherit it.
 NoNewPrivileges=yes
-# Not PrivateNetwork: the driver has sockets between servers of MPS and their clients that only one
-# network namespace sees. Not PrivateTmp: root's MPS may be in /tmp/nvidia-mps.
+# Not PrivateNetwork: the driver's sockets between MPS servers and their clients work only within
+# one network namespace. Not PrivateTmp: root's MPS may be in /tmp/nvidia-mps.
 ProtectClock=yes
 ProtectControlGroups=yes
 ProtectHome=yes
@@ -44,7 +44,7 @@ ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
-# Not ProtectProc, not PrivatePIDs: jobs are known by their pids.
+# Not ProtectProc, not PrivatePIDs: jobs are identified by their pids.
 ProtectSystem=strict
 RestrictAddressFamilies=AF_UNIX
 RestrictNamespaces=yes
@@ -52,13 +52,13 @@ RestrictRealtime=yes
 RestrictSUIDSGID=yes
 RuntimeDirectory=tandem-helper
 RuntimeDirectoryMode=0755
-# Its socket is there, and the pipe of MPS.
+# Holds the helper's socket and the pipes of MPS.
 RuntimeDirectoryPreserve=yes
 SystemCallArchitectures=native
-# An answer, not the end of the helper, where the driver asks for more.
+# If the driver makes another system call, it fails, instead of ending the helper.
 SystemCallErrorNumber=EPERM
 SystemCallFilter=@system-service
-# A process that is being saved has a minute.
+# A process that is being saved gets a minute.
 TimeoutStopSec=90s
 Type=exec
 UMask=0022
@@ -67,13 +67,13 @@ UMask=0022
 SOCKET = """\
 # Made by `tandemd-helper --print-unit socket`.
 [Unit]
-Description=Where the Tandem GPU sharing daemon asks for what takes root
+Description=Socket on which the Tandem GPU sharing daemon asks for what needs root
 
 [Socket]
 DirectoryMode=0755
 ListenSequentialPacket=/run/tandem-helper/helper.sock
 RemoveOnStop=yes
-# The daemon's user alone; the helper asks the kernel as well.
+# Only for the daemon's user; the helper also checks the peer's uid with the kernel.
 SocketMode=0600
 SocketUser=tandem
 

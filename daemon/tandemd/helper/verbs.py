@@ -91,7 +91,7 @@ class Verbs:
     def _reserved(self, pid: int) -> Iterator[None]:
         with self._lock:
             if pid in self._busy:
-                raise StateError(f"the driver still moves pid {pid}")
+                raise StateError(f"the driver is still moving pid {pid}")
             self._busy.add(pid)
         try:
             yield

@@ -97,7 +97,7 @@ def read_question(message: bytes) -> Questions:
     try:
         return _QUESTION.decode(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise errors.UsageError(f"the message is no question: {error}") from error
+        raise errors.UsageError(f"the message is not a valid question: {error}") from error
 
 
 def read_answer(message: bytes) -> Answer:
@@ -109,7 +109,7 @@ def read_answer(message: bytes) -> Answer:
     try:
         answer = _ANSWER.decode(message)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise errors.BugError(f"tandemd-helper answers what is no answer: {error}") from error
+        raise errors.BugError(f"tandemd-helper sent an invalid answer: {error}") from error
     if answer.problem:
         kind = _ERRORS.get(answer.kind, errors.BugError)
         raise kind(answer.problem, reason=answer.reason)

@@ -109,7 +109,9 @@ class Auditor:
         found = self._inventory.holdings()
         self._asked_s = None
         if found.failure and not self._failure:
-            log.error("nvml has failed, jobs go on by what is known", reason=found.failure)
+            log.error(
+                "nvml failed, continuing with what is known of the jobs", reason=found.failure
+            )
         elif self._failure and not found.failure:
             log.info("nvml answers again")
         self._failure = found.failure

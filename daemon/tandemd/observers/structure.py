@@ -48,7 +48,7 @@ def describe(window: _native.Window, now_ns: int) -> list[str]:
     unknown = found.unknown
     if window.lost or window.is_cut or unknown.order or unknown.durations:
         lines.append(
-            f"of that is not known: {window.lost} records lost, {unknown.durations} durations, "
+            f"not known of that: {window.lost} lost records, {unknown.durations} durations, "
             f"{unknown.order} waits for events" + (", its end" if window.is_cut else "")
         )
     return lines
@@ -61,7 +61,7 @@ def _hangs_on(found: _native.Analysis, count: int) -> str:
     held_ns = min(parts.held_ns, max(0, took_ns - found.gpu_critical_ns))
     rest_ns = max(1, took_ns - held_ns)
     of_host = min(1.0, parts.host_ns / rest_ns)
-    what = f"{_ms(rest_ns / count)} hang on the gpu for {1 - of_host:.0%} and on the host for"
+    what = f"{_ms(rest_ns / count)} depend on the gpu for {1 - of_host:.0%} and on the host for"
     if not held_ns:
         return f"its {what} {of_host:.0%}"
     held = f"it was held for {_ms(held_ns / count)} of its {_ms(took_ns / count)}"

@@ -103,15 +103,15 @@ def tell_scaling(
         UntoldError: the window tells no curve; the message says why.
     """
     if not window.iterations or window.lost or window.is_cut:
-        raise UntoldError("no iteration of it was recorded whole")
+        raise UntoldError("none of its iterations was recorded completely")
     record = _Record(window, _native.RecordedOperations(window.records), sms)
     own = record.scaling([sms])
     _check(own)
     recorded_ns = round(own.recorded_ns / window.iterations)
     if recorded_ns > MOST_UNUSUAL * window.usual_ns > 0:
         raise UntoldError(
-            f"the iteration recorded took {recorded_ns / 1e6:.3g} ms, "
-            f"and {window.usual_ns / 1e6:.3g} ms are usual"
+            f"the recorded iteration took {recorded_ns / 1e6:.3g} ms, "
+            f"where {window.usual_ns / 1e6:.3g} ms are usual"
         )
     fitted = _probed(record, probes, recorded_ns)
     gamma = gamma if fitted is None else fitted
@@ -147,15 +147,15 @@ def _check(own: _native.Scaling) -> None:
         raise UntoldError("it has no kernels")
     if own.gridless_ns > MOST_GRIDLESS * own.kernel_ns:
         raise UntoldError(
-            f"{own.gridless_ns / own.kernel_ns:.0%} of its GPU time are graphs, of whose kernels "
-            "the grids are not known"
+            f"{own.gridless_ns / own.kernel_ns:.0%} of its GPU time is in graphs, whose kernels' "
+            "grids are not known"
         )
     if own.untimed > MOST_UNTIMED * own.operations:
         raise UntoldError(f"how long {own.untimed} of its operations take is not known")
     wrong = abs(own.reconstructed_ns - own.recorded_ns) / max(1, own.recorded_ns)
     if wrong > MOST_WRONG:
         raise UntoldError(
-            f"an iteration of {own.recorded_ns / 1e6:.3g} ms is reconstructed with "
+            f"an iteration of {own.recorded_ns / 1e6:.3g} ms is reconstructed as taking "
             f"{own.reconstructed_ns / 1e6:.3g} ms"
         )
 

@@ -16,12 +16,12 @@ from tandemd.sim.workload import load
 
 EPILOG = """\
 examples:
-  python -m tandemd.sim jobs.toml                          as the file says
+  python -m tandemd.sim jobs.toml                          as in the file
   python -m tandemd.sim jobs.toml --policy fair --policy priority
   python -m tandemd.sim jobs.toml --set scheduler.quantum_ms=5 --until 60s
   python -m tandemd.sim jobs.toml --json
 
-docs/simulator.md says what a file has in it, and what is modelled.
+docs/simulator.md describes the file and what is modelled.
 """
 
 
@@ -54,24 +54,24 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--policy",
         action="append",
         choices=sorted(POLICIES),
-        help="in place of the file's; several are compared",
+        help="policy to use instead of the file's; several are compared",
     )
     add(
         "--set",
         action="append",
         default=[],
         metavar="TABLE.KEY=VALUE",
-        help="of scheduler, class or gpu, in place of what the file says",
+        help="set a key of scheduler, class or gpu, instead of what the file says",
     )
-    add("--until", metavar="DURATION", help="no further than that; else until all jobs have ended")
-    add("--json", action="store_true", help="all figures, instead of tables")
+    add("--until", metavar="DURATION", help="stop there; by default when all jobs have ended")
+    add("--json", action="store_true", help="print all figures as JSON, instead of tables")
     return parser.parse_args(arguments)
 
 
 def _until(text: str | None) -> int | None:
     until_ns = None if text is None else parse_duration(text, what="--until")
     if until_ns == 0:
-        raise UsageError("--until 0 would simulate nothing; say how long, such as 60s")
+        raise UsageError("--until 0 would simulate nothing; give a duration such as 60s")
     return until_ns
 
 

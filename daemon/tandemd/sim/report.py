@@ -138,7 +138,7 @@ def text_of(reports: Sequence[Report]) -> str:
     told = [(one.policy, job) for one in reports for job in one.jobs if ":" in job.problem]
     parts += [f"{job.name} under {policy}: {job.problem}" for policy, job in told]
     stuck = [report.policy for report in reports if report.is_stuck]
-    parts += [f"under {name} no job could go on: some wait for ever" for name in stuck]
+    parts += [f"under {name} no job could go on: some wait forever" for name in stuck]
     return "\n\n".join(parts) + "\n"
 
 

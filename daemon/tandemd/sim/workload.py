@@ -32,7 +32,7 @@ Size = Annotated[str, understood_by(parse_bytes)]
 def _parse_work(text: str) -> int:
     work_ns = parse_duration(text)
     if work_ns == 0:
-        raise UsageError(f"duration {text!r} is zero; it has to be longer than that")
+        raise UsageError(f"duration {text!r} is zero; it must be longer")
     return work_ns
 
 
@@ -108,7 +108,7 @@ class ServingTable(WorkTable):
         by_chance = self.rate is not None and self.duration is not None
         told = self.rate is not None or self.duration is not None
         if by_chance == (self.arrivals is not None) or told != by_chance:
-            raise ValueError("say either rate and duration, or arrivals")
+            raise ValueError("give either rate and duration, or arrivals")
         return self
 
     @property
@@ -267,7 +267,7 @@ def _put(said: dict[str, Any], setting: str) -> str:
     for name in tables:
         place = place.setdefault(name, {})
         if not isinstance(place, dict):
-            raise UsageError(f"--set {setting!r}: {name} is no table")
+            raise UsageError(f"--set {setting!r}: {name} is not a table")
     place[last] = _value(text.strip())
     return key.strip()
 

@@ -146,10 +146,10 @@ TEST(probabilities_are_fixed_by_the_seed) {
 
 TEST(a_wrong_fault_says_what_is_wrong_with_it) {
   const std::pair<const char*, const char*> cases[] = {
-      {"launch:k@0", "'0' is no whole number from 1"},
-      {"launch:k%1.5", "'1.5' is no probability above 0 and up to 1"},
-      {"launch:k%nan", "'nan' is no probability"},
-      {"slow:0@1", "'0' is no factor from 1 to 1000000"},
+      {"launch:k@0", "'0' is not a whole number from 1"},
+      {"launch:k%1.5", "'1.5' is not a probability above 0 and up to 1"},
+      {"launch:k%nan", "'nan' is not a probability"},
+      {"slow:0@1", "'0' is not a factor from 1 to 1000000"},
       {"seed=x", "a seed is a whole number from 0"},
       {"oom:k@1", "unknown fault 'oom:k@1'"},
       {"launch@1", "unknown fault 'launch@1'"},

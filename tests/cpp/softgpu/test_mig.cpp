@@ -62,7 +62,7 @@ TEST(other_layouts_are_refused_with_what_is_allowed) {
   CHECK(mentions(layout_error("7g.141gb,1g.18gb"), "does not fit on a device"));
   CHECK(mentions(layout_error("3g.71gb,3g.71gb,1g.18gb"), "3g.71gb takes 4"));
   CHECK(mentions(layout_error("1g.10gb"), "must be one of 1g.18gb, 1g.18gb+me, 1g.35gb"));
-  CHECK(mentions(layout_error("1g.18gb,"), "'' is no MIG profile of h200"));
+  CHECK(mentions(layout_error("1g.18gb,"), "'' is not a MIG profile of h200"));
   CHECK(mentions(layout_error("3g.71g"), "3g.71gb"));
   CHECK(mentions(layout_error("1g.10gb", "tiny"), "which has no MIG"));
   CHECK(mentions(layout_error("1g.10gb", "rtx4090"), "are h200 and a100"));

@@ -55,7 +55,7 @@ def test_the_iterations_of_a_trainer_are_found(lab, tmp_path, tandem):
         outcome = scenario.finish()
 
     assert len(structures) == 2
-    assert all("hang on the gpu for" in structure for structure in structures)
+    assert all("depend on the gpu for" in structure for structure in structures)
     for role in ("vision", "language"):
         worker = scenario.workers[role]
         told = found[worker.pid]

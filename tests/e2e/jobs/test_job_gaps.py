@@ -57,7 +57,7 @@ def test_foreseen_gaps_that_are_short_let_less_work_in_front_of_a_request(fresh_
     assert 0 < longest_hold_up_ns(foreseen, kernels) <= bound_ns
     assert longest_hold_up_ns(unforeseen, kernels) > bound_ns
     assert p99_ns(foreseen) < p99_ns(unforeseen)
-    assert "gaps in its work: once others may start, half are over" in place.explain("server")
+    assert "gaps in its work: once others may start, half of them end" in place.explain("server")
 
 
 def test_work_that_the_server_does_not_wait_for_is_over_when_the_gpu_ends_it(fresh_place):

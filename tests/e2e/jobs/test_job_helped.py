@@ -51,7 +51,7 @@ def test_a_gpu_is_cut_by_the_helper_and_without_it_the_reason_names_it(machine):
     with_it = cut(machine, "0=3g.71gb,2g.35gb")
 
     assert without[0] == 6
-    assert "the driver lets root alone do it" in without[1]
+    assert "the driver lets only root do it" in without[1]
     assert "systemctl enable --now tandemd-helper.socket" in without[1]
     assert with_it[0] == 0, with_it[1]
     assert names(machine) == ["0:1", "0:2"]
@@ -123,7 +123,7 @@ def test_without_the_helper_mps_is_the_daemons_own_affair_and_the_log_says_how_t
     started_in_mode_mps(machine)
 
     said = (machine.folder / "log").read_text()
-    assert "mps of the daemon's own serves no other users" in said
+    assert "the daemon's own mps does not serve other users" in said
     assert "systemctl enable --now tandemd-helper.socket" in said
     assert servers(machine) is None
 

@@ -50,7 +50,7 @@ def test_jobs_see_a_smaller_gpu_and_get_no_more_than_that_together(place):
     assert one.do(f"free({held})") == "CUDA_SUCCESS"
     sees_free(one, 588)
     explained = place.tandem("explain", "other")
-    assert "where 256 MiB are kept free (gpu.*.reserve_memory)" in explained
+    assert "where 256 MiB is kept free (gpu.*.reserve_memory)" in explained
     assert "told out of memory by what is kept free of all jobs on its gpu" in explained
 
 

@@ -300,7 +300,9 @@ def test_a_raised_limit_ends_a_wait_and_a_lowered_one_takes_nothing(place):
 
         assert job.result()
         place.tandem("set", "limited", "memory=12MiB", "wait_memory=1s")
-        told = "of its limit of 12 MiB: it is over it, keeps what it has and gets no more"
+        told = (
+            "of its limit of 12 MiB: it is over the limit, so it keeps what it has and gets no more"
+        )
         assert told in place.explain("limited")
         assert job.do("alloc(1).__str__()") == OUT_OF_MEMORY
         assert second.do(f"free({held})") == "CUDA_SUCCESS"

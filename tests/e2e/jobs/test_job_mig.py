@@ -68,7 +68,10 @@ def test_jobs_on_two_instances_run_at_once_and_on_one_they_take_turns(cut, apart
 def test_a_job_gets_what_its_instance_has_or_is_told_that_it_has_less(cut):
     job = cut.job("fits", "-i", LARGE, "--memory-min", "40GiB", "--sm", "30", "--isolation", "mig")
     assert job.do("memory()")[1] == 72192 << 20
-    assert "sm 30 SMs is a share of time, not of SMs: owed 50%" in cut.tandem("explain", "fits")
+    assert (
+        "sm 30 SMs is a share of time, not of SMs: while it has work, it is owed 50%"
+        in cut.tandem("explain", "fits")
+    )
 
     too_many = cut.refused("--require", "-i", LARGE, "--sm", "61")
     too_large = cut.refused("--require", "-i", SMALL, "--memory-min", "20GiB")
@@ -77,9 +80,9 @@ def test_a_job_gets_what_its_instance_has_or_is_told_that_it_has_less(cut):
     no_gpu = cut.refused("--require", "-i", "3")
     no_uuid = cut.refused("--require", "-i", "MIG-deadbeef")
 
-    assert "asks for 61 SMs, and gpu 0:2 has 60; ask for fewer" in too_many[1]
+    assert "asks for 61 SMs, but gpu 0:2 has 60; ask for fewer" in too_many[1]
     assert "does not fit: gpu 0:1 has" in too_large[1]
-    assert "asks for isolation time, and gpu 0:1 is in mode mig" in other_mode[1]
+    assert "asks for isolation time, but gpu 0:1 is in mode mig" in other_mode[1]
     assert "no MIG instance is called '0:9'; `tandem gpus` lists" in not_there[1]
     assert "no gpu is called '3'; `tandem gpus` lists" in no_gpu[1]
     assert "no MIG instance is called 'MIG-deadbeef'; `tandem gpus` lists" in no_uuid[1]
@@ -95,7 +98,8 @@ def test_a_mode_that_is_configured_means_nothing_to_instances_and_the_log_says_s
 
     assert (gpu["name"], gpu["mode"]) == ("0:1", "mig")
     assert (
-        "mig is on, its instances are in no other mode" in (fresh_place.folder / "log").read_text()
+        "mig is on, and its instances ignore the configured mode"
+        in (fresh_place.folder / "log").read_text()
     )
     assert "it is an instance of MIG" in fresh_place.refused("--require", "--isolation", "mps")[1]
 
@@ -210,8 +214,8 @@ def test_a_layout_that_does_not_fit_leaves_the_gpu_as_it_was(cut):
 @pytest.mark.parametrize(
     ("layout", "code", "why"),
     [
-        ("3g.71gb", 2, "'3g.71gb' is no layout; write one such as 0=3g.71gb"),
-        ("0=3g.40gb", 2, "'3g.40gb' is no MIG profile of gpu 0; there are 1g.18gb"),
+        ("3g.71gb", 2, "'3g.71gb' is not a layout; write one such as 0=3g.71gb"),
+        ("0=3g.40gb", 2, "'3g.40gb' is not a MIG profile of gpu 0; there are 1g.18gb"),
         ("0=4g.71gb,4g.71gb", 2, "has too many 4g.71gb: at most 1 fit"),
         ("0=1g.18gb,", 2, "names an empty profile"),
         ("7=off", 3, "there is no gpu '7'"),

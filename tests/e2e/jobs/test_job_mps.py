@@ -65,10 +65,12 @@ def test_jobs_use_the_part_of_the_sms_they_ask_for(place):
         str(job.pid) for job in (whole, by_count, by_percent)
     }
     told = place.explain("by-count")
-    assert "sm 2 SMs: MPS lets it use 25% of the SMs, as `tandem run` set it" in told
+    assert "sm 2 SMs: MPS lets it use 25% of the SMs, as set by `tandem run`" in told
     assert "MPS lets it use all SMs: it has no percentage" in place.explain("whole")
     assert "a fatal fault of one job ends all jobs of its user" in told
-    with pytest.raises(AssertionError, match="is fixed while it runs, for its gpu is in mode mps"):
+    with pytest.raises(
+        AssertionError, match="is fixed while it runs, because its gpu is in mode mps"
+    ):
         place.tandem("set", "by-count", "sm=4")
 
 
@@ -99,9 +101,9 @@ def test_a_job_that_finds_no_mps_is_shown_as_it_is(place):
 
     assert sms_of(place, job) == {SMS}
     assert sms_of(place, client) == {4}
-    until(lambda: "it is no client of mps" in place.explain("lost"), what="it is seen")
+    until(lambda: "it is not a client of mps" in place.explain("lost"), what="it is seen")
 
-    assert "no client of mps" not in place.explain("found")
+    assert "not a client of mps" not in place.explain("found")
     with place.client() as rpc:
         assert {one.display_name: (one.mode, one.sms) for one in rpc.jobs()} == {
             "lost": ("time", SMS),
@@ -124,8 +126,11 @@ def test_a_jobs_own_word_about_mps_stands(place):
 
     assert sms_of(place, own) == {2}
     told = place.explain("own")
-    assert "MPS lets it use 25% of the SMs at most, by a CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in told
-    assert "of its own, so sm 50% has no effect" in told
+    assert (
+        "MPS lets it use at most 25% of the SMs, because of its own "
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in told
+    )
+    assert "PERCENTAGE, so sm 50% has no effect" in told
     with place.client() as client:
         assert client.job("own").sms == 2
 
@@ -160,7 +165,7 @@ def test_a_mode_that_is_configured_and_not_had_is_told(fresh_place):
     )
     found = {one["check"]: one for one in json.loads(told.stdout)}["gpu 0"]
     assert found["level"] == "warn"
-    assert found["text"] == f"not in the mode that is configured: {why}"
+    assert found["text"] == f"not in the configured mode: {why}"
 
 
 @pytest.mark.slow

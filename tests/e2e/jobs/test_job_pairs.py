@@ -91,7 +91,7 @@ def test_trainers_bound_by_different_things_run_side_by_side_and_no_others(fresh
 
     by_priority_ns, by_priority = train(place, jobs)
     off = {"policy": "'pair'", "classify_kernels": "false"}
-    unclassified_ns, unclassified = train_under(place, jobs, "is not looked at", **off)
+    unclassified_ns, unclassified = train_under(place, jobs, "is not recorded (scheduler", **off)
     train_under(place, jobs, UNKNOWN, policy="'pair'")
     until(lambda: is_found(place) or not train(place, jobs), what="recordings of all three")
     with place.client() as client:

@@ -65,5 +65,5 @@ def test_who_slowed_the_other_down_before_a_restart_does_not_join_it_after_that(
     (verdict,) = (line for line in told if "'smooth': " in line and "turns with" in line)
     foretold = [line for line in told if FORETOLD in line]
     assert verdict.startswith(decision)
-    assert ("'crunch' is to miss its objective" in verdict) is recalls
+    assert ("'crunch' would miss its objective" in verdict) is recalls
     assert [("from before the daemon started" in line) for line in foretold] == [True] * recalls

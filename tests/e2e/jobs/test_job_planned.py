@@ -16,9 +16,9 @@ pytestmark = pytest.mark.slow
 BLOCKS = {"large": 4000, "small": 100, "other": 100}  # of each kernel; 8 fit on an SM
 GROUP_SMS, SMS = 8, 128
 PATIENCE_S = 120.0
-MEASURED = re.compile(r"is foretold and ([\d.]+) measured.*over (\d+) ms")
-BY_SET = "gpu time of several at once is split by SMs, an estimate: "
-FIGURES = re.compile(r"plan: progress ([\d.]+) is foretold and ([\d.]+) measured")
+MEASURED = re.compile(r"is predicted and ([\d.]+) measured.*over (\d+) ms")
+BY_SET = "gpu time that several jobs use at once is split by SMs, an estimate: "
+FIGURES = re.compile(r"plan: progress ([\d.]+) is predicted and ([\d.]+) measured")
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_beside_who_stays_on_the_whole_gpu_all_take_turns_on_all_of_it(fresh_pla
         staying.go_on(f"lambda: {train}")
 
         def is_said():
-            told = "plan: time: all take turns on all SMs, for work of "
+            told = "plan: time: all take turns on all SMs, because work of "
             return told in explained(client, "small")
 
         until(is_said, what="all take turns", within_s=PATIENCE_S)
@@ -198,6 +198,6 @@ def test_without_the_planner_they_take_turns(fresh_place, image):
         assert not run_on(fresh_place, jobs)
         told, (plans,) = explained(client, "large"), client.plans()
 
-    assert plans.planner == "no plan is gone by: partition.planner is off"
+    assert plans.planner == "no plan is in force: partition.planner is off"
     assert not any(plan.in_force for plan in plans.plans)
     assert "plan: " not in told

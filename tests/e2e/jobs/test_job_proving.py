@@ -113,7 +113,7 @@ def test_the_daemon_takes_jobs_at_once_and_they_get_their_sets_later(place):
     until(lambda: "its set is 128 SMs" in place.explain("a"), what="it has a set")
     until(lambda: "streams in it: 2" in place.explain("a"), what="it is in its set")
     assert "being proved" not in place.tandem("gpus")
-    assert "works: 16 groups of 8 SMs, and sets of them share none (proved by the daemon)" in (
+    assert "works: 16 groups of 8 SMs, and disjoint sets share none (proved by the daemon)" in (
         place.tandem("doctor")
     )
     with place.client() as client:
@@ -135,7 +135,7 @@ def test_who_asks_for_sms_waits_for_what_comes_out(place):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--sm", "500"], "it asks for 500 SMs, and gpu 0 has 132"),
+        (["--sm", "500"], "it asks for 500 SMs, but gpu 0 has 132"),
         (["-i", "9", "--sm", "30%"], "no gpu is called '9'"),
     ],
 )

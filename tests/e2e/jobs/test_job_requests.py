@@ -60,7 +60,7 @@ def test_requests_of_a_job_that_is_held_take_the_time_that_it_waits(fresh_place)
     plan = place.tandem("partition", "plan")
     assert "time: " in plan
     assert "is how jobs share it" in plan
-    assert "taking turns its p99 is foretold as" in plan
+    assert "taking turns, its p99 is predicted as" in plan
     assert p99_ns(served) > 5_000_000  # many of them wait for a quantum of the other job
     assert told_ns(place, "server", REQUESTS) == pytest.approx(p99_ns(served), rel=0.1)
     counted = scraped(place, "server")

@@ -30,7 +30,7 @@ def parts_of(client):
 def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     job = place.job("train", "-p", "latency", "--slo", "p99=1600us")
 
-    assert "nothing was recorded of it yet" in part_of(place, "train").doubt
+    assert "nothing has been recorded of it yet" in part_of(place, "train").doubt
     job.go_on(f"lambda: {TRAIN}")  # a pause would be recorded as part of the current iteration
     until(lambda: part_of(place, "train").scaling, what="a curve")
 
@@ -40,9 +40,9 @@ def test_a_job_is_told_how_many_sms_it_has_use_for_and_why_not_before(place):
     assert (found.given_sms, found.asked_sms, found.required_sms) == (8, None, 3)
     assert found.proposed_sms == 3
     shown = place.tandem("partition", "show")
-    assert "beyond 4 SMs each gains less, and with 3 it keeps its limit" in shown
+    assert "beyond 4 SMs each SM gains less, and with 3 it keeps its limit" in shown
     explained = place.explain("train")
-    assert "ms on 8 SMs, and no longer on 4 (predicted from one on 8 SMs" in explained
+    assert "ms on 8 SMs, and as long on 4 (predicted from one on 8 SMs" in explained
     assert "beside the others 3 SMs of gpu 0 would fit it" in explained
 
 

@@ -123,7 +123,7 @@ def test_what_stays_on_the_whole_gpu_is_named(place):
         "its set is 32 SMs: groups 0 to 3 of 8 SMs each, for sm 25%",
         "streams in it: 2",
         "streams on the whole gpu: the legacy default stream; "
-        "made without CU_STREAM_NON_BLOCKING: 2",
+        "created without CU_STREAM_NON_BLOCKING: 2",
     ):
         until(partial(explains, place, "a", told), what=f"explain says: {told}")
     assert 'tandem_partition_sm_count{class="latency"' in place.tandem("metrics")
@@ -137,7 +137,7 @@ def test_a_graph_is_on_the_whole_gpu_whatever_it_is_launched_into_and_its_stream
     job = working(place, "a", "--sm", "25%")
     job.do(f"{SPREADING}.run(1)")
     job.do(f"{SPREADING}.capture()")
-    told = "graphs on the whole gpu: their kernels stay where they were captured"
+    told = "graphs on the whole gpu: their kernels stay on the SMs where they were captured"
     assert told not in place.explain("a")
 
     launched_ns = job.do("now_ns()")
@@ -186,7 +186,7 @@ def test_without_proof_jobs_get_static_percentages(fresh_place, setting, why):
 
     assert job.do(f"{SPREADING}.run(2)")
     assert {row["sms"] for row in place.ran(job.pid) if "vadd" in row["name"]} == {66}
-    assert f"mode mps+green is not to be had on gpu 0, which is in mode mps: {why}" in (
+    assert f"mode mps+green is not available on gpu 0, which is in mode mps: {why}" in (
         place.explain("a")
     )
     assert why in (place.folder / "log").read_text()
@@ -220,7 +220,7 @@ def test_who_came_before_there_were_sets_has_none_and_is_told_so(fresh_place):
         found = {job.display_name: job for gpu in client.partitions() for job in gpu.jobs}
         told = client.explain("early")
     assert (found["early"].proposed_sms, found["early"].given_sms) == (0, 132)
-    assert "start it anew to have one" in found["early"].why_no_set
+    assert "restart it to give it one" in found["early"].why_no_set
     assert found["late"].why_no_set == ""
     assert "it has no set of SMs: it was running before" in " ".join(told.lines)
     assert "early" in place.tandem("partition", "show")

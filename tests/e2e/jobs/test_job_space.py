@@ -61,7 +61,10 @@ def test_what_was_said_at_the_start_is_shown_everywhere(place):
     (job,) = json.loads(place.tandem("ps", "--json"))
     assert (job["sm_count"], job["share_target_ratio"]) == (2, 0.25)
     assert (job["isolation"], job["mode"]) == ("time", "time")
-    assert "sm 2 SMs is a share of time, not of SMs: owed 25%" in place.explain("said")
+    assert (
+        "sm 2 SMs is a share of time, not of SMs: while it has work, it is owed 25%"
+        in place.explain("said")
+    )
     metrics = place.tandem("metrics")
     (owed,) = [m for m in metrics.splitlines() if m.startswith("tandem_job_share_target_ratio{")]
     assert owed.endswith(" 0.25")
@@ -91,16 +94,16 @@ def test_a_job_that_asks_for_what_no_gpu_has_is_not_started(place):
     not_there = place.refused("--require", "--isolation", "mps+green")
 
     assert too_many[0] == other_mode[0] == not_there[0] == 125
-    assert f"not started: it asks for 9 SMs, and gpu 0 has {SMS}; ask for fewer" in too_many[1]
+    assert f"not started: it asks for 9 SMs, but gpu 0 has {SMS}; ask for fewer" in too_many[1]
     assert on_the_first == too_many
-    assert "it asks for isolation mps, and gpu 0 is in mode time" in other_mode[1]
-    assert "it asks for isolation mps+green, and gpu 0 is in mode time" in not_there[1]
+    assert "it asks for isolation mps, but gpu 0 is in mode time" in other_mode[1]
+    assert "it asks for isolation mps+green, but gpu 0 is in mode time" in not_there[1]
 
 
 def test_more_sms_than_there_are_cannot_be_set_either(place):
     place.job("said")
 
-    with pytest.raises(AssertionError, match="asks for 9 SMs, and gpu 0 has 8"):
+    with pytest.raises(AssertionError, match="asks for 9 SMs, but gpu 0 has 8"):
         place.tandem("set", "said", "sm=9")
 
 
@@ -113,6 +116,6 @@ def test_a_job_that_asks_for_mps_starts_where_there_is_mps(fresh_place):
     (job,) = json.loads(fresh_place.tandem("ps", "--json"))
     assert (job["isolation"], job["mode"]) == ("mps", "mps")
     assert (
-        "isolation time, and gpu 0 is in mode mps"
+        "isolation time, but gpu 0 is in mode mps"
         in fresh_place.refused("--require", "--isolation", "time")[1]
     )

@@ -57,7 +57,7 @@ def test_a_paused_job_makes_room_and_gets_all_back(place):
         assert (row["swapped_bytes"], row["resident_bytes"]) == (ALL, 0)
         explained = place.explain("kept")
         assert "its memory is on the host" in explained
-        assert "50 MiB of its memory are on the host" in explained
+        assert "50 MiB of its memory is on the host" in explained
         taken = other.do(f"int(alloc({TOO_MUCH_BESIDE}))")
 
         place.tandem("resume", "kept")
@@ -191,13 +191,15 @@ def test_memory_stays_until_a_capture_is_complete_and_explain_says_so(place):
     with place.client() as client:
         place.tandem("pause", "kept")
 
-        why = "its memory stays on the gpu: it captures a graph, which has to be complete first"
+        why = (
+            "its memory stays on the gpu: it is capturing a graph, and the capture has to end first"
+        )
         until(lambda: why in place.explain("kept"), what="it says why")
         assert place.used_bytes() == held
 
         job.do("str(ok(cu.cuStreamEndCapture(s)))")
         until(lambda: status(client).swapped_bytes == ALL, what="all of it is on the host")
-        assert "captures a graph" not in place.explain("kept")
+        assert "capturing a graph" not in place.explain("kept")
         place.tandem("resume", "kept")
 
 
@@ -214,7 +216,7 @@ def test_without_room_on_the_host_nothing_moves_and_explain_says_why(fresh_place
     def explained():
         return fresh_place.explain("kept")
 
-    until(lambda: "its memory stays on the gpu: 50 MiB" in explained(), what="it says why")
+    until(lambda: "its memory stays on the gpu: it needs 50 MiB" in explained(), what="it says why")
     assert "host_limit" in explained()
     assert fresh_place.used_bytes() == held
     fresh_place.tandem("resume", "kept")
@@ -365,7 +367,7 @@ def still_has(other):
 
 def test_what_the_host_has_no_room_for_comes_back_from_a_file(in_files):
     place, kept, addresses, other = in_files
-    assert "50 MiB of its memory on the host are in files" in place.explain("kept")
+    assert "50 MiB of its memory on the host is in files" in place.explain("kept")
     assert "50 MiB in files" in place.tandem("ps")
     assert not list((place.folder / "swap").iterdir())  # the files have no names
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 SECONDS = 32  # the forecast covers the newest half minute
 SERVED = "2_500, rate=40.0, seed=1, seconds={}, spread=0.6"  # 99th is 9 times the tenth
-PLANNED = re.compile(r"p99 ([\d.]+) ms \(within (\d+)%\) is foretold and ([\d.]+) ms measured")
+PLANNED = re.compile(r"p99 ([\d.]+) ms \(within (\d+)%\) is predicted and ([\d.]+) ms measured")
 
 
 @pytest.fixture(scope="module")

@@ -111,7 +111,7 @@ def test_memory_that_every_iteration_keeps_is_found_until_it_is_given_back(place
         assert "leak" in found_of_job
         text = place.explain("trainer")
         assert "grows by 256 KiB an iteration" in text
-        assert "is full in about" in text
+        assert "lasts for about" in text
 
         for address in kept:
             trainer.do(f"free({address})")

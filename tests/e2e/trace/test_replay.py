@@ -151,4 +151,4 @@ def test_what_is_no_recording_is_refused(tandem, tmp_path):
     done = tandem("replay", path, check=False)
 
     assert done.code == 2
-    assert done.err.startswith(f"error: '{path}' is no recording of `tandem trace calls`")
+    assert done.err.startswith(f"error: '{path}' is not a recording of `tandem trace calls`")

@@ -147,7 +147,7 @@ def test_wrong_words_are_refused_before_the_command_runs(tandem, tmp_path):
     nowhere = tandem("trace", "calls", "-o", "/nowhere/x", *command, check=False)
 
     assert wrong.code == 125
-    assert wrong.err.startswith("error: -e trace='cuNothing' is no intercepted call")
+    assert wrong.err.startswith("error: -e trace='cuNothing' is not an intercepted call")
     assert nowhere.code == 125
     assert nowhere.err.startswith("error: cannot write '/nowhere/x': No such file or directory")
     assert not marker.exists()

@@ -65,7 +65,7 @@ def test_the_users_own_file_is_shown_and_checked_with_it(tandem, own, file):
         ('[run]\npriority = "urgent"\n', "run.priority: 'urgent' is not one of 'latency',"),
         ('[run]\nmemory = "12XB"\n', "run.memory '12XB' has the unknown unit"),
         ("[run]\ncheckpoint = true\nswappable = true\n", "--checkpoint and --swappable are two"),
-        ('[run]\npersistent = "2GiB"\n', "--persistent says nothing without --ephemeral"),
+        ('[run]\npersistent = "2GiB"\n', "--persistent has no meaning without --ephemeral"),
     ],
 )
 def test_a_wrong_one_is_found_whatever_variables_say(tandem, own, text, complaint):

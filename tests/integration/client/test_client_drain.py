@@ -23,7 +23,7 @@ print("managed", flush=True)
 sys.stdin.read()
 """
 REFUSED = (
-    "not started: no job is started on gpu 0, by an admin's `tandem drain`; name another with "
+    "not started: gpu 0: an admin's `tandem drain` lets no job start there; name another gpu with "
     "--gpu, or try again later"
 )
 
@@ -39,7 +39,7 @@ def test_no_job_is_started_there_until_that_is_undone(client, tandem):
     refused = tandem("run", "-i", "0", "--", "true")
     at_once = tandem("run", "--no-wait", "--", "true")  # there is no other GPU
     assert (refused.returncode, REFUSED in refused.stderr) == (125, True)
-    assert (at_once.returncode, "no job is started on gpu 0" in at_once.stderr) == (75, True)
+    assert (at_once.returncode, "gpu 0: an admin's `tandem drain`" in at_once.stderr) == (75, True)
 
     undone = tandem("drain", "--undo", "0")
     assert undone.stdout == "gpu 0: jobs are started there\n"
@@ -64,7 +64,7 @@ def attached_job(daemon, environ):
 def test_what_runs_there_goes_on_and_is_told(client, attached_job):
     client.drain_gpu("0")
 
-    told = "gpu 0 is draining: this job goes on there, and no other is started"
+    told = "gpu 0 is draining: this job continues there, but no other is started"
     assert told in client.explain("probe").lines
     attached_job.communicate()
     assert attached_job.returncode == 0
@@ -83,5 +83,5 @@ def test_it_is_so_after_a_restart_and_shown(client, daemon, tandem):
 
 
 def test_a_gpu_that_is_not_there_is_told_with_those_that_are(client):
-    with pytest.raises(NotFoundError, match="no gpu is called '7'; those here: '0'"):
+    with pytest.raises(NotFoundError, match="no gpu is called '7'; there are '0'"):
         client.drain_gpu("7")

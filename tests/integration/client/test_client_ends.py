@@ -94,7 +94,7 @@ def test_waiting_ends_with_its_deadline(client, job):
 def test_waiting_in_vain_is_refused(client, job):
     with pytest.raises(NotFoundError, match="no job is named 'nobody'"):
         client.wait(job, "nobody")
-    with pytest.raises(UsageError, match="until 'asleep' is none of ended, running"):
+    with pytest.raises(UsageError, match="until 'asleep' is not one of ended, running"):
         client.wait(job, until="asleep")
 
     client.cancel(job, grace_s=0)

@@ -136,7 +136,7 @@ def start(daemon, environ):
 
 def await_listener(client, name):
     end_s = time.monotonic() + DEADLINE_S
-    while not any("before a pause 1 program" in line for line in client.explain(name).lines):
+    while not any("before a pause, 1 program" in line for line in client.explain(name).lines):
         assert time.monotonic() < end_s
         time.sleep(0.01)
 
@@ -304,7 +304,7 @@ def test_a_program_that_does_not_get_ready_is_held_when_the_grace_is_over(client
     told = client.job("stubborn")
     paused = tandem("pause", "--grace", "100ms", "stubborn")
 
-    assert "is to be paused: 1 program may do something before" in at_once.stdout
+    assert "is to be paused: 1 program can prepare for it" in at_once.stdout
     assert told.state != "paused"
     assert 0 < told.pause_in_ns <= 60 * 10**9
     assert paused.stdout.endswith("is paused\n")
@@ -338,7 +338,7 @@ def test_a_block_is_entered_once():
         block = tandem_package.job()
         with block:
             pass
-        with pytest.raises(tandem_package.StateError, match="entered once"):
+        with pytest.raises(tandem_package.StateError, match="entered only once"):
             block.__enter__()
 
 

@@ -120,7 +120,7 @@ def test_slices_of_a_gpu_that_drains_are_unhealthy_until_that_is_undone(plugin, 
     assert again == dict.fromkeys([*slices(first), *slices(second)], True)
     assert running.said[-2:] == [
         f"gpu 1 ({second}): no slice is given out: it is draining",
-        f"gpu 1 ({second}): slices can be had",
+        f"gpu 1 ({second}): slices are available",
     ]
 
 
@@ -198,7 +198,7 @@ def test_each_container_is_told_of_its_own_slices(plugin, client, running):
 
 
 def test_a_slice_of_an_unknown_gpu_is_refused(plugin, running):
-    with pytest.raises(grpc.RpcError, match="no gpu 'GPU-1' is known here") as refused:
+    with pytest.raises(grpc.RpcError, match="a slice of gpu 'GPU-1' is asked for") as refused:
         plugin.allocate(["GPU-1:0"])
 
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
@@ -239,7 +239,7 @@ def test_a_kubelet_that_is_away_or_refuses_is_waited_for(kubelet, running):
     kubelet.registered().close()
 
     *_, refusal, taken = running.end()
-    assert refusal.endswith("takes no tandem.dev/slice: not now; waiting for it")
+    assert refusal.endswith("rejects tandem.dev/slice: not now; waiting for it")
     assert taken == "the kubelet knows of tandem.dev/slice"
 
 
@@ -276,7 +276,7 @@ def test_without_a_daemon_it_does_not_start(settings):
 @pytest.mark.usefixtures("daemon")
 def test_without_a_kubelet_it_does_not_start(settings, kubelet, folder):
     kubelet.refusal = "this is another version"
-    with pytest.raises(StateError, match=r"takes no tandem\.dev/slice: this is another version"):
+    with pytest.raises(StateError, match=r"rejects tandem\.dev/slice: this is another version"):
         start(settings)
     kubelet.stop()
     with pytest.raises(UnavailableError, match=f"no kubelet listens at {folder}/kubelet.sock"):
@@ -287,7 +287,7 @@ def test_without_a_kubelet_it_does_not_start(settings, kubelet, folder):
 def test_where_it_can_have_no_socket_it_does_not_start(settings, folder):
     (folder / "tandem-slice.sock").mkdir()
 
-    with pytest.raises(AccessError, match="no socket can be made at"):
+    with pytest.raises(AccessError, match="cannot create a socket at"):
         start(settings)
-    with pytest.raises(UsageError, match="is too long for a socket"):
+    with pytest.raises(UsageError, match="is too long a path for a socket"):
         start(replace(settings, kubelet=folder / ("x" * 100)))

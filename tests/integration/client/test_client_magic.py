@@ -70,10 +70,10 @@ def test_what_has_no_effect_is_said(shell, monkeypatch, job, capsys):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("ps", "write %tandem to hear why"),
+        ("ps", "%tandem alone says why"),
         ("run -- python train.py", "!tandem ps"),
-        ("priority", "write %tandem"),
-        ("colour red", "write %tandem"),
+        ("priority", "%tandem alone"),
+        ("colour red", "%tandem alone"),
         ("colour=red", "cannot set 'colour'; known are priority, memory"),
         ("swappable=yes", "fixed when a job starts"),
         ("priority urgent", "urgent"),

@@ -11,7 +11,7 @@ from tandem import _native as native
 from tandem import _paths
 
 REFUSED = native.encode_refused(code=3, reason="uid 7 may not")
-UNFIT = native.encode_refused(code=7, reason="it asks for 9 SMs, and gpu 0 has 8")
+UNFIT = native.encode_refused(code=7, reason="it asks for 9 SMs, but gpu 0 has 8")
 NO_ROOM = native.encode_refused(code=4, reason="no room for another process")
 REGISTERED = native.encode_registered(job_id=0x7F3A)
 
@@ -215,7 +215,7 @@ def test_a_job_that_asks_for_what_no_gpu_can_give_is_not_started_required_or_not
     done = tandem("run", "--sm", "9", "--", "/bin/echo", "ran")
 
     assert (done.returncode, done.stdout) == (125, "")
-    assert done.stderr == "error: not started: it asks for 9 SMs, and gpu 0 has 8\n"
+    assert done.stderr == "error: not started: it asks for 9 SMs, but gpu 0 has 8\n"
 
 
 @pytest.mark.parametrize(
@@ -307,5 +307,5 @@ def test_a_dry_run_says_that_the_daemon_would_refuse(tandem, attached):
     done = tandem("run", "--dry-run", "--", "/bin/echo", "ran")
 
     assert done.returncode == 0
-    assert "would refuse it: it asks for 9 SMs" in done.stderr
+    assert "would refuse this job: it asks for 9 SMs" in done.stderr
     assert "/bin/echo ran" in done.stdout

@@ -362,9 +362,7 @@ def test_a_lower_class_than_asked_for_is_answered_and_told(daemon):
     assert struct.unpack_from("=QI", answer)[1] == NORMAL
     with daemon.rpc() as rpc:
         story = rpc.call(rpc.job_service.ExplainJob, pb.JobName(name="server")).story
-    told = (
-        "asked for class latency; its user may have no more than normal (limits.default.max_class)"
-    )
+    told = "asked for class latency; its user may have at most normal (limits.default.max_class)"
     assert any(told in line for line in story)
 
 

@@ -133,7 +133,10 @@ def test_what_ends_no_program_is_refused(daemon):
     with daemon.start().client() as client, daemon.rpc() as rpc:
         name = name_of(client)
         for options, told in (
-            ({"signal": "STOP"}, "signal 'STOP' is none of HUP, INT, QUIT, USR1, USR2, TERM, KILL"),
+            (
+                {"signal": "STOP"},
+                "signal 'STOP' is not one of HUP, INT, QUIT, USR1, USR2, TERM, KILL",
+            ),
             ({"grace": Duration(seconds=-1)}, "grace -1000000000 is negative"),
             ({"grace": Duration(seconds=86_401)}, "grace 86401s is more than 86400s"),
         ):

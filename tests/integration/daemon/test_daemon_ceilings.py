@@ -53,7 +53,9 @@ def test_who_asks_for_more_gets_as_much_as_there_is_and_is_told(limited):
             100 * MIB,
             50 * MIB,
         ]
-    told = b"asked for 300 MiB of memory and gets 100 MiB, as all jobs of its user (limits.default."
+    told = (
+        b"asked for 300 MiB of memory, and gets the 100 MiB that its user may have (limits.default."
+    )
     assert (told in answer, b"all jobs" in quiet) == (True, False)
     # The job's shim shows this limit before it attaches.
     assert (b"TANDEM_MEMORY=100MiB" in answer, b"TANDEM_MEMORY" in quiet) == (True, False)
@@ -66,7 +68,7 @@ def test_who_asks_for_a_larger_share_is_told_the_one_that_it_gets(daemon):
 
     _launcher, answer = registered(limited, memory_percent=60)
 
-    assert b"asked for 60% of memory and gets 40%" in answer
+    assert b"asked for 60% of memory, and gets the 40%" in answer
     assert b"TANDEM_MEMORY=40%" in answer
 
 
@@ -78,7 +80,7 @@ def test_nobody_sets_more_until_the_file_says_so(limited):
             set_memory(rpc, "job", 101 * MIB)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         assert refused.value.details() == (
-            "101 MiB is more than the 100 MiB of a gpu that all jobs of uid 65534 may have "
+            "101 MiB is more than the 100 MiB that all jobs of uid 65534 may have on a gpu "
             "(limits.default.max_memory); raise that first"
         )
 

@@ -66,7 +66,7 @@ def test_limits_of_nobody_are_warned_of_in_a_line_for_people(daemon):
     answer = daemon.run("--config", str(config), "--check-config")
 
     section = "limits.user.nobody-of-that-name"
-    assert answer.stderr == f"warning: {section}: no such user or group is known on this machine\n"
+    assert answer.stderr == f"warning: {section}: this machine knows no such user or group\n"
     assert answer.stdout == f"the configuration is valid: {config}\n"
 
 
@@ -80,12 +80,12 @@ def test_limits_of_nobody_are_warned_of_in_a_line_for_people(daemon):
         ("[scheduler]\nwindow_segments = 65\n", "less than or equal to 64, not 65"),
         ("version = 2\n", "version: "),
         ('[gpu.-1]\nmode = "mps"\n', "config.toml: gpu.-1: '-1' names no gpu; write '*'"),
-        ('[gpu."0:2"]\nmode = "mps"\n', "an index from 0 to 9999, or a whole UUID"),
+        ('[gpu."0:2"]\nmode = "mps"\n', "an index from 0 to 9999, or a full UUID"),
         ('[gpu.GPU-8F]\nmode = "mps"\n', "'GPU-8F' names no gpu"),
         ('[memory]\nhost_limit = "lots"\n', "memory.host_limit: "),
         ('[memory]\nhost_limit = "-1GiB"\n', "memory.host_limit: "),
         ('[memory]\nswap_dir_limit = "1.5 parsecs"\n', "memory.swap_dir_limit: "),
-        ('[memory]\nswap_dir = "swap"\n', 'neither "host" nor the whole path of a directory'),
+        ('[memory]\nswap_dir = "swap"\n', 'neither "host" nor the absolute path of a directory'),
     ],
 )
 def test_a_wrong_configuration_is_refused_with_its_path(daemon, text, words):
@@ -110,7 +110,7 @@ def test_a_daemon_that_may_open_too_few_files_says_so(tmp_path):
 
     assert answer.returncode == 4
     [line] = answer.stderr.splitlines()
-    assert line.startswith("error: the limit of open files is 24 and tandemd needs 64, ")
+    assert line.startswith("error: the limit on open files is 24, but tandemd needs 64, ")
     assert "LimitNOFILE=" in line
 
 
@@ -271,7 +271,10 @@ def test_a_runtime_directory_that_is_none_is_refused_before_its_mode_is_looked_a
     (tmp_path / "rt").touch()
     (tmp_path / "rt").chmod(0o666)
 
-    with capture_logs() as logs, pytest.raises(UsageError, match="Not a directory; choose one by"):
+    with (
+        capture_logs() as logs,
+        pytest.raises(UsageError, match="Not a directory; choose one with"),
+    ):
         RuntimeDir(tmp_path / "rt")
 
     assert logs == []
@@ -377,7 +380,9 @@ def test_a_reload_names_what_waits_for_a_restart_until_it_is_taken_back(daemon):
             lambda: daemon.log.read_text().count("configuration read again") == times,
             what="a reload",
         )
-        return [line for line in daemon.log.read_text().splitlines() if "until a restart" in line]
+        return [
+            line for line in daemon.log.read_text().splitlines() if "only after a restart" in line
+        ]
 
     told = reload('[daemon]\nmax_processes_per_uid = 2\n[metrics]\nlisten = "unix:/x/y"\n', 1)
     again = reload("", 2)

@@ -45,7 +45,9 @@ def test_a_daemon_without_descriptors_goes_on_once_it_has_some_again(daemon, nam
     idle = [socket.socket(socket.AF_UNIX, kind) for _ in range(100)]
     for connection in idle:
         connection.connect(str(daemon.runtime / name))
-    until(lambda: "turning newcomers away" in daemon.log.read_text(), what="there are no more")
+    until(
+        lambda: "turning new connections away" in daemon.log.read_text(), what="there are no more"
+    )
     for connection in idle:
         connection.close()
     until(lambda: descriptors(daemon) <= before + 4, what="they are forgotten")
@@ -121,9 +123,9 @@ def test_users_share_descriptors_and_leave_some_to_root(tmp_path, monkeypatch):
 
         limit = "of the 28 files that tandemd may open (LimitNOFILE=)"
         assert [refusal_of(7), refusal_of(7)] == ["", ""]
-        assert f"uid 7 has 2 processes attached, its part {limit}" in refusal_of(7)
+        assert f"uid 7 has 2 processes attached, its share {limit}" in refusal_of(7)
         assert [refusal_of(8), refusal_of(8)] == ["", ""]
-        assert f"users have 4 processes attached, their part {limit}" in refusal_of(9)
+        assert f"users have 4 processes attached, their share {limit}" in refusal_of(9)
         assert [refusal_of(0), refusal_of(5)] == ["", ""]
 
 

@@ -103,7 +103,7 @@ def test_a_name_that_all_ranks_have_is_said_to_be_that_of_a_group(daemon):
     with daemon.rpc() as rpc, pytest.raises(grpc.RpcError) as caught:
         rpc.call(rpc.job_service.PauseJob, pb.PauseJobRequest(name="rank"))
 
-    assert caught.value.details().endswith("; name one of those, or with -G all of group 'train'")
+    assert caught.value.details().endswith("; name one of those, or all of them with -G 'train'")
 
 
 def test_every_job_of_a_cancelled_group_is_signalled(daemon):
@@ -129,7 +129,7 @@ def test_there_is_no_such_group_or_it_has_ended(daemon):
     with daemon.rpc() as rpc:
         assert refused(rpc, "") == (
             grpc.StatusCode.INVALID_ARGUMENT,
-            "no group is named; give one such as 'torchrun:29500:none'",
+            "the name of the group is empty; give one such as 'torchrun:29500:none'",
         )
         unknown = "no group is named 'nope'; GROUP in `tandem ps` says which are"
         assert refused(rpc, "nope") == (grpc.StatusCode.NOT_FOUND, unknown)

@@ -79,7 +79,7 @@ def test_it_answers_who_asked_before_it_was_there_and_ends_when_nobody_asks(list
 
     assert answer["version"]
     code, said = ended(process)
-    assert (code, "stopped, for nobody asks" in said) == (0, True), said
+    assert (code, "stopped: there were no requests" in said) == (0, True), said
     assert re.search(r"event=done.* verb=hello", said)
     listener.settimeout(0)  # it is still there for the next helper
 
@@ -119,7 +119,7 @@ def test_it_stays_while_mps_that_it_has_started_runs(place, tmp_path):
         code, said = ended(process)
 
     assert told == {"pipes": str(place / "mps")}
-    assert (code, "stopped, for nobody asks" in said) == (0, True), said
+    assert (code, "stopped: there were no requests" in said) == (0, True), said
 
 
 @pytest.mark.parametrize(

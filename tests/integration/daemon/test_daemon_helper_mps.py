@@ -86,7 +86,7 @@ def test_what_has_clients_is_not_ended_and_the_next_helper_finds_it(root, folder
     place = root.start(())
     following = RootMps(folder / "helper" / "mps", environment)
     with client_of(place):
-        with pytest.raises(StateError, match="mps runs on: it has clients"):
+        with pytest.raises(StateError, match="mps keeps running: it has clients"):
             root.end()
 
         assert following.look()

@@ -134,7 +134,7 @@ def test_its_log_is_not_where_it_has_a_fifo_of_its_own(mps):
 def test_a_pipe_directory_whose_sockets_names_would_be_too_long_is_refused(tmp_path):
     own = OwnMps(tmp_path / ("n" * 88), {})
 
-    with pytest.raises(OSError, match=r"has \d+ bytes, and mps takes 87 at most"):
+    with pytest.raises(OSError, match=r"has \d+ bytes, and mps takes at most 87"):
         own.start(["-f"], os.environ)
 
     assert list(tmp_path.iterdir()) == []
@@ -217,7 +217,7 @@ def test_who_has_work_in_it_is_not_made_to_wait_for_a_proof(mps, monkeypatch):
         return _set_probe.as_client(mps.own, mps.environment, timeout_s=PATIENCE_S)
 
     with client_of(mps.own):
-        assert found() == f"the mps that runs serves uid {other} now"
+        assert found() == f"the running mps serves uid {other} now"
 
     (server,) = mps.ask("get_server_list").split()
     assert has_no_clients(mps, server)
@@ -231,11 +231,11 @@ def test_what_ran_without_mps_proves_nothing_of_it(folder):
 
     found = _set_probe.probe(before)
 
-    assert "did not have the processes as clients" in found.problem
+    assert "the processes were not clients of mps" in found.problem
     assert not found.is_answer
     mps.stop()
     found = _set_probe.probe(before)
-    assert "mps has ended meanwhile" in found.problem
+    assert "mps ended meanwhile" in found.problem
     assert not found.is_answer
 
 
@@ -693,7 +693,7 @@ def test_one_whose_server_hangs_is_left_and_it_is_said_why(mps, monkeypatch):
     (line,) = said
     assert line["event"] == "leaving mps running"
     assert line["reason"] == (
-        f"it was told to end, and has not within 0.1 s: it waits for the server {server}"
+        f"it was told to end, and did not within 0.1 s: it waits for the server {server}"
     )
 
 

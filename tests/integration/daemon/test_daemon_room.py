@@ -39,7 +39,7 @@ def test_an_address_space_without_room_for_threads_is_said_in_one_line(daemon):
     (line,), code = ended_under("ulimit -s 131072; ulimit -v 1100000", daemon)
 
     assert code == 4
-    assert line.startswith("error: tandemd needs 32 threads and can start ")
+    assert line.startswith("error: tandemd needs 32 threads, but can start only ")
     assert "ulimit -v, which is 1100000 KiB" in line
 
 
@@ -70,7 +70,7 @@ def test_too_few_threads_are_told_with_the_limit_of_the_user(monkeypatch):
         room.require_threads()
 
     assert str(told.value) == (
-        "tandemd needs 32 threads and can start 5; raise what holds it: ulimit -u, which is 9 for "
-        "all threads of the user, or TasksMax= of the unit (pids.max of the cgroup)"
+        "tandemd needs 32 threads, but can start only 5; raise the limit in its way: ulimit -u, "
+        "which is 9 for all threads of the user, or TasksMax= in the unit (pids.max of the cgroup)"
     )
     assert not any(thread.is_alive() for thread in begun)

@@ -39,7 +39,7 @@ def test_who_does_not_read_stays_and_is_shown_the_newest_once_it_does(daemon):
     assert count < 2 * MANY
     until(
         lambda: stopped.presence_mask == sum(1 << index for index in pages),
-        what="it looks at those that there are",
+        what="it looks at those that exist",
     )
     latency[0].close()
     kind, _, _ = stopped.receive()

@@ -161,7 +161,7 @@ def test_faults_of_an_earlier_run_are_not_those_of_the_next(tandem, tmp_path):
     ("words", "complaint"),
     [
         (("--faults", "bogus@1"), "--faults: unknown fault 'bogus@1'; known are oom, "),
-        (("--profile", "h200", "--mig", "9g"), "--mig: '9g' is no MIG profile of h200"),
+        (("--profile", "h200", "--mig", "9g"), "--mig: '9g' is not a MIG profile of h200"),
         (("--profile", "tiny", "--mig", "1g.18gb"), "--mig: '1g.18gb' for profile tiny"),
         (("--timeline", "/none/t"), "cannot write the timeline '/none/t': there is no directory"),
     ],

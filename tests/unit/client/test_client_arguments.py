@@ -50,7 +50,7 @@ def test_a_name_is_text(client, call):
 
 @pytest.mark.parametrize("call", ["job", "cancel", "set_policy"])
 def test_a_name_of_bytes_that_are_no_text_is_refused(client, call):
-    with pytest.raises(UsageError, match=r"name '\\udcff' has characters that are no text"):
+    with pytest.raises(UsageError, match=r"name '\\udcff' has characters that are not valid text"):
         getattr(client, call)("\udcff")
 
 

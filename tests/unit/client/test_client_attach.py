@@ -137,7 +137,7 @@ def test_we_read_what_the_daemon_writes():
 
 
 def test_a_reason_of_several_sentences_arrives_whole():
-    reason = "mode mps+green is not to be had on gpu 0, " * 10 + "see `tandem doctor`"
+    reason = "mode mps+green is not available on gpu 0, " * 10 + "see `tandem doctor`"
 
     assert decode_answer(native.encode_refused(code=7, reason=reason)).reason == reason
 
@@ -216,7 +216,7 @@ def test_in_a_directory_of_everybodys_only_ones_own_daemon_and_roots_are_trusted
     if is_trusted:
         _attach._check_owner(path, owner)
         return
-    with pytest.raises(UntrustedError, match="the daemon is of uid 1001, and in /tmp only"):
+    with pytest.raises(UntrustedError, match="the daemon belongs to uid 1001, and in /tmp only"):
         _attach._check_owner(path, owner)
 
 

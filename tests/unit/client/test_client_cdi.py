@@ -105,7 +105,7 @@ def test_it_is_written_whole(shim, nowhere, tmp_path):
     [
         (("-i", "0"), "--gpu '0' means nothing in a container"),
         (("-o", "/no/such/folder/tandem.json"), "cannot write '/no/such/folder/tandem.json'"),
-        (("--persistent", "1GiB"), "--persistent says nothing without --ephemeral"),
+        (("--persistent", "1GiB"), "--persistent has no meaning without --ephemeral"),
     ],
 )
 def test_what_makes_no_sense_is_told(words, complaint, shim, nowhere):

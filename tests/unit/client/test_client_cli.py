@@ -73,10 +73,10 @@ def test_a_misspelt_option_is_guessed_and_never_taken_as_the_command(tandem):
         (["-m", "12XB"], "--memory '12XB' has the unknown unit 'XB'; use bytes or B, KiB"),
         (["-m", "20"], "--memory '20' is 20 B, less than a GPU gives out at a time; write the"),
         (["--ephemeral", "2097151"], "--ephemeral '2097151' is 2 MiB, less than"),
-        (["-m", "0"], "--memory '0' would leave the job no memory; for no limit leave it out"),
+        (["-m", "0"], "--memory '0' would leave the job no memory; for no limit omit it"),
         (
             ["-m", "10MiB", "--memory-min", "20MiB", "--dry-run"],
-            "--memory-min 20 MiB is more than --memory 10 MiB; lower the one, or raise the other",
+            "--memory-min 20 MiB is more than --memory 10 MiB; lower one, or raise the other",
         ),
         (["-p", "urgent"], "'urgent' is not one of 'latency', 'normal', 'batch'"),
         (["--gpu", ""], "--gpu is blank; name a gpu as `tandem gpus` does, or leave it out"),
@@ -324,8 +324,8 @@ def test_who_may_not_ask_the_daemon_is_not_told_to_start_one(tandem, tmp_path):
     code, out, err = tandem("ps")
 
     assert (code, out) == (7, "")
-    assert f"the daemon in {tmp_path} (TANDEM_RUNTIME_DIR) may not be asked: " in err
-    assert f"{tmp_path}/login.sock: Permission denied; have whoever runs it let you in" in err
+    assert f"no access to the daemon in {tmp_path} (TANDEM_RUNTIME_DIR): " in err
+    assert f"{tmp_path}/login.sock: Permission denied; ask whoever runs it to let you in" in err
     assert "start" not in err
 
 
@@ -334,7 +334,7 @@ def test_who_may_not_register_is_not_told_to_start_a_daemon(tandem):
     code, _, err = tandem("run", "--require", "--", "true")
 
     assert code == 125
-    assert "attach.sock: Permission denied; have whoever runs tandemd let you in, or drop" in err
+    assert "attach.sock: Permission denied; ask whoever runs tandemd to let you in, or drop" in err
     assert "no daemon" not in err
 
 

@@ -274,7 +274,7 @@ def test_a_job_that_told_nothing_has_no_graph():
 
 
 def test_an_iteration_that_is_not_there_is_refused():
-    with pytest.raises(UsageError, match="iterations 1 to 1, and no 2"):
+    with pytest.raises(UsageError, match="iterations 1 to 1, but no 2"):
         graph_of(from_job([window(*FORK)], "train"), 2)
 
 

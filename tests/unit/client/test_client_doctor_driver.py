@@ -10,7 +10,7 @@ from tandem._doctor import _SOFTWARE_GPU, FAIL, check_driver
 @pytest.mark.parametrize(
     ("folder", "remedy"),
     [
-        (_SOFTWARE_GPU, "see what it said above, and softgpu.log in its runtime directory"),
+        (_SOFTWARE_GPU, "see its output above, and softgpu.log in its runtime directory"),
         ("/usr/lib", "look at `nvidia-smi` and the kernel's log"),
     ],
 )

@@ -32,7 +32,7 @@ def test_where_there_is_neither_daemon_nor_helper_nothing_is_said(told):
 
 @pytest.mark.parametrize("helper", [None, OTHER])
 def test_a_daemon_of_root_needs_none(told, helper):
-    assert told(0, helper) == Verdict(text="not needed: the daemon is root's")
+    assert told(0, helper) == Verdict(text="not needed: the daemon runs as root")
 
 
 def test_without_one_it_says_what_is_missing_and_how_to_have_it(told):
@@ -40,7 +40,7 @@ def test_without_one_it_says_what_is_missing_and_how_to_have_it(told):
 
     assert not found.is_wrong
     assert found.text.startswith("there is none: no mps for other users, ")
-    assert found.text.endswith(" by a daemon of uid 1001")
+    assert found.text.endswith(" with a daemon of uid 1001")
     assert "systemctl enable --now tandemd-helper.socket" in found.remedy
 
 
@@ -48,14 +48,14 @@ def test_one_that_serves_another_user_is_of_no_use(told):
     found = told(OTHER, US)
 
     assert found.is_wrong
-    assert found.text.endswith("is for uid 1000, and the daemon is of uid 1001")
+    assert found.text.endswith("is for uid 1000, but the daemon runs as uid 1001")
 
 
 def test_whom_it_does_not_serve_sees_only_that_it_is_there(told):
     found = told(OTHER, OTHER)
 
     assert not found.is_wrong
-    assert found.text.endswith("for uid 1001; to see whether it answers takes root")
+    assert found.text.endswith("for uid 1001; only root can see whether it answers")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_whom_it_does_not_serve_sees_only_that_it_is_there(told):
         (b'{"version":"1.2"}', "version 1.2 answers on", False),
         (b"[]", "", True),
         (b"?", "", True),
-        (b"", "has ended without an answer", True),
+        (b"", "ended without an answer", True),
     ],
 )
 def test_whom_it_serves_hears_whether_it_answers(

@@ -52,7 +52,7 @@ def test_a_pipe_that_nobody_answers_at_is_no_mps(told, monkeypatch):
 def test_a_software_gpu_that_runs_contexts_side_by_side_needs_no_mps(told, monkeypatch):
     monkeypatch.setenv("TANDEM_SOFTGPU_MODE", "mps")
 
-    assert "the software GPU needs none" in told("exit 0", pipe=False)
+    assert "the software GPU does not need it" in told("exit 0", pipe=False)
 
 
 def test_a_machine_without_the_program_cannot_have_it(told):
@@ -83,10 +83,10 @@ WHOLE = Machine(uid=1000, cuda_version=13000, can_start_mps=True)
         ({}, {"mps_owner": 1001}, "mps", "is of uid 1001 and serves no other"),
         ({}, {"mps_owner": 1001}, "mps+green", "is of uid 1001"),
         ({"is_software": True}, {"can_start_mps": False, "software_mps": True}, "mps", ""),
-        ({}, {"cuda_version": 12040}, "mps+green", "need CUDA 12.5, and the driver has 12.4"),
+        ({}, {"cuda_version": 12040}, "mps+green", "need CUDA 12.5, but the driver has 12.4"),
         ({}, {"cuda_version": 12030}, "mps", ""),
         ({}, {"cuda_version": 12050}, "mps+green", ""),
-        ({"sm_count": 8, "major": 9}, {}, "mps+green", "two sets of SMs take 16, and it has 8"),
+        ({"sm_count": 8, "major": 9}, {}, "mps+green", "two sets of SMs take 16 SMs, but it has 8"),
         ({"sm_count": 16, "major": 9}, {}, "mps+green", ""),
         ({"sm_count": 8, "major": 8}, {}, "mps+green", ""),
     ],
@@ -116,6 +116,6 @@ def test_the_doctor_warns_where_jobs_cannot_share_and_says_what_to_do(monkeypatc
     assert found[2].text == "can work; not tried: mps does not run"
     worst = {one.check: one for one in found if one.level == WARN}
     assert "gpu 1, mode time" in worst
-    assert worst["gpu 1, mode time"].remedy == "nvidia-smi -i 1 -c DEFAULT, or mode mps"
+    assert worst["gpu 1, mode time"].remedy == "nvidia-smi -i 1 -c DEFAULT, or configure mode mps"
     assert {f"gpu 2, mode {mode}" for mode in ("time", "mps", "mps+green", "mig")} <= worst.keys()
-    assert "turn MIG off by 2=off" in worst["gpu 2, mode mig"].remedy
+    assert "turn MIG off with 2=off" in worst["gpu 2, mode mig"].remedy

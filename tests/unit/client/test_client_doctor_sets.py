@@ -27,7 +27,7 @@ if "tandem._set_holder" in sys.orig_argv:
 @pytest.mark.parametrize(
     ("proof", "text"),
     [
-        ({"groups": 16, "group_sms": 8}, "works: 16 groups of 8 SMs, and sets of them share none"),
+        ({"groups": 16, "group_sms": 8}, "works: 16 groups of 8 SMs, and disjoint sets share none"),
         ({"under_way": True}, "can work; the daemon is proving it now"),
         ({"problem": "they share SMs"}, "no, says the daemon: they share SMs"),
     ],
@@ -61,14 +61,14 @@ def test_the_work_of_another_user_is_not_disturbed(tmp_path, control, monkeypatc
 
     found = _doctor_sets.verdict(GPU, tmp_path, {}, pytest.fail)
 
-    assert found.text == f"can work; not tried: the mps that runs serves uid {os.getuid()} now"
+    assert found.text == f"can work; not tried: the running mps serves uid {os.getuid()} now"
 
 
 @pytest.mark.parametrize(
     ("why", "remedy"),
     [
         (f"cuInit failed with error 805: {_set_probe.NO_SERVER_HINT}", _doctor_sets.LOGS),
-        ("cuMemAlloc_v2 failed with error 2", "try again when the gpu has less to do"),
+        ("cuMemAlloc_v2 failed with error 2", "try again when the gpu is less busy"),
     ],
 )
 def test_what_may_be_so_for_a_moment_is_not_known_and_what_to_do_is_said(
@@ -106,7 +106,7 @@ def doctor(folder, *words, **variables):
 @pytest.mark.parametrize(
     ("variables", "level", "text"),
     [
-        ({}, "ok", "works: 16 groups of 8 SMs, and sets of them share none (tried now)"),
+        ({}, "ok", "works: 16 groups of 8 SMs, and disjoint sets share none (tried now)"),
         ({"TANDEM_SOFTGPU_GREEN": "shared"}, "ok", "no: sets that should be disjoint share SMs"),
         (
             {"TANDEM_SOFTGPU_GREEN": "none"},

@@ -114,24 +114,24 @@ def test_of_memory_what_the_user_may_have_is_said(shim, heard):
 
 
 def test_an_objection_of_the_daemon_is_a_warning(shim, heard, capsys):
-    heard(Refused(code=7, reason="it asks for 9 SMs, and gpu 0 has 8"))
+    heard(Refused(code=7, reason="it asks for 9 SMs, but gpu 0 has 8"))
 
     variables = _launch.environment(Request(sm_count=9), {}, uid=0)
 
     assert variables["TANDEM_SM"] == "9"
-    assert "would refuse it: it asks for 9 SMs" in capsys.readouterr().err
+    assert "would refuse this job: it asks for 9 SMs" in capsys.readouterr().err
 
 
 def test_a_daemon_that_is_not_trusted_is_not_called_none(shim, monkeypatch, capsys):
     def register(*_args, **_options):
-        raise UntrustedError("/tmp/lab/attach.sock: the daemon is of uid 1001")
+        raise UntrustedError("/tmp/lab/attach.sock: the daemon belongs to uid 1001")
 
     monkeypatch.setattr(_launch._attach, "register", register)
     _launch.environment(Request(), {}, uid=0)
 
     assert capsys.readouterr().err == (
-        "tandem: what a daemon would set is not shown: /tmp/lab/attach.sock: the daemon is of uid "
-        "1001\n"
+        "tandem: cannot show what a daemon would set: /tmp/lab/attach.sock: the daemon belongs to "
+        "uid 1001\n"
     )
 
 
@@ -161,7 +161,7 @@ def test_fish_has_an_escape_of_its_own(shim, heard):
 
 
 def test_what_contradicts_itself_is_refused(shim):
-    with pytest.raises(UsageError, match="says nothing without"):
+    with pytest.raises(UsageError, match="has no meaning without"):
         _launch.environment(Request(persistent_bytes=1), {}, uid=0)
 
 

@@ -104,7 +104,7 @@ def test_a_gpu_that_is_gone_stays_and_is_not_given_out():
 
     assert healthy(inventory.devices()) == {UUIDS[0]: {True}, UUIDS[1]: {False}}
     assert len(inventory.devices()) == 2 * COUNT
-    gone = f"gpu 1 ({UUIDS[1]}): no slice is given out: the daemon knows it no more"
+    gone = f"gpu 1 ({UUIDS[1]}): no slice is given out: the daemon no longer knows it"
     assert said[2:] == [gone]
 
 
@@ -151,7 +151,7 @@ def test_a_grant_is_its_part_of_the_memory():
     parts = [inventory.grants(slices_of(UUIDS[0], n))[0].memory_bytes for n in (1, 2, 3)]
 
     assert parts == [33, 66, 100]
-    with pytest.raises(NotFoundError, match="no gpu 'GPU-1' is known here"):
+    with pytest.raises(NotFoundError, match="a slice of gpu 'GPU-1' is asked for"):
         inventory.grants(["GPU-1:0"])
 
 

@@ -205,7 +205,7 @@ def test_a_name_that_the_wire_would_cut_is_refused(shim, option):
 
 @pytest.mark.parametrize("half", [{"persistent_bytes": 1}, {"ephemeral_bytes": 1}])
 def test_half_a_promise_of_memory_is_refused(shim, half):
-    with pytest.raises(UsageError, match=r"says nothing without --(persistent|ephemeral)"):
+    with pytest.raises(UsageError, match=r"has no meaning without --(persistent|ephemeral)"):
         plan(launch(request=Request(**half)), {}, uid=1)
 
 
@@ -224,7 +224,7 @@ def test_a_name_that_moves_the_cursor_or_is_no_text_is_refused(shim, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("  ", "is blank"), ("j-9d215", "looks like the id of a job"), ("j-x", "")]
+    ("name", "told"), [("  ", "is blank"), ("j-9d215", "looks like a job id"), ("j-x", "")]
 )
 def test_a_name_that_misleads_is_refused(shim, name, told):
     if not told:
@@ -259,7 +259,7 @@ def test_exit_codes_are_those_of_env():
 
 
 def test_another_users_daemon_in_tmp_is_not_to_be_started_but_left_alone(shim, monkeypatch, capsys):
-    why = "/tmp/lab/attach.sock: the daemon is of uid 1001"
+    why = "/tmp/lab/attach.sock: the daemon belongs to uid 1001"
 
     def register(*_args, **_options):
         raise UntrustedError(why)
@@ -297,4 +297,4 @@ def test_what_pytorch_was_told_stays(shim, capsys, name, value, warns):
     job = plan(launch(return_memory=True), {"PATH": "/bin", name: value}, uid=1).environ
 
     assert {key: job[key] for key in job if key.startswith("PYTORCH")} == {name: value}
-    assert (f"{name} is" in capsys.readouterr().err) is warns
+    assert (f"{name} stays" in capsys.readouterr().err) is warns

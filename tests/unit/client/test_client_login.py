@@ -84,7 +84,7 @@ def test_closing_tells_the_daemon(logged_in):
 
 def test_a_token_without_end_is_refused(listener):
     with pytest.raises(
-        UnavailableError, match=r"without a token: it stops, is .* too many clients"
+        UnavailableError, match=r"without a token: it is stopping, is .* too many clients"
     ):
         connect(listener, b"x" * 2000)
 

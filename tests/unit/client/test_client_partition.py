@@ -40,9 +40,9 @@ NOTHING = JobPart(
     owed_ratio=None,
     required_sms=None,
     proposed_sms=0,
-    why="how it scales is not known: no iteration of it was recorded whole",
+    why="how it scales is not known: none of its iterations was recorded completely",
     scaling=None,
-    doubt="no iteration of it was recorded whole",
+    doubt="none of its iterations was recorded completely",
     why_no_set="",
     predicted_ns=None,
     measured_ns=None,
@@ -106,7 +106,7 @@ def test_every_gpu_has_its_jobs_and_every_job_its_reason(show):
     assert lines[2].split() == ["j-1", "tr?ain", "latency", "50%", *has]
     assert lines[3].split() == ["j-2", "-", "batch", "-", "132", "-", "-", "rest", "-", "-"]
     assert lines[4].endswith("66 SMs (probed from an iteration on 66 SMs, fitted with gamma 0.25)")
-    assert "no iteration of it was recorded whole" in lines[5]
+    assert "none of its iterations was recorded completely" in lines[5]
     assert len(lines) == 7
 
 

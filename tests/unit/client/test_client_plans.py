@@ -37,7 +37,7 @@ def test_plans_are_told_as_they_are(capsys):
 def test_the_plan_in_force_is_told_as_such_and_why(capsys):
     planned = message()
     planned.gpus[0].plans[0].in_force = True
-    planned.gpus[0].planner = "other jobs are there"
+    planned.gpus[0].planner = "the jobs changed"
     server = planned.gpus[0].plans[0].jobs[0]
     server.measured_progress_ratio = 0.9
     server.measured_p99.FromMilliseconds(55)
@@ -47,7 +47,7 @@ def test_the_plan_in_force_is_told_as_such_and_why(capsys):
 
     told = capsys.readouterr().out
     assert "1 objective missed; in force\n" in told
-    assert "\n  in force, because: other jobs are there\n" in told
+    assert "\n  in force, because: the jobs changed\n" in told
     assert "\n  j-1: measured so far: progress 0.90, p99 55 ms\n" in told
     assert "j-2: measured" not in told
 

@@ -95,7 +95,7 @@ def test_of_daemons_that_do_not_count_sms_none_are_drawn():
 
     counted = replace(HISTORY, curves=(curve(point(0), point(10, sm_s=50)),))
 
-    assert "SMs that kernels held, told from records; the line is all 8" in written(counted)
+    assert "SMs that kernels held, estimated from records; the line marks all 8" in written(counted)
 
 
 def test_moments_have_what_all_jobs_hold():

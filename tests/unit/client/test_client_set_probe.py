@@ -71,7 +71,7 @@ def test_under_mps_nothing_is_written(monkeypatch, pipes):
 
     told = _set_probe.probe(pipes)
 
-    problem = "no directory for another software gpu: no usable temporary directory"
+    problem = "cannot create a directory for another software gpu: no usable temporary directory"
     assert told == (found if pipes else _set_probe.Found(problem=problem, is_answer=False))
 
 
@@ -234,9 +234,13 @@ def test_whoever_begins_late_is_waited_for():
         ([PIDS, PIDS], _set_probe.SHARED, True),
         ([(*PIDS, 9), PIDS], _set_probe.CROWDED, False),
         ([PIDS, (9, *PIDS)], _set_probe.CROWDED, False),
-        ([PIDS], "mps has ended meanwhile, or does not answer", False),
-        ([PIDS[:1]], "mps did not have the processes as clients; it came or went", False),
-        ([()], "mps did not have the processes as clients; it came or went", False),
+        ([PIDS], "mps ended meanwhile, or does not answer", False),
+        (
+            [PIDS[:1]],
+            "the processes were not clients of mps, which started or ended meanwhile",
+            False,
+        ),
+        ([()], "the processes were not clients of mps, which started or ended meanwhile", False),
     ],
 )
 @pytest.mark.parametrize(

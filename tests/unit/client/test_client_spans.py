@@ -34,7 +34,7 @@ def test_a_turn_lasts_until_the_next_or_until_nobody_has_work():
         event("turn", 80, "j-1"),
     ) == [
         ("turns", 0, "j-1 train", 10, 30),
-        ("turns", 0, "j-1 train + a job of somebody else", 30, 60),
+        ("turns", 0, "j-1 train + another user's job", 30, 60),
         ("turns", 0, "j-1 train", 80, 1000),
     ]
 

@@ -125,7 +125,7 @@ def test_with_a_unit_or_from_two_mebibytes_on_it_is_taken_at_its_word(text):
 
 
 def test_nothing_is_no_limit_but_may_be_promised():
-    with pytest.raises(UsageError, match="for no limit leave it out, or say none to"):
+    with pytest.raises(UsageError, match="for no limit omit it, or give none"):
         parse_memory("0", what="memory")
     assert parse_device_bytes("0") == 0
 

@@ -178,11 +178,14 @@ def test_what_was_said_of_moving_memory_counts_before_the_file(tandem, file, tex
         ('[run]\nname = "x"\n', "run.name: unknown key; known are "),
         (
             "[scheduler]\n",
-            "scheduler: unknown key; known is [run], for what is asked for your jobs",
+            "scheduler: unknown key; the only table is [run], with what your jobs ask for",
         ),
-        ("run = 1\n", "run: it is no table; write [run] on a line of its own"),
+        ("run = 1\n", "run: it is not a table; write [run] on a line of its own"),
         ("version = 2\n", "version: 2 is not known; this Tandem reads version 1"),
-        ("[run]\nmemory = [1]\n", "run.memory: a list is no text in quotes, number, true or false"),
+        (
+            "[run]\nmemory = [1]\n",
+            "run.memory: a list is not text in quotes, a number, true or false",
+        ),
         ("[run\n", "Expected ']' at the end of a table declaration"),
         ('[run]\nmemory = "12XB"\n', "run.memory '12XB' has the unknown unit 'XB'; use bytes or"),
         ('[run]\npriority = "urgent"\n', "run.priority': 'urgent' is not one of 'latency'"),
@@ -221,7 +224,7 @@ def test_an_error_that_names_an_option_says_that_the_file_gave_it(tandem, file):
 
     code, _, err = tandem("run", "-m", "1GiB", "--", "true")
     assert code == 125
-    assert err.endswith(f"lower the one, or raise the other ({path}: run.memory_min)\n")
+    assert err.endswith(f"lower one, or raise the other ({path}: run.memory_min)\n")
 
     assert f"or drop --require ({path}: run.require)\n" in tandem("run", "--", "true")[2]
 
@@ -232,7 +235,7 @@ def test_an_error_that_names_an_option_says_that_a_variable_gave_it(tandem, monk
     code, _, err = tandem("run", "--", "true")
 
     assert code == 125
-    assert err == "error: --name is blank; give it a letter, or leave it out (TANDEM_NAME)\n"
+    assert err == "error: --name is blank; give it a letter, or omit it (TANDEM_NAME)\n"
 
 
 def test_what_else_asks_for_jobs_has_it_too(tandem, file, tmp_path, monkeypatch):

@@ -223,7 +223,7 @@ def test_a_long_timeline_fits_into_little_memory(tmp_path):
 def test_a_timeline_that_says_that_it_ends_early_is_believed(timeline):
     source = timeline(row(0, 10), tail='{"incomplete":true}   \n')
 
-    assert "The timeline ends early: its disk was full, or it might not grow." in notes(
+    assert "The timeline ends early: its disk was full, or it was not allowed to grow." in notes(
         source, summarize(source)
     )
     assert (source.skipped_lines, ends_early(source.path)) == (0, True)

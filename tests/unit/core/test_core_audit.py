@@ -131,8 +131,8 @@ def test_a_claim_far_above_what_is_held_counts_as_what_is_held(talk):
     talk.audit(p1=(1 * GIB,))
     assert held_bytes(process) == 1 * GIB
     told = (
-        "process 1 says that it holds 4096 MiB, the driver that it holds 1024 MiB: "
-        "that is what counts for others"
+        "process 1 says that it holds 4096 MiB, but the driver says 1024 MiB, "
+        "which is what counts for others"
     )
     assert story(talk).count(told) == 1
     assert told in lines(talk)

@@ -132,7 +132,7 @@ def test_people_are_told(talk):
     lines = [line for _, line in talk.core.jobs[7].story]
     assert lines[-2:] == [
         "cancelled: SIGTERM, and SIGKILL in 30 s",
-        "is still there after its grace: SIGKILL",
+        "still there after its grace period: SIGKILL",
     ]
 
 

@@ -99,7 +99,8 @@ def test_another_one_holds_for_what_runs_and_nothing_is_taken(users):
     users.give(ANN, replace(HALF, percent=0, size_bytes=10 * GIB))
     assert users.lefts(1, 2) == [10, 0]
     assert (
-        f"all jobs of its user hold 30 GiB of the 10 GiB that they may on gpu 0 ({KEY}): they keep"
+        f"all jobs of its user hold 30 GiB of the 10 GiB that they may hold on gpu 0 ({KEY}): "
+        "they keep"
     ) in users.explains(2)
 
     users.give(ANN, NONE)
@@ -128,7 +129,7 @@ def test_no_more_is_promised_to_a_user_than_he_may_have(users):
 
     assert objection(10, ANN) is None
     why = objection(11, ANN)
-    assert f"its user may have 40 GiB of gpu 0 ({KEY}), 30 GiB of it promised to others of" in why
+    assert f"its user may have 40 GiB of gpu 0 ({KEY}), 30 GiB of it promised to other" in why
     assert "or try again later" in why
     assert "try again" not in objection(41, ANN)
     too_much = JobSpec(memory_min_bytes=51 * GIB)
@@ -250,8 +251,8 @@ def test_lanes_promise_no_job_more_than_its_user_may_have(users):
 
     assert users.core.objection_for_user(spec, BOB) is users.core.objection_to(spec) is None
     assert users.core.objection_for_user(spec, ANN) == (
-        f"it may use 41 GiB, and all jobs of its user 40 GiB of a gpu ({KEY}); lower --persistent "
-        "or --ephemeral"
+        f"it may use 41 GiB, but all jobs of its user only 40 GiB of a gpu ({KEY}); lower "
+        "--persistent or --ephemeral"
     )
 
 

@@ -121,7 +121,7 @@ def test_what_has_no_room_to_come_back_tries_until_it_has():
 
     assert story(talk).count("it is still on the host: no room") == 1  # told only once
     assert summary(talk) == (
-        "waits to come back to the gpu with 100 MiB of memory: no room; it is tried every 250 ms"
+        "waits to come back to the gpu with 100 MiB of memory: no room; retried every 250 ms"
     )
     ended(talk, 1, away=False)
     assert "no room" not in summary(talk)
@@ -149,7 +149,7 @@ def test_who_comes_back_waits_for_those_who_come_back_and_not_for_those_who_go()
     for job_id in back:
         talk.resume(job_id)
 
-    told = f"the driver is to bring it back to the gpu, {MOST_RETURNS} other"
+    told = f"the driver will bring it back to the gpu, after {MOST_RETURNS} other"
     assert told in summary(talk, back[-1])
 
 
@@ -159,14 +159,14 @@ def test_few_are_saved_at_a_time_and_nobody_who_comes_back_waits_for_them():
     saving = [each for job_id in talk.core.jobs.copy() for each in asked(talk.pause(job_id))]
     assert saving == [(process_id, True) for process_id in range(first, other)]
     assert "the driver is saving it to the host;" in summary(talk, first)
-    told = f"the driver is to save it to the host, {MOST_SAVES + 1} others before it;"
+    told = f"the driver will save it to the host, after {MOST_SAVES + 1} others;"
     assert told in summary(talk, last)
 
     assert not asked(talk.resume(other))  # it was never saved
-    assert f"{MOST_SAVES} others before it;" in summary(talk, last)
+    assert f"{MOST_SAVES} others;" in summary(talk, last)
     assert not asked(talk.resume(first))  # the driver is still saving it
     assert summary(talk, first) == (
-        "the driver is saving it to the host, and brings it back once that is done"
+        "the driver is saving it to the host, and will then bring it back"
     )
     assert asked(ended(talk, first, away=True)) == [(first, False), (last, True)]
     told = "the driver is bringing it back to the gpu with 100 MiB of memory"

@@ -50,7 +50,7 @@ def size(talk):
 def test_before_there_are_requests_an_iteration_is_one(talk):
     assert claim(talk).slo_ns == 9 * MS
     assert size(talk).required_sms == 0
-    assert "no number keeps its limit" in size(talk).why
+    assert "no number of SMs keeps its limit" in size(talk).why
 
 
 def test_pauses_of_the_host_between_requests_are_no_part_of_what_a_limit_takes(talk):
@@ -77,7 +77,7 @@ def test_a_request_of_several_iterations_leaves_each_its_part_of_the_limit(talk)
 @pytest.mark.parametrize(
     ("curve", "why"),
     [
-        (CURVE, "no set would hold it: its streams stay on the whole gpu"),
+        (CURVE, "a set would not hold it: its streams stay on the whole gpu"),
         (None, "how it scales is not known: graphs only"),
     ],
 )

@@ -181,7 +181,7 @@ def test_explain_says_by_what_the_time_of_both_is_split():
     record(talk, 2, 4.0)
 
     assert (
-        "gpu time of several at once is split by SMs, an estimate: "
+        "gpu time that several jobs use at once is split by SMs, an estimate: "
         f"{SMS} for it (all it may use: its kernels are not known), "
         "4 for j-2 (the grids of its kernels)"
     ) in lines(talk, 1)

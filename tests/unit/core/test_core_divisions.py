@@ -344,8 +344,7 @@ def test_a_better_plan_is_gone_by_after_some_windows_and_not_before():
     assert talk.parts == {("j-1",): 6, ("j-2",): 2}
     told = " | ".join(line for _, line in talk.core.jobs[1].story)
     assert (
-        "planned: 6 groups of SMs of its own: it promises 2.00 of progress by weight and not"
-        in told
+        "planned: 6 groups of SMs of its own: it promises 2.00 of progress by weight, not" in told
     )
 
 
@@ -394,9 +393,9 @@ def said(talk, job_id=1):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"mps_gpus": frozenset(), "splits": {}}, "in mode time a plan in space needs mode mps"),
-        ({"splits": {}}, "in mode mps a plan in space needs jobs to be started anew"),
-        ({"policy": "lanes"}, "under lanes something else decides"),
+        ({"mps_gpus": frozenset(), "splits": {}}, "in mode time, a plan in space needs mode mps"),
+        ({"splits": {}}, "in mode mps, a plan in space needs jobs to be restarted"),
+        ({"policy": "lanes"}, "under lanes the policy itself decides"),
         ({"swappable_classes": frozenset({NORMAL})}, "memory of j-1 may be moved to the host"),
     ],
 )
@@ -450,7 +449,7 @@ def test_where_streams_stay_on_the_whole_gpu_all_take_turns_on_all_of_it():
     talk.windows()
 
     for job_id in (1, 2):
-        told = "plan: time: all take turns on all SMs, for work of j-1 stays on the whole gpu"
+        told = "plan: time: all take turns on all SMs, because work of j-1 stays on the whole gpu"
         assert told in said(talk, job_id)
     assert len(talk.core.rings.members) == 1
     assert talk.sets == {1: Span(0, 8), 2: Span(0, 8)}
@@ -505,15 +504,16 @@ def test_explain_says_what_is_foretold_and_measured_and_why_not_otherwise():
 
     large, server = talk.lines(1), talk.lines(2)
 
-    assert "plan: time and space: 96 SMs of its own, since " in large
-    assert "plan: time and space: 32 SMs, in turns with j-3, since " in server
+    assert "plan: time and space: 96 SMs of its own, because " in large
+    assert "plan: time and space: 32 SMs, in turns with j-3, because " in server
     assert (
-        "plan: beside the jobs on other SMs iterations are to take 1.00 times as long, and" in large
+        "plan: beside the jobs on other SMs, iterations should take 1.00 times as long, and"
+        in large
     )
-    assert "plan: not time: it is to miss 2 objectives, and this one none" in large
+    assert "plan: not time: it would miss 2 objectives, and this one none" in large
     assert "plan: not space: it promises " in large
-    assert "plan: progress 1.00 is foretold and " in large
-    assert "ms is foretold and 4.0 ms measured" in server
+    assert "plan: progress 1.00 is predicted and " in large
+    assert "ms is predicted and 4.0 ms measured" in server
 
 
 def test_explain_says_that_a_plan_was_taken_since_it_is_fairer():
@@ -525,8 +525,8 @@ def test_explain_says_that_a_plan_was_taken_since_it_is_fairer():
 
     assert "plan: time: all take turns on all SMs" in told
     assert (
-        "plan: not space: it promises 1.01 of progress by weight, and this one 1.00; but who gets "
-        "least for its weight is to get 0.26, and here 0.33" in told
+        "plan: not space: it promises 1.01 of progress by weight, and this one 1.00; but the job "
+        "that gets least for its weight would get 0.26, and here 0.33" in told
     )
 
 
@@ -587,7 +587,7 @@ def test_a_newcomer_has_its_share_until_it_is_known_how_it_scales():
 
     talk.attach(2)
     assert talk.parts == {("j-1",): 4, ("j-2",): 4}
-    assert "and it gets its share by weight at least" in " ".join(
+    assert "and it gets at least its share by weight" in " ".join(
         talk.core.divisions.by_island[HERE].seen.doubts
     )
 
@@ -599,7 +599,7 @@ def test_why_no_plan_was_found_is_told():
     talk = Planned(GREEN)
     talk.answers = False
     talk.attach(1)
-    assert said(talk) == "plan: none yet: it is being made"
+    assert said(talk) == "plan: none yet: one is being made"
 
     (question,) = talk.of(FindPlan)
     why = "ZeroDivisionError: division by zero"
@@ -619,7 +619,7 @@ def test_what_came_of_a_plan_is_remembered_when_another_one_is_in_force():
     talk.come(3, LATENCY, knee=4)
 
     assert (
-        "plan before: space: progress 1.00 was foretold and 0.20 measured, over 5.0 s"
+        "plan before: space: progress 1.00 was predicted and 0.20 measured, over 5.0 s"
         in talk.lines(1)
     )
 

@@ -141,7 +141,7 @@ def test_a_higher_class_lets_the_iteration_of_a_lower_one_end():
 
     talk.waits(2)
     assert talk.open_processes() == {1}
-    assert "until its iteration ends: 30 ms of gpu time at most" in said(talk, 2)
+    assert "until its iteration ends: at most 30 ms of gpu time" in said(talk, 2)
     step(talk, 1, after_ms=30)
 
     assert not talk.is_open(1)
@@ -167,8 +167,8 @@ def test_other_jobs_with_an_objective_are_served_like_those_of_the_latency_class
     talk.works(2, after_ms=3, ran_ms=3)
 
     assert talk.open_processes() == {2}
-    assert "had to begin first" not in said(talk, 1)
-    assert "until its request ends: 7.0 ms of gpu time at most" in said(talk, 1)
+    assert "has to begin first" not in said(talk, 1)
+    assert "until its request ends: at most 7.0 ms of gpu time" in said(talk, 1)
 
 
 def test_best_effort_work_has_what_is_left_by_weight_and_its_share_of_what_is_not():
@@ -186,4 +186,4 @@ def test_of_who_waits_behind_work_that_is_due_that_is_told():
     talk.waits(3, after_ms=2)
 
     assert "has the gpu and goes first: it is due" in said(talk, 2)
-    assert "had to begin first: 2.0 ms ago, 0.0 ms ago here" in said(talk, 3)
+    assert "has to begin first: 2.0 ms ago, this one 0.0 ms ago" in said(talk, 3)

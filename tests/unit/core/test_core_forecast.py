@@ -41,7 +41,7 @@ def test_with_the_forecast_off_short_gaps_change_nothing():
 
     assert gaps(talk, SHORT_US) == []
     assert talk.core.group_of(talk.core.jobs[SERVER]).short_gaps
-    assert not any("gap of" in line for line in explained(talk, TRAINER).lines)
+    assert not any("gaps of" in line for line in explained(talk, TRAINER).lines)
 
 
 @pytest.mark.parametrize("gap_us", [0, 300, LONG_US])
@@ -129,12 +129,12 @@ def test_explain_says_why_the_window_is_narrow_and_what_the_gaps_are():
     gaps(talk, SHORT_US)
 
     assert (
-        "window: 1 segment of 100 us, not 2: a gap of j-1 'chat' is typically over 150 us after "
+        "window: 1 segment of 100 us, not 2: gaps of j-1 'chat' typically end 150 us after "
         "others may start"
     ) in explained(talk, TRAINER).lines
     assert (
-        "gaps in its work: once others may start, half are over within 150 us, nine in ten within "
-        "300 us"
+        "gaps in its work: once others may start, half of them end within 150 us, nine in ten "
+        "within 300 us"
     ) in explained(talk, SERVER).lines
 
 

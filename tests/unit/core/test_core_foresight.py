@@ -76,7 +76,7 @@ def test_who_is_to_slow_the_holder_down_least_goes_first(talk, second, third, fi
     teach(talk, second=second, third=third)
 
     assert companion(talk) == first_in_line
-    assert f"is to take {second:.2f} times as long beside j-2" in told(talk)
+    assert f"should take {second:.2f} times as long beside j-2" in told(talk)
 
 
 def test_nobody_joins_who_would_make_a_job_miss_its_objective(talk):
@@ -85,7 +85,7 @@ def test_nobody_joins_who_would_make_a_job_miss_its_objective(talk):
 
     assert companion(talk) is None
     assert "takes turns with j-2" in told(talk)
-    assert "j-1 is to miss its objective beside the other" in told(talk)
+    assert "beside the other, j-1 would miss its objective" in told(talk)
     served(talk, *[60] * 5000)
     talk.tick(after_ms=20)
     talk.works(1)

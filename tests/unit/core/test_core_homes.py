@@ -158,7 +158,7 @@ def test_a_disk_that_fails_costs_nothing_and_is_told_and_tried_again():
     # Meanwhile another process's memory is taken.
     assert [copy.process_id for copy in only(failed, CopyPool)] == [2]
     talk.copied(2, 1, "no file of 100 MiB in swap_dir: No space left")
-    assert "MiB of the host are needed" in talk.story(3)[-1]
+    assert "MiB of the host, and" in talk.story(3)[-1]
     assert not only(talk.tick(after_ms=9_000), CopyPool)
     assert only(talk.tick(after_ms=2_000), CopyPool)
 
@@ -203,7 +203,7 @@ def test_nobody_waits_for_ever_for_a_process_that_does_not_answer():
     assert only(late, CopyPool, DropFile) == [CopyPool(process_id=2, pool=1, size_bytes=SIZE)]
     assert not any("stays" in line for line in talk.story(3))
     talk.copied(2, 1, "no file of 100 MiB in swap_dir: No space left")
-    assert "MiB of the host are needed" in talk.story(3)[-1]
+    assert "MiB of the host, and" in talk.story(3)[-1]
 
     # The process may still accept the file.
     taken = talk.obeys([offer], 1, filed_bytes=SIZE)

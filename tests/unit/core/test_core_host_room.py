@@ -59,7 +59,7 @@ def test_turns_do_not_pass_where_the_host_has_no_room_for_what_has_to_go():
     assert talk.open_processes() == {2}
     assert "that host_limit allows" in list(talk.core.job(2).story)[-1][1]
     assert "host_limit (79.8 GiB) is " in talk.lines(1)
-    why = " too small for what would have to go for it; it gets no turn until others give up as"
+    why = " too small for what it would displace; it gets no turn until others give that"
     assert why in talk.lines(1)
 
 
@@ -238,4 +238,4 @@ def test_no_bit_is_so_small_that_files_become_too_many():
     talk.start(1, size=2 * GIB)
 
     assert not only(talk.pause(1), MoveMemory, CopyPool)
-    assert "MiB of the host are needed" in talk.story(1)[-1]
+    assert "MiB of the host, and" in talk.story(1)[-1]

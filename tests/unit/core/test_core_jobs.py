@@ -395,7 +395,7 @@ def test_explain_names_the_paused_job_that_holds_its_group():
     talk.attach(2, group="ranks")
     talk.pause(2)
 
-    assert said(talk, 1).summary == "held with its group 'ranks', of which j-2 is paused"
+    assert said(talk, 1).summary == "held with its group 'ranks', in which j-2 is paused"
 
 
 def test_explain_lists_the_facts_of_sharing():

@@ -73,7 +73,7 @@ def test_who_does_not_fit_finds_its_gate_closed_from_the_start(talk):
 
     assert summary(talk, 2) == (
         "1st in line to come onto the gpu with 600 MiB for good and 1 MiB an iteration; "
-        "176 MiB of that have to become free"
+        "176 MiB of that has to become free"
     )
     assert opened(talk.leave(1)) == {2}
 
@@ -159,7 +159,10 @@ def test_a_lane_passes_on_only_at_the_end_of_an_iteration(talk):
 
     run(talk, 1, 600, exclusive_ns=10_000 * MS)  # however long it takes
     assert group(talk, 2).barred
-    assert "waits for its next iteration: that of j-1 is not over" in summary(talk, 2)
+    assert (
+        "waits for its next iteration: that of j-1, which shares its lane, is not over"
+        in summary(talk, 2)
+    )
     at_mark = stop(talk, 1, 100)
 
     assert closed(at_mark) == {1}
@@ -302,7 +305,7 @@ def test_a_second_unknown_job_runs_while_the_others_are_between_iterations(talk)
     assert not group(talk, 2).barred
     assert group(talk, 2).memory_limit_bytes == TOTAL - 300 * MIB
     talk.sample(1, after_ms=1, waiting_threads=1, wait_reason=WaitReason.GATE)
-    assert "that of j-2 is not over, which is being got to know" in summary(talk, 1)
+    assert "that of j-2, which runs alone to be measured, is not over" in summary(talk, 1)
 
 
 def test_a_job_that_marks_nothing_counts_as_it_is_once_iterations_are_found(talk):
@@ -431,7 +434,7 @@ def test_one_of_unknown_need_waits_while_others_may_keep_all_memory(talk):
     told = summary(talk, 2)
 
     assert told.startswith("1st in line to come onto the gpu: what it needs is not known, and no")
-    assert told.endswith("for others may keep all of it")
+    assert told.endswith("because others may keep all of it")
 
 
 def test_another_promise_of_one_in_line_lets_it_in(talk):

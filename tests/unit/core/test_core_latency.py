@@ -73,7 +73,7 @@ def test_requests_that_are_marked_are_not_mixed_with_bursts():
 def test_the_objective_is_told_with_what_is_so():
     talk = Talk()
     talk.attach(1, BATCH, slo_p99_ns=50 * MS)
-    assert "no request of it was seen lately; its objective is 50 ms" in lines(talk, 1)
+    assert "none of its requests was seen lately; its objective is 50 ms" in lines(talk, 1)
 
     serve(talk, 1, *[40] * 200)
     assert "20% below its objective of 50 ms" in lines(talk, 1)

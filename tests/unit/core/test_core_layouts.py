@@ -27,12 +27,12 @@ def test_a_layout_is_a_gpu_and_its_profiles(text, gpu, profiles):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "'' is no layout; write one such as 0=3g.71gb,2g.35gb, or 0=off"),
-        ("3g.71gb", "'3g.71gb' is no layout"),
-        ("=3g.71gb", "is no layout"),
-        ("0=", "is no layout"),
+        ("", "'' is not a layout; write one such as 0=3g.71gb,2g.35gb, or 0=off"),
+        ("3g.71gb", "'3g.71gb' is not a layout"),
+        ("=3g.71gb", "is not a layout"),
+        ("0=", "is not a layout"),
         ("0=3g.71gb,", "names an empty profile; leave out the comma"),
-        ("0=" + ",".join(["1g.18gb"] * 8), "has 8 instances; a gpu has 7 at most"),
+        ("0=" + ",".join(["1g.18gb"] * 8), "has 8 instances; a gpu has at most 7"),
     ],
 )
 def test_what_is_no_layout_is_refused_with_the_reason(text, why):

@@ -183,13 +183,13 @@ def test_it_is_told_what_it_may_still_do(talk):
 
     job = talk.core.jobs[1]
     assert (
-        "before a pause 1 program of it may do something"
+        "before a pause, 1 program of it can prepare for it"
         in explain(talk.core, job, now_ns=talk.now_ns).lines
     )
-    told = "is to be paused: 1 program may do something before, for 28 s more at most"
+    told = "is to be paused: 1 program can prepare for it, for at most 28 s more"
     assert explain(talk.core, job, now_ns=talk.now_ns).summary == told
     assert summarise(talk.core, job, talk.now_ns) == told
-    assert any("1 program told, and held in 30 s at most" in line for _, line in job.story)
+    assert any("1 program told, and held within 30 s" in line for _, line in job.story)
 
 
 def test_who_begins_to_listen_within_the_grace_is_told_too(talk):
@@ -340,6 +340,8 @@ def test_programs_that_were_not_ready_in_time_are_counted_until_the_job_goes_on(
 
     job = talk.core.jobs[1]
     assert job.unready == 1
-    assert "1 program not ready before" in explain(talk.core, job, now_ns=talk.now_ns).summary
+    assert (
+        "1 program did not get ready first" in explain(talk.core, job, now_ns=talk.now_ns).summary
+    )
     talk.resume(1)
     assert job.unready == 0

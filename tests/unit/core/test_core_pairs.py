@@ -56,7 +56,7 @@ def test_work_bound_alike_or_by_who_knows_what_takes_turns(one, other):
     ("options", "why"),
     [
         ({"mps_gpus": frozenset()}, "kernels of two processes overlap only under mps"),
-        ({"classify_kernels": False}, "what bounds kernels is not looked at"),
+        ({"classify_kernels": False}, "what bounds kernels is not recorded"),
         ({"policy": "priority"}, ""),
     ],
 )

@@ -37,7 +37,7 @@ def test_to_whom_a_percentage_holds_nothing_is_proposed_and_nothing_kept():
     held, free = sized(talk)
 
     assert (held.proposed_sms, held.given_sms) == (0, 33)
-    assert "a percentage of MPS, 25%" in held.why_no_set
+    assert "an MPS percentage, 25%" in held.why_no_set
     assert held.why == "it has use for all SMs"
     assert (free.proposed_sms, free.why_no_set) == (128, "")
     assert "would fit it" not in " ".join(scaling_lines(talk.core, held.job))
@@ -66,7 +66,7 @@ def test_who_was_there_before_its_gpu_had_sets_gets_none_and_takes_none_from_oth
     early, late = sized(talk)
 
     assert (early.proposed_sms, early.given_sms) == (0, 132)
-    assert "start it anew to have one" in early.why_no_set
+    assert "restart it to give it one" in early.why_no_set
     assert early.job.set is None
     assert (late.proposed_sms, late.job.set.count, late.why_no_set) == (128, 16, "")
 
@@ -90,5 +90,5 @@ def test_in_mode_mps_a_job_is_told_that_its_percentage_keeps_it_from_what_would_
     own, asked = sized(talk)
 
     assert (own.given_sms, own.why_no_set) == (33, "")
-    assert own.why.endswith("; a percentage of MPS holds it to 33 SMs as long as it runs")
+    assert own.why.endswith("; an MPS percentage limits it to 33 SMs as long as it runs")
     assert (asked.given_sms, asked.proposed_sms, asked.why) == (66, 66, "it asks for 50%")

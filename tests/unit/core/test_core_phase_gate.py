@@ -65,7 +65,7 @@ def test_a_phase_waits_for_the_end_of_the_same_one_of_another(talk):
     assert stands(talk, 2)
     assert talk.core.groups[(1000, "j:2")].is_kept
     assert summary(talk, 2) == "waits 0.0 ms for phase forward: j-1 is in it; at most 100 ms more"
-    assert "is in phase forward: others wait before theirs of that name" in lines(talk, 1)
+    assert "is in phase forward: others wait to begin theirs of that name" in lines(talk, 1)
 
     begins(talk, 1, B)
 

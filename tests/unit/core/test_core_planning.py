@@ -57,9 +57,9 @@ def test_what_is_not_known_is_assumed_and_said(talk):
     assert (one.solo_ns, one.at(63)) == (8 * MS, 16 * MS)
     assert other.solo_ns == 10 * MS
     told = " | ".join(found.doubts)
-    assert "j-1: nothing was recorded of it yet: its iterations (8.0 ms) count as if" in told
+    assert "j-1: nothing has been recorded of it yet: its iterations (8.0 ms) count as if" in told
     assert "its iterations (of unknown length) count as if they filled the gpu" in told
-    assert "j-2: what bounds its work is not known, so no slowdown is foretold" in told
+    assert "j-2: what bounds its work is not known, so no slowdown is predicted" in told
 
 
 def test_an_iteration_without_a_curve_is_one_on_the_sms_that_the_job_has():
@@ -231,7 +231,7 @@ def test_percentages_that_jobs_have_already_are_not_asked_for():
 
 
 def test_what_a_plan_takes_is_not_told_as_possible_where_its_mode_is_not():
-    few = {0: {"mps+green": "two sets of SMs take 16, and it has 8"}}
+    few = {0: {"mps+green": "two sets of SMs take 16 SMs, but it has 8"}}
     talk = Talk(Options(sm_counts={0: 8}, why_not=few))
     talk.attach(1, NORMAL)
     here = seen(talk)
@@ -239,7 +239,8 @@ def test_what_a_plan_takes_is_not_told_as_possible_where_its_mode_is_not():
     both, space, time = (needs(here, *PLANS[k]) for k in ("time and space", "space", "time"))
 
     assert (
-        both == "cannot be had: it needs mode mps+green, and two sets of SMs take 16, and it has 8"
+        both
+        == "is not possible: it needs mode mps+green, but two sets of SMs take 16 SMs, but it has 8"
     )
     assert (space, time) == (how_to("space", "time"), "is how jobs share it")
 
@@ -252,7 +253,9 @@ def test_jobs_of_several_users_are_not_told_to_take_mps(talk):
     space, time = (needs(seen(talk), *PLANS[k]) for k in ("space", "time"))
 
     assert alone == how_to("space", "time")
-    assert space.startswith("cannot be had: it needs mode mps, and mps lets jobs of one user")
+    assert space.startswith(
+        "is not possible: it needs mode mps, but mps runs jobs of only one user"
+    )
     assert time == "is how jobs share it"
 
 
@@ -521,7 +524,7 @@ def test_a_percentage_of_one_of_its_processes_keeps_a_job_out_of_sets():
 
     talk.core.processes[1].mps_percent = 25.0
 
-    assert "all take turns: a percentage of MPS holds j-1, and no set" in seen(talk).doubts
+    assert "all take turns: j-1 is limited by an MPS percentage, not by a set" in seen(talk).doubts
 
 
 @pytest.mark.parametrize("usage", [{"staying_streams": (1, 0, 0, 0, 0, 0)}, {"runs_graphs": True}])

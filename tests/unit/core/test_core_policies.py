@@ -267,7 +267,7 @@ def test_a_policy_with_an_order_of_its_own_promises_no_share_of_the_time(monkeyp
     (island,) = talk.core.islands.values()
     policy, options = talk.core.policy, talk.core.options
     assert why_no_share(group, policy, options) == (
-        "under youngest turns do not go by what each has had"
+        "under youngest turns do not depend on how much each job has had"
     )
     assert group.owed_share == rivalry_on(island, policy, options).owed_share(group) == 0
     summary = explain(talk.core, talk.core.job(2), talk.now_ns).summary

@@ -81,7 +81,7 @@ def test_jobs_get_the_groups_that_their_curves_call_for_and_none_without():
 
     assert wanted(jobs) == [4, 12]
     assert wanted(off) == [0, 0]
-    assert "it gets 4 of 16 groups of SMs: beyond 32 SMs each gains less" in told(jobs[1])
+    assert "it gets 4 of 16 groups of SMs: beyond 32 SMs each SM gains less" in told(jobs[1])
 
 
 def test_a_job_alone_has_all_of_it_again():
@@ -125,7 +125,7 @@ def test_a_probe_gives_fewer_groups_for_one_record_and_then_back():
     probes.decide(jobs, OPTIONS, 2)
 
     assert wanted(jobs) == [0]
-    assert "its probe on 32 SMs is over: an iteration took 4 ms, 4 ms were predicted" in told(
+    assert "its probe on 32 SMs is over: an iteration took 4 ms, where 4 ms were predicted" in told(
         jobs[1]
     )
     probes.decide(jobs, OPTIONS, REMEMBER_NS - 1)
@@ -285,7 +285,7 @@ def test_a_job_of_which_one_probe_might_take_too_long_is_not_probed_and_told_why
     Probes().decide(jobs, OPTIONS, 0)
     assert wanted(jobs) == [0]
     told = " ".join(scaling_lines(scheduler, jobs[1]))
-    assert "its iterations may take 12.8 s there: 5 of them have to be over in 60 s" in told
+    assert "its iterations may take 12.8 s there, and 5 of them have to end within 60 s" in told
 
     jobs[1].processes[1].scaling = curve(16, iteration_ns=3 * S)
     Probes().decide(jobs, OPTIONS, 0)

@@ -276,5 +276,7 @@ def test_who_waits_for_an_iteration_is_told_so_and_so_is_whose_it_is():
 
     told = "has the gpu until its iteration ends (preemptible=no: for 1.0 s more at most)"
     assert told in waiting.summary
-    mine = "its equals do not cut its iterations (preemptible=no): its turn goes on for up to 1.0 s"
+    mine = (
+        "its equals do not cut its iterations (preemptible=no): its turn is extended by up to 1.0 s"
+    )
     assert f"{mine} until one ends" in running.lines

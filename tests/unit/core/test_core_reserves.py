@@ -137,8 +137,8 @@ def test_another_one_holds_for_what_comes_and_nothing_is_taken(kept):
     kept.keep(30)
     assert kept.mays(1, 2) == [60, 0]
     assert (
-        f"all jobs hold 60 GiB of the 50 GiB that they may on gpu 0, where 30 GiB are kept free "
-        f"({KEY}): they keep what they have and get no more"
+        "all jobs hold 60 GiB of the 50 GiB that they may hold on gpu 0, where 30 GiB is kept "
+        f"free ({KEY}): they keep what they have and get no more"
     ) in kept.explains(2)
 
     kept.keep(0)

@@ -45,7 +45,10 @@ def test_how_much_of_a_job_cannot_be_moved_is_said():
     for job in (1, 2):
         talk.sample(job, swappable_bytes=70 * MIB, device_bytes=100 * MIB)
     shared, driver = (explain(talk.core, talk.core.job(job), talk.now_ns).lines for job in (1, 2))
-    what = "30 MiB of its memory cannot be moved: pools, arrays, or shared with other processes"
+    what = (
+        "30 MiB of its memory cannot be moved: it is in pools or arrays, or shared with other "
+        "processes"
+    )
     assert what in shared
     assert what not in driver
 
@@ -64,7 +67,7 @@ def test_memory_goes_when_a_paused_job_has_nothing_on_the_gpu_and_comes_back_whe
     assert talk.core.job(1).state is JobState.PAUSED
     ended(talk, 1, 1, swapped=100 * MIB)
     assert talk.core.job(1).state is JobState.SWAPPED
-    assert "100 MiB of its memory are on the host" in story(talk, 1)
+    assert "100 MiB of its memory is on the host" in story(talk, 1)
     assert summary(talk, 1) == (
         "paused by a person, its memory is on the host: 100 MiB; `tandem resume j-1` lets it go on"
     )
@@ -136,7 +139,7 @@ def test_what_the_host_has_is_shared_out_before_anything_moves():
 
     assert not moves(talk.pause(2))
     (line,) = [line for line in story(talk, 2) if "stays" in line]
-    assert "100 MiB of the host are needed" in line
+    assert "it needs 100 MiB of the host" in line
     assert "50 MiB are left of the 150 MiB" in line
     assert line in summary(talk, 2)
 
@@ -149,7 +152,7 @@ def test_what_the_host_has_is_shared_out_before_anything_moves():
 @pytest.mark.parametrize(
     ("outcome", "why"),
     [
-        (SwapOutcome.NO_HOST_ROOM, "does not hold it"),
+        (SwapOutcome.NO_HOST_ROOM, "is too small"),
         (SwapOutcome.NOT_DRAINED, "does not end"),
         (SwapOutcome.FAILED, "a copy failed"),
     ],

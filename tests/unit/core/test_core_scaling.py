@@ -33,8 +33,8 @@ def test_no_sms_is_no_number_of_sms(sms):
     ("curve", "told"),
     [
         (EVEN, "an iteration takes 0.1 ms on 80 SMs, all of which it has use for (predicted"),
-        (BENT, "an iteration takes 0.38 ms on 80 SMs and 0.4 ms on 20, beyond which each gains"),
-        (FLAT, "an iteration takes 0.1 ms on 80 SMs, and no longer on 10 (predicted"),
+        (BENT, "an iteration takes 0.38 ms on 80 SMs and 0.4 ms on 20, beyond which each SM gains"),
+        (FLAT, "an iteration takes 0.1 ms on 80 SMs, and as long on 10 (predicted"),
     ],
 )
 def test_explain_tells_where_a_curve_bends(curve, told):

@@ -123,7 +123,7 @@ def test_where_none_was_seen_lately_the_newest_mark_stands():
     serve(talk, 1, 40, 40, said_ms=(70, 50))
     talk.tick(after_ms=SPAN_NS / MS + 1)
 
-    assert told(talk) == "no request of it was seen lately; its marks allow 50 ms"
+    assert told(talk) == "none of its requests was seen lately; its marks allow 50 ms"
     assert counts(talk) == (2, 0)
 
 

@@ -207,7 +207,7 @@ def test_why_it_has_so_many_is_said():
     def lines():
         return " ".join(space_lines(talk.core, job, got=1.0))
 
-    assert "what the others leave, and shared" in lines()
+    assert "which the other sets leave free, and may be shared" in lines()
     talk.update(1, sm_percent=25)
     assert "for sm 25%" in lines()
     talk.update(1, sm_percent=0)
@@ -224,7 +224,9 @@ def test_why_it_has_fewer_than_it_asks_for_is_said():
     def lines():
         return " ".join(space_lines(talk.core, job, got=1.0))
 
-    assert "less than the 16 groups it asks for: jobs ask for more than the 16" in lines()
+    assert (
+        "less than the 16 groups it asks for: together the jobs ask for more than the 16" in lines()
+    )
     job.part = 3  # it belongs to a plan
     assert "less than the 16 groups it asks for: no plan has been made with these yet" in lines()
 
@@ -247,7 +249,7 @@ def test_who_takes_turns_with_others_on_other_sms_is_told_that_these_lie_idle(
 
     told = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
 
-    assert ("takes turns with jobs on other SMs, which lie idle meanwhile" in told) is idle
+    assert ("takes turns with jobs on other SMs, which are idle meanwhile" in told) is idle
 
 
 def test_who_comes_while_sets_are_being_proved_has_the_gpu_whole_and_then_its_set():
@@ -266,7 +268,7 @@ def test_who_comes_between_two_tries_of_a_proof_has_its_set_after_the_next():
     talk = talking(splits={}, unproved={0: "no answer"}, retried=frozenset({0}))
     assert told(talk.attach(1, job_id=1, sm_percent=50)) == {1: (0, 0)}
     why = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
-    assert "not proved yet on gpu 0, which is in mode mps: no answer; it is tried again" in why
+    assert "not proved yet on gpu 0, which is in mode mps: no answer; this is retried" in why
 
     assert go_on(talk, unproved={}, retried=frozenset(), proving=frozenset({0})) == {}
 
@@ -334,4 +336,4 @@ def test_who_has_a_percentage_of_its_own_has_no_set_and_takes_none_away():
     assert told(talk.attach(2, job_id=2)) == {2: (0, 16)}
 
     why = " ".join(space_lines(talk.core, talk.core.jobs[1], got=1.0))
-    assert "it has no set of SMs: a percentage of MPS, 25%, holds it for as long as it runs" in why
+    assert "it has no set of SMs: an MPS percentage, 25%, limits it for as long as it runs" in why

@@ -35,14 +35,14 @@ def test_a_job_gets_what_it_has_use_for_and_best_effort_what_is_left():
     )
 
     assert (latency.parts, batch.parts) == (4, 12)
-    assert "beyond 32 SMs each gains less" in latency.why
+    assert "beyond 32 SMs each SM gains less" in latency.why
 
 
 def test_less_than_the_knee_will_do_where_a_limit_is_kept_with_less():
     (size,) = sizes([claim(curve=curve(8), slo_ns=180_180, job_class=LATENCY)], PARTS, SMS)
 
     assert (size.parts, size.required_sms) == (4, 32)
-    assert size.why == "beyond 64 SMs each gains less, and with 32 it keeps its limit"
+    assert size.why == "beyond 64 SMs each SM gains less, and with 32 it keeps its limit"
 
 
 def test_a_limit_beyond_the_knee_is_kept_with_what_is_left():
@@ -78,7 +78,7 @@ def test_of_more_than_there_is_latency_comes_first_and_the_others_are_scaled():
     )
 
     assert [size.parts for size in found] == [8, 6, 2]
-    assert "too many, it gets fewer" in found[1].why
+    assert "too many, so it gets fewer" in found[1].why
     assert "fewer" not in found[0].why
 
 
@@ -92,7 +92,7 @@ def test_what_is_left_over_is_told_where_it_makes_more_of_a_size_than_its_knee()
     (only,) = sizes([claim("a", curve=slow)], 16, 8)
 
     assert only.parts == 16
-    assert only.why == "beyond 64 SMs each gains less; 64 more are left over"
+    assert only.why == "beyond 64 SMs each SM gains less; 64 more are left over"
 
 
 def test_without_curves_the_same_jobs_are_sized_otherwise():

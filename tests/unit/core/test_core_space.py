@@ -93,7 +93,7 @@ def test_shares_that_are_too_much_together_are_scaled_and_leave_the_others_their
     assert got[3] == pytest.approx(0.1, abs=0.02)
     assert got[1] == pytest.approx(0.45, abs=0.03)
     assert owed(talk, 1) == pytest.approx(0.45)
-    assert "less than it asks for: all such shares together are too much" in lines(talk, 1)
+    assert "less than it asks for: all such shares add up to too much" in lines(talk, 1)
 
 
 def test_two_that_claim_all_get_half_each():
@@ -183,7 +183,9 @@ def test_explain_says_what_a_share_is_owed_and_got():
     talk.attach(1, BATCH, sm_percent=30)
     talk.attach(2, BATCH)
 
-    assert lines(talk, 1, got=0.28).startswith("sm 30% is a share of time, not of SMs: owed 30%")
+    assert lines(talk, 1, got=0.28).startswith(
+        "sm 30% is a share of time, not of SMs: while it has work, it is owed 30%"
+    )
     assert "got 28% of the gpu in the last second" in lines(talk, 1, got=0.28)
     assert lines(talk, 2) == ""
 
@@ -212,7 +214,7 @@ def test_under_mps_a_share_is_of_the_sms_and_no_share_of_time():
     got = parts(run(talk, (1, 2), 2000))
 
     assert got[1] == pytest.approx(0.5, abs=0.03)
-    assert lines(talk, 1).startswith("sm 75%, as `tandem run` set it when the job")
+    assert lines(talk, 1).startswith("sm 75%, as set by `tandem run` when the job")
 
 
 BEHIND = {"CUDA_MPS_CLIENT_PRIORITY": "1"}
@@ -253,7 +255,7 @@ def test_two_jobs_that_claim_all_are_told_what_comes_of_it(mode):
     talk.attach(2, BATCH, sm_percent=100)
 
     said = {
-        "time": "that is less than it asks for: all such shares together are too much",
+        "time": "that is less than it asks for: all such shares add up to too much",
         "mps": "jobs here ask for 200% of the SMs together, which mps allows",
     }[mode]
     assert said in lines(talk, 1)
@@ -326,27 +328,27 @@ def test_a_held_job_is_owed_nothing_meanwhile():
     talk.pause(1)
 
     assert owed(talk, 1) == 0
-    assert "it is held, and takes no turns" in lines(talk, 1)
+    assert "it is held, so it takes no turns" in lines(talk, 1)
 
 
 @pytest.mark.parametrize(
     ("asked", "gpus", "why"),
     [
-        ({"sm_count": 133}, {0}, "it asks for 133 SMs, and gpu 0 has 132; ask for fewer"),
-        ({"sm_count": 9}, {1}, "it asks for 9 SMs, and gpu 1 has 8"),
+        ({"sm_count": 133}, {0}, "it asks for 133 SMs, but gpu 0 has 132; ask for fewer"),
+        ({"sm_count": 9}, {1}, "it asks for 9 SMs, but gpu 1 has 8"),
         ({"sm_count": 133}, (), "gpu 0 has 132"),
         ({"sm_count": 9}, (), None),  # it fits one of the GPUs
         ({"sm_percent": 100}, {1}, None),
         ({"isolation": "time"}, {0}, None),
         ({"isolation": "mps"}, {1}, None),
         ({"isolation": "mps"}, (), None),
-        ({"isolation": "mps"}, {0}, "isolation mps, and gpu 0 is in mode time"),
-        ({"isolation": "time"}, {1}, "isolation time, and gpu 1 is in mode mps"),
+        ({"isolation": "mps"}, {0}, "isolation mps, but gpu 0 is in mode time"),
+        ({"isolation": "time"}, {1}, "isolation time, but gpu 1 is in mode mps"),
         ({"isolation": "mig"}, (), "mode time; an admin cuts it by `tandem partition apply --mig`"),
         ({"isolation": "mig"}, {257}, None),
-        ({"isolation": "time"}, {257}, "isolation time, and gpu 1:0 is in mode mig"),
-        ({"sm_count": 17}, {257}, "it asks for 17 SMs, and gpu 1:0 has 16"),
-        ({"isolation": "mps+green"}, {1}, "isolation mps+green, and gpu 1 is in mode mps"),
+        ({"isolation": "time"}, {257}, "isolation time, but gpu 1:0 is in mode mig"),
+        ({"sm_count": 17}, {257}, "it asks for 17 SMs, but gpu 1:0 has 16"),
+        ({"isolation": "mps+green"}, {1}, "isolation mps+green, but gpu 1 is in mode mps"),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):
@@ -364,7 +366,7 @@ def test_what_cannot_be_had_is_refused_with_the_reason(asked, gpus, why):
 
 
 def test_what_keeps_a_mode_from_working_is_the_reason_it_is_refused_for():
-    why = "green contexts need CUDA 12.5, and the driver has 12.4"
+    why = "green contexts need CUDA 12.5, but the driver has 12.4"
     options = Options(sm_counts=SMS, why_not={0: {"mps": why}})
 
     assert why in unfit(JobSpec(isolation="mps"), frozenset({0}), options)
@@ -396,7 +398,7 @@ def test_a_job_that_came_to_a_gpu_in_another_mode_is_told():
 
     talk.attach(7, BATCH, job_id=1, gpu=0)
 
-    assert "it asks for isolation mps, and gpu 0 is in mode time" in lines(talk, 1)
+    assert "it asks for isolation mps, but gpu 0 is in mode time" in lines(talk, 1)
     assert any("isolation mps" in line for _, line in talk.core.jobs[1].story)
 
 
@@ -438,32 +440,33 @@ def test_what_depends_on_the_proof_of_sets_waits_for_it(asked, gpus, waits):
         (
             {"sm_percent": 25},
             25.0,
-            "sm 25%: MPS lets it use 25% of the SMs, as `tandem run` set",
+            "sm 25%: MPS lets it use 25% of the SMs, as set by `tandem run`",
             33,
         ),
         (
             {"sm_count": 44},
             33.33,
-            "sm 44 SMs: MPS lets it use 33.33% of the SMs, as `tandem run`",
+            "sm 44 SMs: MPS lets it use 33.33% of the SMs, as set by",
             44,
         ),
         (
             {"sm_percent": 25},
             50.0,
-            "MPS lets it use 50% of the SMs at most, by a CUDA_MPS_ACTIVE",
+            "MPS lets it use at most 50% of the SMs, because of its own CUDA_MPS_ACTIVE",
             66,
         ),
-        ({"sm_percent": 25}, 50.0, "of its own, so sm 25% has no effect", 66),
+        ({"sm_percent": 25}, 50.0, "PERCENTAGE, so sm 25% has no effect", 66),
         (
             {},
             12.5,
-            "MPS lets it use 12.5% of the SMs at most, by a CUDA_MPS_ACTIVE_THREAD_PERCEN",
+            "MPS lets it use at most 12.5% of the SMs, because of its own "
+            "CUDA_MPS_ACTIVE_THREAD_PERCEN",
             16,
         ),
         (
             {"sm_percent": 25},
             100.0,
-            "sm 25% has no effect: MPS lets it use all SMs, for it had no",
+            "sm 25% has no effect: MPS lets it use all SMs, because it started",
             132,
         ),
         ({}, 100.0, "MPS lets it use all SMs: it has no percentage", 132),
@@ -494,8 +497,8 @@ def test_who_works_and_is_no_client_of_mps_is_told_so():
     talk.sample(2, launches=1)
     assert named(1) == [False, False, False]  # the list may be older than the context
     assert named(1) == [False, True, False]
-    assert "it is no client of mps: its kernels run beside nobody's" in lines(talk, 2)
-    assert "in turns with those of all others" in [*talk.core.jobs[2].story][-1][1]
+    assert "it is not a client of mps: its kernels run beside no others" in lines(talk, 2)
+    assert "in turns with all of them" in [*talk.core.jobs[2].story][-1][1]
     assert given_sms(talk.core.jobs[2], 0, talk.core.options) == 132
     assert named(1, 2) == [False, False, False]
 

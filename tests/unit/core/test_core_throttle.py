@@ -172,7 +172,7 @@ def test_a_job_that_gets_slower_by_itself_is_measured_anew(min_share):
     shared.step_ms = 2 * STEP_MS
     shared.run(30_000)
 
-    assert "its iterations take 40 ms without, 1.00 times that" in shared.told(TRAINER)
+    assert "its iterations take 40 ms alone, 1.00 times that" in shared.told(TRAINER)
     assert shared.got_ms[LOW] > 0.4 * 30_000
 
 
@@ -303,11 +303,11 @@ def test_explain_says_how_much_may_run_beside_it_and_why():
     told = shared.told(TRAINER)
 
     assert "lower classes may run beside it" in told
-    assert "its iterations take 20 ms without, 1.0" in told
+    assert "its iterations take 20 ms alone, 1.0" in told
     assert "up to 1.03 times is allowed" in told
-    assert "batch beside normal, as fast as that loses little" in shared.told(LOW)
+    assert "batch beside normal, at a rate that costs it little" in shared.told(LOW)
     assert "batch jobs of its user may run beside j-1 " in shared.told(LOW)
-    assert "% of the time, and while that has nothing on the gpu" in shared.told(LOW)
+    assert "% of the time, and whenever that job has nothing on the gpu" in shared.told(LOW)
 
 
 def test_explain_says_nothing_of_turns_with_a_latency_job_which_takes_none():
@@ -343,7 +343,7 @@ def test_explain_says_that_min_share_is_why_the_part_is_no_smaller():
     for shared in (harmed, spared):
         shared.run(8_000)
 
-    assert "beside it 11% of its time, which min_share asks for: its" in harmed.told(TRAINER)
+    assert "beside it 11% of its time, as required by min_share: its" in harmed.told(TRAINER)
     assert "min_share" not in spared.told(TRAINER)
 
 

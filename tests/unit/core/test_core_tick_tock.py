@@ -240,7 +240,7 @@ def test_the_first_time_it_takes_longer_as_filling_the_hosts_memory_did_before()
     leaves_bytes = 40 * GIB + 30 * MIB  # the last piece moves whole
     assert first.fill_ns == leaves_bytes * 3 * 10**9 // (4 * GIB)
     assert first.stall_ns == stall_ns, "what turns go by is that of every time"
-    told = "memory has to be exchanged, and this time 30 s more at least, to fill memory of the"
+    told = "memory has to be exchanged, and this time at least 30 s more, to fill host memory"
     assert told in talk.lines(2)
 
     second_turn(talk)
@@ -250,7 +250,7 @@ def test_the_first_time_it_takes_longer_as_filling_the_hosts_memory_did_before()
     talk.moves(2)
     talk.works(1)
     assert (first.stall_ns, first.fill_ns) == (stall_ns, 0), "it has what it had the first time"
-    assert "to fill memory" not in talk.lines(1)
+    assert "to fill host memory" not in talk.lines(1)
 
 
 def test_copies_that_took_no_time_tell_no_rate():
@@ -309,8 +309,8 @@ def test_who_waits_for_its_turn_hears_whose_it_is_until_when_and_what_comes_with
     talk = both(Tock())
     talk.tick(after_ms=4)
     assert summary(talk, 2) == (
-        "waits 4.0 ms for its turn: j-1 (class normal) has the gpu for 2.1 s more, if it has "
-        "work for so long; at most 2.4 s more; with the turn comes the 70 GiB that it asks for"
+        "waits 4.0 ms for its turn: j-1 (class normal) has the gpu for 2.1 s more, if its "
+        "work lasts that long; at most 2.4 s more; with the turn comes the 70 GiB that it asks for"
     )
     assert "passing the turn of j-1 on takes 43 ms: memory has to be exchanged" in talk.lines(2)
 
@@ -501,7 +501,7 @@ def test_a_claim_that_the_driver_denies_keeps_nobody_from_a_turn():
 
     assert not talk.core.group_of(talk.core.job(1)).misfit_bytes
     assert talk.core.rings.turns[frozenset({0}), 0].holder is not None
-    denied = "the driver that it holds 0 MiB: that is what counts for others"
+    denied = "but the driver says 0 MiB, which is what counts for others"
     assert denied in talk.lines(3)
 
 
@@ -737,7 +737,7 @@ def test_who_was_promised_memory_takes_it_from_others_at_the_end_of_their_iterat
     assert talk.may_try(2)
     talk.sample(2, memory_wait=None, device_bytes=40 * GIB)
     assert not talk.is_open(1), "it does not fit beside the server"
-    assert "10 GiB too much" in talk.lines(1)
+    assert "10 GiB too large" in talk.lines(1)
 
     talk.leave(2)
     talk.waits(1)

@@ -138,7 +138,7 @@ def test_a_tied_group_has_the_class_of_its_most_urgent_job_and_is_paused_as_one(
 
     assert not talk.is_open(1)
     assert (
-        "its group, of which j-4 is paused"
+        "its group, in which j-4 is paused"
         in explain(talk.core, talk.core.job(1), talk.now_ns).summary
     )
 
@@ -188,5 +188,5 @@ def test_a_process_that_uses_a_second_gpu_takes_its_turns_on_both():
     talk.works(1, 2)
 
     assert len(talk.open_processes()) == 1
-    assert "uses gpu 1, too: its turns are on both at once" in lines(talk, 1)
+    assert "also uses gpu 1 now: its turns are on both at once" in lines(talk, 1)
     assert talk.add_gpu(1, 1) == []

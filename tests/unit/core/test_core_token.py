@@ -89,7 +89,7 @@ def test_who_ends_sooner_than_the_other_would_is_let_end_whatever_the_tokens():
     talk.works(1, after_ms=25, ran_ms=25)
     talk.waits(2)
     assert talk.open_processes() == {1}
-    assert "until that ends: 15 ms are left of its request, 20 ms here" in said(talk, 2)
+    assert "until that ends: 15 ms is left of its request, 20 ms of this one" in said(talk, 2)
 
     talk.works(1, after_ms=15, ran_ms=15)
     answer(talk, 1)
@@ -106,8 +106,8 @@ def test_a_wait_is_explained_by_tokens_where_these_decide_and_else_by_what_is_le
     talk.waits(3)
     talk.works(1, after_ms=5, ran_ms=5)
 
-    assert "goes first: 9.0 tokens, 2.0 here" in said(talk, 2)
-    assert "goes first: 15 ms are left of its request, 40 ms here" in said(talk, 3)
+    assert "goes first: it has 9.0 tokens, this one 2.0" in said(talk, 2)
+    assert "goes first: 15 ms is left of its request, 40 ms of this one" in said(talk, 3)
 
 
 def test_a_group_is_looked_at_when_its_tokens_reach_the_next_level():
@@ -150,7 +150,7 @@ def test_what_is_said_of_a_share_of_time_is_that_it_means_nothing():
     talk.update(1, sm_percent=50)
 
     why_not = why_no_share(group(talk, 1), talk.core.policy, talk.core.options)
-    assert why_not == "under token a turn is an iteration or a request, however long it takes"
+    assert why_not == "under token a turn is an iteration or a request, however long that takes"
     assert group(talk, 1).weight == group(talk, 2).weight
 
 
@@ -158,7 +158,9 @@ def test_where_nothing_is_known_yet_that_is_told():
     talk = talk_of(j1=NORMAL, j2=NORMAL)
 
     lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
-    unknown = "what its iterations or requests take is not known: its turns are 10 ms of gpu time"
+    unknown = (
+        "how long its iterations or requests take is not known: its turns are 10 ms of gpu time"
+    )
     assert unknown in lines
 
 
@@ -167,5 +169,5 @@ def test_what_is_known_of_iterations_is_told():
     teach(talk, 1, 10, 30)
 
     lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
-    told = "each request is a turn: usually 10 ms of gpu time, 30 ms at most of the newest"
+    told = "each request is a turn: usually 10 ms of gpu time, at most 30 ms lately"
     assert told in lines

@@ -90,7 +90,7 @@ def test_a_third_joins_where_pairs_tell_that_three_get_more_done(talk, factor, r
     teach_pairs(talk, factor)
 
     assert len(all_work(talk)) == len(running)
-    assert ("the three are to get" in told(talk)) is (len(running) == 3)
+    assert ("the three should get" in told(talk)) is (len(running) == 3)
 
 
 def test_what_triples_told_counts_for_triples_and_not_for_pairs(talk):

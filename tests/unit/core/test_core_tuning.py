@@ -150,8 +150,8 @@ def test_what_a_person_said_stands_and_the_wish_is_told():
     assert group(talk).tuned_share == 0
     assert group(talk).owed_share == pytest.approx(0.2)
     told = lines(talk)
-    assert "its share of time is what --sm said, 20%, and stays" in told
-    assert "it would have 25%, since its p99 is 30% above its objective" in told
+    assert "its share of time is fixed by --sm 20%" in told
+    assert "it would get 25%, because its p99 is 30% above its objective" in told
     assert "until `tandem set j-1 sm=none`" in told
 
 
@@ -188,7 +188,7 @@ def test_who_takes_no_turns_cannot_be_helped_by_shares_of_time_and_is_told_so():
     talk.tick(after_ms=WINDOW_MS)
 
     assert group(talk).tuned_share == 0
-    assert "can do nothing for it: under priority its class takes no turns" in lines(talk)
+    assert "it has no effect on this job: under priority its class takes no turns" in lines(talk)
 
 
 def test_who_takes_no_turns_costs_no_decision_more_than_once(monkeypatch):
@@ -244,8 +244,8 @@ def test_under_mps_a_part_of_the_sms_is_only_a_wish():
 
     told = lines(talk)
     assert "its part of the SMs is fixed while it runs" in told
-    assert "it would have 45%" in told
-    assert "started anew, with `tandem run --sm`" in told
+    assert "it would get 45%" in told
+    assert "restarted with `tandem run --sm`" in told
 
 
 def test_a_phase_that_comes_again_gets_its_share_in_the_same_moment():
@@ -267,7 +267,7 @@ def test_a_phase_that_comes_again_gets_its_share_in_the_same_moment():
     talk.sample(SERVER, phase_hash=9)
 
     assert group(talk).tuned_share == grown
-    assert "it is in a phase again" in lines(talk)
+    assert "it is back in a phase" in lines(talk)
 
 
 def test_under_mps_a_phase_that_comes_again_changes_nothing():
@@ -385,8 +385,8 @@ def test_groups_that_a_person_asked_for_stay_and_the_wish_is_told():
 
     assert sets(talk)[SERVER].count == 2
     told = lines(talk)
-    assert "it is on 2 groups of SMs, for --sm said 32 SMs, and stays there" in told
-    assert "it would have 3 groups of SMs" in told
+    assert "it is on 2 groups of SMs and stays there, because of --sm 32 SMs" in told
+    assert "it would get 3 groups of SMs" in told
     assert "until `tandem set j-1 sm=none`" in told
 
 

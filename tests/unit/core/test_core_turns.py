@@ -551,8 +551,8 @@ def test_explain_tells_that_turns_end_with_iterations():
     lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
 
     assert (
-        "its turns of 10 ms end with an iteration where one is near: 4.0 ms of gpu time each"
-        in lines
+        "its turns of 10 ms end where an iteration ends, if one does about then; an iteration "
+        "takes 4.0 ms of gpu time" in lines
     )
 
 
@@ -565,8 +565,8 @@ def test_iterations_that_ended_between_two_looks_cost_a_part_of_the_time_each():
 
     lines = explain(talk.core, talk.core.job(1), talk.now_ns).lines
     assert (
-        "its turns of 10 ms end with an iteration where one is near: 1.0 ms of gpu time each"
-        in lines
+        "its turns of 10 ms end where an iteration ends, if one does about then; an iteration "
+        "takes 1.0 ms of gpu time" in lines
     )
 
 

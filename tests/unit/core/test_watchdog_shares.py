@@ -19,7 +19,7 @@ OWED = {"held_back_ns": SECOND, "owed_ns": SECOND / 3}
 def test_a_job_that_gets_a_tenth_of_what_it_is_owed_starves():
     found = waiter().goes_on(10, served_ns=33 * MS, **OWED).find()
 
-    assert "3.3% of the gpu in 10 s, and was owed 33.3%; other jobs want it: 2" in found.what
+    assert "3.3% of the gpu in 10 s, but was owed 33.3%; other jobs that want it: 2" in found.what
     assert facts(found)["got_ns"] == 330 * MS
 
 

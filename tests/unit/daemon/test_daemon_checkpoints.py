@@ -147,7 +147,7 @@ def test_nothing_else_is_done_with_a_process_that_is_being_saved(unstuck):
 
     checkpointer.move(one, away=False, tell=told.put)
 
-    assert told.get(timeout=DEADLINE_S) == "the driver still moves it"
+    assert told.get(timeout=DEADLINE_S) == "the driver is still moving it"
     assert gpu.begun.empty()
 
 
@@ -249,7 +249,7 @@ def test_a_process_without_room_stays_saved():
 
 
 def test_a_process_that_the_driver_has_lost_is_said_to_be():
-    lost = "the driver failed at it, and says that the process is lost"
+    lost = "the driver failed to move it, and says that the process is lost"
 
     assert moved(Driver(state=3), True, False) == [lost] * 2
 
@@ -317,7 +317,7 @@ def test_without_the_calls_nothing_is_saved_and_nothing_needs_to_come_back():
     for away in (True, False):
         checkpointer.move(LIVES, away=away, tell=told.append)
 
-    assert told == ["this driver has no checkpoints; 570 and newer have", ""]
+    assert told == ["this driver does not support checkpoints; 570 and newer do", ""]
 
 
 class Helping:
@@ -383,6 +383,8 @@ def test_without_a_helper_the_reason_says_how_to_have_one(of_another):
 
     (problem,) = moved_with(helper, Driver(GetState=[800]), of_another)
 
-    assert problem.startswith("cuCheckpointProcessGetState answers error 800; the process is of")
+    assert problem.startswith(
+        "cuCheckpointProcessGetState answers error 800; the process belongs to"
+    )
     assert "systemctl enable --now tandemd-helper.socket" in problem
     assert helper.asked == []

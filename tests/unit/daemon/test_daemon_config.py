@@ -44,7 +44,9 @@ def test_the_check_refuses_sections_of_gpus_that_are_not_here(monkeypatch, writt
     other = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
     here(monkeypatch, GPU)
 
-    with pytest.raises(UsageError, match=f"gpu.7, gpu.{other}: no such gpu .* there are 0, whose"):
+    with pytest.raises(
+        UsageError, match=f"gpu.7, gpu.{other}: this machine has no such gpu; it has 0, whose"
+    ):
         program.check(written("0", "7", other))
 
 
@@ -59,7 +61,7 @@ def test_each_fault_is_told_as_an_error(monkeypatch, tmp_path, capsys):
 
     first, second = capsys.readouterr().err.splitlines()
     assert end.value.code == 2
-    assert first.startswith("error: gpu.7: no such gpu is on this machine")
+    assert first.startswith("error: gpu.7: this machine has no such gpu")
     assert second == f"error: memory.swap_dir: '{missing}' is not a directory"
 
 
@@ -100,8 +102,8 @@ def test_a_reserve_that_leaves_jobs_nothing_is_refused_with_what_to_do(monkeypat
     with pytest.raises(UsageError) as refused:
         program.check(too_much)
     assert str(refused.value) == (
-        "gpu.*.reserve_memory: 1 GiB is all that gpu 0 has (1 GiB), and nothing is left for jobs; "
-        "write less, or another reserve_memory for it alone in [gpu.0]"
+        "gpu.*.reserve_memory: 1 GiB is all that gpu 0 has (1 GiB), so nothing is left for jobs; "
+        "write less, or set reserve_memory for this gpu alone in [gpu.0]"
     )
     assert reserves_on(too_much, [small]) == {}  # such a GPU may come later
 
@@ -124,7 +126,7 @@ def test_the_daemon_warns_of_them_and_goes_on(monkeypatch, written):
         daemon._warn_of_unknown(config)
 
     assert [entry["log_level"] for entry in logs] == ["warning"]
-    assert "gpu.7: no such gpu" in logs[0]["reason"]
+    assert "gpu.7: this machine has no such gpu" in logs[0]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_limits_of_people_who_are_not_known_are_told_and_no_error(monkeypatch, t
     program.check(load(path))
 
     told = ", ".join(f"limits.{name}" for name in unknown).replace('"\\u0000"', "?")
-    assert capsys.readouterr().err.startswith(f"warning: {told}: no such user or group")
+    assert capsys.readouterr().err.startswith(f"warning: {told}: this machine knows no such")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_a_group_of_admins_that_is_not_known_is_told(table, told, tmp_path):
 
     said = unknown_names(load(path))
 
-    assert said == (told and f"daemon.admin_group = '{told}'{said[said.index(': no such') :]}")
+    assert said == (told and f"daemon.admin_group = '{told}'{said[said.index(': this machine') :]}")
 
 
 def test_a_runtime_directory_without_a_name_is_refused(capsys):

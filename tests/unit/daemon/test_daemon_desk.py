@@ -98,6 +98,6 @@ def test_who_computes_without_tandem_beside_a_job_is_told_of(count, told):
 
     lines = asked(desk, desk.explanation, 0, "j-1").lines
 
-    found = [line for line in lines if "is used without Tandem" in line]
+    found = [line for line in lines if "is also used without Tandem" in line]
     assert len(found) == (told is not None)
     assert not found or told in found[0]

@@ -50,7 +50,7 @@ def test_refused_is_who_names_one_or_has_no_other(draining, names, refused_on):
 
     why = sessions._drained(names)
 
-    assert f"no job is started on {refused_on}, " in why if refused_on else not why
+    assert f"{refused_on}: an admin's `tandem drain` lets" in why if refused_on else not why
 
 
 def test_without_a_gpu_that_is_known_nobody_is_refused():

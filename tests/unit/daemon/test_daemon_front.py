@@ -79,7 +79,7 @@ def test_one_user_has_so_many_connections_and_others_come_in(connect):
 
     assert is_let_in(connect(0))
     assert connect.server.refusal(7) == (
-        "uid 7 has 2 connections to tandemd.sock, and a user may have no more; close some"
+        "uid 7 has 2 connections to tandemd.sock, the most that a user may have; close some"
     )
     assert connect.server.refusal(8) == ""
     held[0].close()

@@ -141,7 +141,7 @@ def test_it_takes_exactly_one_descriptor(verbs, count):
 
 
 def test_a_descriptor_that_is_no_pidfd_is_refused(verbs, tmp_path):
-    with (tmp_path / "Pid:").open("w") as file, pytest.raises(UsageError, match="is no pidfd"):
+    with (tmp_path / "Pid:").open("w") as file, pytest.raises(UsageError, match="is not a pidfd"):
         verbs.do(LOCK, (file.fileno(),))
 
 
@@ -152,7 +152,7 @@ def test_nothing_else_is_done_with_a_process_that_a_call_is_under_way_for(tmp_pa
         first.start()
         driver.asked.get(timeout=DEADLINE_S)
 
-        with pytest.raises(StateError, match=f"the driver still moves pid {child.pid}"):
+        with pytest.raises(StateError, match=f"the driver is still moving pid {child.pid}"):
             verbs.do(LOCK, (pidfd,))
 
         driver.gate.set()

@@ -209,7 +209,7 @@ def test_without_a_directory_there_are_no_files(tmp_path):
     house = House(None)
     house.give()
 
-    assert house.copy().why_not == "swap_dir is not set any more"
+    assert house.copy().why_not == "swap_dir is no longer set"
 
     house.host.use(tmp_path)
     assert house.copy().why_not == ""
@@ -276,7 +276,7 @@ def test_a_directory_that_is_none_is_refused(tmp_path, name):
 
 
 def test_a_directory_without_files_is_refused():
-    with pytest.raises(UsageError, match="no file can be made in '/proc/self'"):
+    with pytest.raises(UsageError, match="cannot create a file in '/proc/self'"):
         HostFiles(Path("/proc/self"), post=Posted(), at_once=True)
 
 

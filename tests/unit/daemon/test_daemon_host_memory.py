@@ -90,7 +90,7 @@ def test_where_the_kernel_does_not_say_what_can_be_had_it_is_what_nobody_uses():
     meminfo.text = f"MemTotal: {64 << 10} kB\nMemFree: {8 << 10} kB\n"
 
     os.close(make_memory(SOME, node=None, meminfo=meminfo))
-    with pytest.raises(OSError, match="5 MiB are asked for, and 4 MiB can be given"):
+    with pytest.raises(OSError, match="5 MiB are needed, but only 4 MiB can be had"):
         make_memory(5 * MIB + 4096, node=None, meminfo=meminfo)
 
 
@@ -98,7 +98,7 @@ def test_a_machine_keeps_some_of_what_is_free_for_everybody_else():
     meminfo = Meminfo(total=16 * SOME, available=2 * SOME)  # a sixteenth of the total is kept
 
     os.close(make_memory(SOME, node=None, meminfo=meminfo))
-    with pytest.raises(OSError, match="0 MiB are asked for, and 0 MiB can be given"):
+    with pytest.raises(OSError, match="0 MiB are needed, but only 0 MiB can be had"):
         make_memory(SOME + 4096, node=None, meminfo=meminfo)
 
 

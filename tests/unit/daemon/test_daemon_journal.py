@@ -351,7 +351,7 @@ def test_what_is_no_file_is_told(path):
 
     pipe = path.with_name("pipe")
     os.mkfifo(pipe)
-    assert "it is no regular file; name another" in warned(pipe)
+    assert "it is not a regular file; name another" in warned(pipe)
 
 
 def test_a_file_that_cannot_be_written_any_more_is_told_once(path, file):

@@ -111,5 +111,5 @@ def test_a_job_that_cannot_be_told_hides_no_other():
 def test_what_no_time_can_be_is_an_error_of_who_asks(field, moment):
     request = pb.ListHistoryRequest(**{field: moment})
 
-    with pytest.raises(UsageError, match=f"{field} is no time: "):
+    with pytest.raises(UsageError, match=f"{field} is not a valid time: "):
         past_query(request, before_id=0, most=1)

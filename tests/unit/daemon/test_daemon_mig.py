@@ -75,7 +75,7 @@ def test_a_mode_that_waits_for_a_reset_is_not_left_waiting(cutting, mode, layout
 
 
 def test_one_that_the_driver_does_not_let_in_is_told_so(cutting):
-    with pytest.raises(AccessError, match=r"root alone.*as it was before"):
+    with pytest.raises(AccessError, match=r"only root.*as it was before"):
         cutting(FakeNvml(mode=0, is_root=False), "0=3g.71gb")
 
 

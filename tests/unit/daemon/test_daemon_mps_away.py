@@ -107,7 +107,7 @@ def test_while_others_have_work_in_mps_no_proof_is_made(daemon, monkeypatch, cli
 
     found = daemon._environment_of_proof(GPU)
 
-    assert (found == "the mps that runs serves uid 1001 now") is (clients != "")
+    assert (found == "the running mps serves uid 1001 now") is (clients != "")
 
 
 def test_a_proof_is_kept_for_the_next_daemon(daemon, tmp_path):
@@ -179,5 +179,5 @@ def test_jobs_of_a_user_whom_mps_does_not_serve_have_none_of_its_variables(daemo
     assert for_another == {}
     assert daemon._unserved(1001, frozenset({0})) == ""
     assert daemon._unserved(1002, frozenset({0})) == (
-        "the mps that runs is of uid 1001 and serves no other: the job takes turns with it"
+        "the running mps is of uid 1001 and serves no other: the job takes turns with it"
     )

@@ -100,7 +100,7 @@ max_memory = "none"
     ("said", "told"),
     [
         ('"half"', "max_memory 'half' is not a number with a unit"),
-        ('"0"', "max_memory '0' would leave no memory; for no limit say"),
+        ('"0"', "max_memory '0' would leave no memory; for no limit write"),
         ('"20"', "max_memory '20'"),
         ('"120%"', "max_memory '120%'"),
         ("50", "valid string"),

@@ -118,7 +118,7 @@ def test_what_could_not_be_written_is_written_with_the_next_change(path, monkeyp
     assert (spec.memory_bytes, kept.paused) == (9, False)
     assert [(line["log_level"], line["event"]) for line in logs] == [
         ("warning", "the state file cannot be written, trying again with each change"),
-        ("info", "the state file is written again"),
+        ("info", "the state file can be written again"),
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_value_of_the_wrong_kind_is_told(path):
 
     with capture_logs() as logs:
         assert opened(path).take_back(7, SPEC)[0] == SPEC
-    assert "continuing as it asks" in logs[0]["event"]
+    assert "continuing with what it asks for" in logs[0]["event"]
 
 
 @pytest.mark.parametrize(

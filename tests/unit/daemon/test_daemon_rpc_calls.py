@@ -312,7 +312,7 @@ def test_what_the_caller_has_not_taken_is_given_up_when_it_leaves():
         task = asyncio.create_task(work)
         await asyncio.wait_for(writes.wait(), SOON_S)
         call.leave()
-        with pytest.raises(rpc_calls.Aborted, match="the caller has left"):
+        with pytest.raises(rpc_calls.Aborted, match="the caller has hung up"):
             await asyncio.wait_for(task, SOON_S)
         return [*ends]
 

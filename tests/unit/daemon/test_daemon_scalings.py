@@ -177,13 +177,13 @@ def crowded(streams):
 @pytest.mark.parametrize(
     ("window", "why"),
     [
-        (recorded(iterations=0), "no iteration of it was recorded whole"),
-        (replace(recorded(), lost=1), "no iteration of it was recorded whole"),
-        (replace(recorded(), is_cut=True), "no iteration of it was recorded whole"),
+        (recorded(iterations=0), "none of its iterations was recorded completely"),
+        (replace(recorded(), lost=1), "none of its iterations was recorded completely"),
+        (replace(recorded(), is_cut=True), "none of its iterations was recorded completely"),
         (replace(recorded(), records=b""), "it has no kernels"),
-        (recorded(kind=GRAPH), "100% of its GPU time are graphs"),
+        (recorded(kind=GRAPH), "100% of its GPU time is in graphs"),
         (crowded(33), "more than 32 of its kernels could run at a time"),
-        (recorded(known_ms=1), "an iteration of 4 ms is reconstructed with 1 ms"),
+        (recorded(known_ms=1), "an iteration of 4 ms is reconstructed as taking 1 ms"),
     ],
 )
 def test_what_does_not_tell_says_why(window, why):
@@ -192,7 +192,7 @@ def test_what_does_not_tell_says_why(window, why):
 
 
 def test_an_iteration_that_waited_for_something_tells_nothing():
-    with pytest.raises(UntoldError, match="took 4 ms, and 2 ms are usual"):
+    with pytest.raises(UntoldError, match="took 4 ms, where 2 ms are usual"):
         tell_scaling(replace(recorded(), usual_ns=2 * MS), SMS, SMS)
     assert tell_scaling(replace(recorded(), usual_ns=3 * MS), SMS, SMS).recorded_ns == 4 * MS
 
@@ -224,7 +224,7 @@ def test_a_process_that_does_nothing_is_not_recorded_again(scalings, poller):
 
     (told,) = look(scalings, 8, goes_on=False)
 
-    assert told.doubt == "no iteration of it was recorded whole"
+    assert told.doubt == "none of its iterations was recorded completely"
     look(scalings, 8 + RETRY_NS // MS, goes_on=False)
     assert poller.asked == 1
     look(scalings, 9 + RETRY_NS // MS)
@@ -324,7 +324,10 @@ def test_times_of_the_sms_before_do_not_tell(scalings, poller):
 
     (told,) = look(scalings, 20, wanted(sms=2))
 
-    assert (told.curve, told.doubt) == (None, "an iteration of 16 ms is reconstructed with 4 ms")
+    assert (told.curve, told.doubt) == (
+        None,
+        "an iteration of 16 ms is reconstructed as taking 4 ms",
+    )
 
 
 def test_what_its_kernels_are_bound_by_is_assumed_until_then(scalings, poller):

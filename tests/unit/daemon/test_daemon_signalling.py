@@ -107,5 +107,5 @@ def test_where_there_are_no_pidfds_nobody_is_signalled(start):
 
     why = send(Target(pid=process.pid, pidfd=None), signal.SIGKILL, uid=UID)
 
-    assert why == f"pid {process.pid}: this kernel has no pidfds, Linux 5.3 and newer have"
+    assert why == f"pid {process.pid}: this kernel has no pidfds; Linux 5.3 and newer do"
     assert lives(process)

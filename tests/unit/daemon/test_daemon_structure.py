@@ -61,14 +61,14 @@ def test_an_iteration_that_hangs_on_the_gpu_says_so():
     (line,) = Structures(Poller()).lines([1, 2], now_ns=1_010 * MS)
 
     assert "recorded 1.0 s ago: 2 operations on the gpu" in line
-    assert "its 8.0 ms hang on the gpu for 100%" in line
+    assert "its 8.0 ms depend on the gpu for 100%" in line
     assert "the gpu alone would need 8.0 ms" in line
 
 
 def test_an_iteration_that_waits_for_its_host_says_so():
     (line,) = describe(Window(second_at_ms=6), now_ns=10 * MS)  # it idles from 4 to 6 ms
 
-    assert "its 10.0 ms hang on the gpu for 40% and on the host for 60%" in line
+    assert "its 10.0 ms depend on the gpu for 40% and on the host for 60%" in line
     assert "the gpu alone would need 8.0 ms" in line
 
 
@@ -79,14 +79,14 @@ def test_an_iteration_that_was_held_back_does_not_blame_its_host():
     (line,) = describe(window, now_ns=10 * MS)
 
     assert "it was held for 2.0 ms of its 10.0 ms" in line
-    assert "the other 8.0 ms hang on the gpu for 88% and on the host for 12%" in line
+    assert "the other 8.0 ms depend on the gpu for 88% and on the host for 12%" in line
 
 
 def test_what_is_not_known_is_told():
     window = Window()
     window.lost = 7
 
-    assert "7 records lost" in describe(window, now_ns=10 * MS)[1]
+    assert "7 lost records" in describe(window, now_ns=10 * MS)[1]
 
 
 def test_nothing_is_said_of_a_window_without_iterations():

@@ -111,4 +111,4 @@ def test_options_of_the_demo_are_not_lost_in_front_of_its_command():
     done = CliRunner().invoke(demo, ["--json", "memory"])
 
     assert done.exit_code == 2
-    assert "--json belongs behind 'memory'" in done.output
+    assert "--json belongs after 'memory'" in done.output

@@ -87,7 +87,7 @@ def test_the_command_line_comes_before_the_file(file):
         ('"p99=10ms"', '"10ms"', "job.0.slo: slo '10ms' is not an objective; write it as p99="),
         ('"30%"', '"300%"', "job.1.sm: sm '300%' is not a share"),
         ('name = "trainer"', 'name = "server"', "job: more than one job is named 'server'"),
-        ("rate = 50, ", "", "job.0.serving: say either rate and duration, or arrivals"),
+        ("rate = 50, ", "", "job.0.serving: give either rate and duration, or arrivals"),
         ("serving = {", "training = {", "job.0.training.rate: unknown key"),
         ("serving = {", "other = {", "job.0.other: unknown key"),
         ('"80GiB"', '"80XiB"', "gpu.memory: size '80XiB' has the unknown unit 'XiB'"),
@@ -119,7 +119,7 @@ def test_a_job_does_one_thing(file):
         ("quantum_ms=5", "is not TABLE.KEY=VALUE with a table of scheduler, class, gpu"),
         ("scheduler.quantum_ms", "is not TABLE.KEY=VALUE"),
         ("job.name=a", "is not TABLE.KEY=VALUE"),
-        ("scheduler.quantum_ms.x=5", "quantum_ms is no table"),
+        ("scheduler.quantum_ms.x=5", "quantum_ms is not a table"),
         ("scheduler.quantum_ms=none", "--set: scheduler.quantum_ms: Input should be a valid numb"),
     ],
 )

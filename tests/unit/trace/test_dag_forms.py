@@ -116,9 +116,9 @@ def test_an_iteration_is_shown_without_the_edges_into_it():
 
 
 def test_an_iteration_that_is_not_there_is_refused():
-    with pytest.raises(UsageError, match=r"'x.trace' has iterations 1 to 5, and no 6"):
+    with pytest.raises(UsageError, match=r"'x.trace' has iterations 1 to 5, but no 6"):
         graph(loop(5), iteration=6)
-    with pytest.raises(UsageError, match=r"has no iteration 1: none could be told apart"):
+    with pytest.raises(UsageError, match=r"has no iteration 1: no iterations were found in it"):
         graph(diamond(), iteration=1)
 
 
@@ -127,7 +127,7 @@ def test_what_is_too_large_for_dot_is_refused(monkeypatch):
 
     with pytest.raises(
         UsageError,
-        match="has 8 operations there, and dot is for at most 7; choose "
+        match="has 8 operations there, but dot takes at most 7; choose "
         "--format html, perfetto or json, or `tandem dag stats`",
     ):
         text(dot, graph(diamond()))
@@ -143,7 +143,7 @@ def test_what_is_too_large_is_refused_before_its_graph_is_built(run, tmp_path, m
     monkeypatch.setitem(limits._MOST, "html", ("a picture", 7))
     monkeypatch.setattr("tandem.dag.graph.build", None)
 
-    with pytest.raises(UsageError, match="a picture is for at most 7"):
+    with pytest.raises(UsageError, match="a picture takes at most 7"):
         run(path, "--format", "html")
 
 
@@ -188,8 +188,8 @@ def test_what_a_program_does_before_its_loop_is_no_iteration(launches):
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
-        ("MOST_CHAINS", "has 3 streams and threads, and a graph follows at most 2"),
-        ("MOST_CONTEXTS", "has 1 contexts, and a graph follows at most 0"),
+        ("MOST_CHAINS", "has 3 streams and threads, but a graph follows at most 2"),
+        ("MOST_CONTEXTS", "has 1 contexts, but a graph follows at most 0"),
     ],
 )
 def test_a_window_that_is_too_wide_for_a_graph_is_refused(monkeypatch, limit, said):

@@ -107,7 +107,7 @@ def test_many_boxes_are_drawn_as_one_where_they_are_close(monkeypatch):
 def test_what_is_too_large_for_a_picture_is_refused(monkeypatch):
     monkeypatch.setitem(limits._MOST, "svg", ("a picture", 7))
 
-    with pytest.raises(UsageError, match="has 8 operations there, and a picture is for at most 7"):
+    with pytest.raises(UsageError, match="has 8 operations there, but a picture takes at most 7"):
         drawing.draw(graph(diamond()))
 
 
@@ -137,8 +137,8 @@ def test_a_page_has_the_picture_the_figures_and_what_is_not_known():
     assert "x.trace, iteration 2" in page
     assert "2 of 5 found" in page
     assert "20 \u00d7" not in page  # they are different kernels
-    assert "No times of the GPU were recorded" in page
-    assert "How long 21 GPU operations take is not known" in page
+    assert "No GPU times were recorded" in page
+    assert "The durations of 21 GPU operations are not known" in page
 
 
 def test_an_empty_recording_has_a_picture_and_figures():

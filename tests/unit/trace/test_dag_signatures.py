@@ -51,7 +51,7 @@ def test_a_signature_that_does_not_fit_is_refused(copies, text, fault):
     [
         ("copy = 3", "kernel 'copy' is 3, and not a C parameter list"),
         ("copy = 'int,,'", "kernel 'copy': parameter 2 of 'int,,'"),
-        ("copy", "is no TOML"),
+        ("copy", "is not valid TOML"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused(tmp_path, text, fault):

@@ -105,9 +105,9 @@ def changed_header(**changes):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "is no recording of `tandem trace calls`: it has no header line"),
-        (b"\x7fELF\n", "is no recording of `tandem trace calls`: its first line is not JSON"),
-        (b'{"a": 1}\n', "is no recording of `tandem trace calls`: its header does not say so"),
+        (b"", "is not a recording of `tandem trace calls`: it has no header line"),
+        (b"\x7fELF\n", "is not a recording of `tandem trace calls`: its first line is not JSON"),
+        (b'{"a": 1}\n', "is not a recording of `tandem trace calls`: its header does not say so"),
         (b"[" * 100_000 + b"\n", "its first line is not JSON"),
         (changed_header(version=2), "is a recording of version 2 .* this tandem reads version 1"),
         (changed_header(calls=[{}]), "' has a table of calls in which 'parameters' is missing"),

@@ -51,13 +51,13 @@ def test_several_expressions_must_all_hold():
 @pytest.mark.parametrize(
     ("expression", "words"),
     [
-        ("trace=cuMemAloc", r"'cuMemAloc' is no intercepted call; did you mean 'cuMemAlloc'\?"),
-        ("trace=", "trace='' is no intercepted call; give a name"),
+        ("trace=cuMemAloc", r"'cuMemAloc' is not an intercepted call; did you mean 'cuMemAlloc'\?"),
+        ("trace=", "trace='' is not an intercepted call; give a name"),
         (
             "trace=cuMemAlloc,nonsense",
-            "'nonsense' is no intercepted call; give .* a class: alloc",
+            "'nonsense' is not an intercepted call; give .* a class: alloc",
         ),
-        ("status=bad", "status='bad' is none of failed, success, unfinished"),
+        ("status=bad", "status='bad' is not one of failed, success, unfinished"),
         ("fault=x", "'fault=x' filters by 'fault'; known are trace=... and status=..."),
     ],
 )

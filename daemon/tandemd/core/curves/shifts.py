@@ -191,9 +191,9 @@ class Shifts:
         other = within[0]
         title = other.group.title
         if len(within) > 1:
-            return None, f"{title} and {within[1].group.title} are within an iteration"
+            return None, f"{title} and {within[1].group.title} are in the middle of an iteration"
         if tenant.group.key[0] != other.group.key[0]:
-            return None, f"{title} is another user's: only jobs of one run side by side"
+            return None, f"{title} is another user's: only jobs of one user run side by side"
         if other.wants_memory > crowd.free_bytes and tenant.will_give_back:
             return 0, ""  # otherwise each would wait for the other
         if other.wants_memory and other.wants_memory <= crowd.free_bytes:
@@ -288,7 +288,7 @@ def _shift_against(
     title = other.group.title
     if other.is_new(now_ns, options) or other.is_quiet(now_ns, options):
         fits = tenant.most_bytes + other.held_bytes <= room_bytes and not other.wants_memory
-        return (0, "") if fits else (None, f"{title} ends no iteration")
+        return (0, "") if fits else (None, f"{title} does not end its iterations")
     running = [(other.curve(options), other.done_ns(options))]
     shift_ns = smallest_shift(
         running,
@@ -298,5 +298,5 @@ def _shift_against(
         held_bytes=tenant.held_bytes,
     )
     if shift_ns is None:
-        return None, f"{title} has to end its iteration before: no shift makes them fit"
-    return shift_ns, f"{title} has to do {shift_ns / 1e6:.1f} ms more of its work before"
+        return None, f"{title} has to end its iteration first: no shift makes them fit"
+    return shift_ns, f"{title} has to do {shift_ns / 1e6:.1f} ms more of its work first"

@@ -198,7 +198,7 @@ class Tenant:
 def objection(group: Group, options: Options) -> str | None:
     """Return why memory curves do not decide when a group's iterations begin; None: they do."""
     against = (
-        *unfit(group, options, followed="memory of one only is"),
+        *unfit(group, options, followed="memory of only one is"),
         # This would conflict with residency.py, which moves memory with turns.
         (any(job.spec.swappable for job in group.jobs.values()), "its memory moves with its turns"),
         (group.paused, "it is paused"),

@@ -16,7 +16,9 @@ def explain_kept(group: Group, scheduler: Scheduler, now_ns: int) -> str:
     tenants = [scheduler.shifts.tenant(process_id) for process_id in group.processes]
     kept = next((t for t in tenants if t is not None and t.kept_since_ns is not None), None)
     if kept is None:
-        return "between two iterations: the next one begins when its memory fits beside others"
+        return (
+            "between two iterations: the next one begins when its memory fits beside that of others"
+        )
     most_ns = max(0, scheduler.options.max_hold_ns - kept.kept_ns(now_ns))
     return (
         f"waits {kept.kept_ns(now_ns) / 1e6:.1f} ms for its next iteration: {kept.reason}; "
@@ -37,7 +39,7 @@ def curve_lines(group: Group, scheduler: Scheduler, now_ns: int) -> Iterator[str
         if process.lease_bytes < NO_LIMIT:
             yield (
                 f"may hold {size_of(process.lease_bytes)} of device memory for now: the peaks of "
-                "those that share it do not fit together"
+                "the jobs that share it do not fit together"
             )
 
 

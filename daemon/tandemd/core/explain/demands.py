@@ -11,7 +11,7 @@ from tandemd.core.space.demands import Demand, demand_of_group
 from tandemd.core.turns.turns import Turns
 
 MOST_NAMED = 3
-BEGINNING = "gpu time of several at once is split"  # of such a line
+BEGINNING = "gpu time that several jobs use at once is split"  # of such a line
 
 
 def split_lines(
@@ -31,7 +31,7 @@ def split_lines(
         names = ("it", *(other.title for other in others))
         told = [_told(name, one) for name, one in zip(names, found, strict=True) if one]
         rest = len(told) - 1 - MOST_NAMED
-        more = f", and what {rest} more count for" if rest > 0 else ""
+        more = f", and {rest} more" if rest > 0 else ""
         yield f"{BEGINNING} by SMs, an estimate: {', '.join(told[: 1 + MOST_NAMED])}{more}"
 
 

@@ -127,24 +127,24 @@ def _kept(scheduler: Scheduler, group: Group, now_ns: int) -> str:
 def _paused(scheduler: Scheduler, job: Job, group: Group) -> str:
     if job.paused:
         where = paused_memory(scheduler, job)
-        late = f"; {counted(job.unready, 'program')} not ready before" if job.unready else ""
+        late = f"; {counted(job.unready, 'program')} did not get ready first" if job.unready else ""
         return f"paused by a person{where}{late}; `tandem resume {job.display_name}` lets it go on"
     others = ", ".join(j.display_name for j in group.jobs.values() if j.paused)
     name = f" '{job.spec.group}'" if job.spec.group else ""
-    return f"held with its group{name}, of which {others} is paused"
+    return f"held with its group{name}, in which {others} is paused"
 
 
 def _open(scheduler: Scheduler, job: Job, group: Group, island: list[Group], turns: Turns) -> str:
     usages = [p.usage for p in job.processes.values()]
     if usages and all(u.ungated for u in usages):
-        return "runs ungated: its shim lost sight of the daemon, or was told to only watch"
+        return "runs ungated: its shim no longer hears from the daemon, or was told to only observe"
     waits = {u.wait_reason for u in usages if u.waiting_threads}
     yields_to, overlap = scheduler.policy.yields_to, scheduler.options.overlaps(group.gpus)
     busy = [one for one in island if one.wants and yields_to(group, one, overlap=overlap)]
     ahead = ", ".join(one.title for one in busy)
     if WaitReason.PRESENCE in waits:
         period_ns, share = scheduler.options.share_period_ns, scheduler.options.min_share
-        owed = f"owed {share:.0%} of the time after {_ms(period_ns)} of waiting"
+        owed = f"after {_ms(period_ns)} of waiting it is owed {share:.0%} of the time"
         return f"yields to {ahead or 'a higher class'}, which is busy; {owed}"
     if WaitReason.WINDOW in waits:
         narrow = narrowed_by(group, island, policy=scheduler.policy, options=scheduler.options)
@@ -186,7 +186,7 @@ def _facts(
     if others and not group.preemptible and not scheduler.policy.always_open(group):
         most = span_of(options.nonpreemptible_ns)
         lines.append(
-            f"its equals do not cut its iterations (preemptible=no): its turn goes on for up to "
+            f"its equals do not cut its iterations (preemptible=no): its turn is extended by up to "
             f"{most} until one ends"
         )
     if others:
@@ -196,7 +196,7 @@ def _facts(
             lines.append(_window(scheduler, group, island))
     if turns.overdue(scheduler.policy.tier(group)):
         lines.append(
-            f"its class is owed time: it yields to nobody until it got {options.min_share:.0%}"
+            f"its class is owed time: it yields to nobody until it has {options.min_share:.0%}"
         )
     return lines
 
@@ -212,8 +212,8 @@ def _quantum_lines(scheduler: Scheduler, group: Group, island: list[Group]) -> I
         # Turns are longer where memory is exchanged; only the group's own increase is known.
         least = "" if group.turn_ns else "at least " * any(one.turn_ns for one in island)
         yield (
-            f"its turns of {least}{turn} end with an iteration where one is near: "
-            f"{_ms(group.step_cost_ns)} of gpu time each"
+            f"its turns of {least}{turn} end where an iteration ends, if one does about then; an "
+            f"iteration takes {_ms(group.step_cost_ns)} of gpu time"
         )
 
 
@@ -225,7 +225,7 @@ def _window(scheduler: Scheduler, group: Group, island: list[Group]) -> str:
         return line
     briefest = min(narrow, key=attrgetter("gap_p50_ns"))
     return (
-        f"{line}, not {options.window_segments}: a gap of {briefest.title} is typically over "
+        f"{line}, not {options.window_segments}: gaps of {briefest.title} typically end "
         f"{_us(briefest.gap_p50_ns)} after others may start"
     )
 
@@ -250,9 +250,11 @@ def _of_group(group: Group, job: Job) -> list[str]:
     lines += [describe(p) for p in group.processes.values() if is_unaccounted(p)]
     lines += [describe_overclaim(p) for p in group.processes.values() if is_overclaimed(p)]
     if group.undrainable:
-        lines.append("undrainable: it is windowed, but takes no turns")
+        lines.append("undrainable: its window is limited, but it takes no turns")
     if group.dozing:
-        lines.append("takes no turns until it has work on the gpu: it only waits at its open gate")
+        lines.append(
+            "takes no turns until it has work on the gpu: so far it only waits at its open gate"
+        )
     return lines
 
 
@@ -289,7 +291,7 @@ def _phases(phases: Phases) -> str:
 
 def _gaps(group: Group) -> list[str]:
     return [
-        "gaps in its work: once others may start, half are over within "
+        "gaps in its work: once others may start, half of them end within "
         f"{_us(usage.gap_p50_ns)}, nine in ten within {_us(usage.gap_p90_ns)}"
         for usage in (p.usage for p in group.processes.values())
         if usage.gap_p50_ns

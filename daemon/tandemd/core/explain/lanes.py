@@ -16,9 +16,9 @@ def explain_lane(standing: Standing, scheduler: Scheduler) -> str:
         return _explain_line(standing, scheduler)
     other = lanes.running_with(group.key)
     if other is None:
-        return "between two iterations; it has begun none since"
-    why = "which is being got to know" if other in lanes.alone else "which shares its lane"
-    return f"waits for its next iteration: that of {_title(other, scheduler)} is not over, {why}"
+        return "between two iterations: it has not begun the next one"
+    why = "which runs alone to be measured" if other in lanes.alone else "which shares its lane"
+    return f"waits for its next iteration: that of {_title(other, scheduler)}, {why}, is not over"
 
 
 def lane_lines(standing: Standing) -> list[str]:
@@ -27,7 +27,9 @@ def lane_lines(standing: Standing) -> list[str]:
     need = lanes.need_of(group.key)
     if need is None or group.key in lanes.alone:
         limit = size_of(group.memory_limit_bytes) if lanes.is_admitted(group.key) else "nothing yet"
-        return [f"what it needs is not known: nobody else runs an iteration; it may use {limit}"]
+        return [
+            f"what it needs is not known, so no other job runs an iteration; it may use {limit}"
+        ]
     how = "known" if standing.is_known else "not known yet, counted as its limit"
     told = (
         f"{size_of(need.persistent_bytes)} for good, {size_of(need.ephemeral_bytes)} an iteration"
@@ -58,15 +60,16 @@ def _explain_line(standing: Standing, scheduler: Scheduler) -> str:
     if place:
         where += f" behind {_title(lanes.waiting[place - 1], scheduler)}"
     if lanes.alone:
-        return f"{where}, where nobody comes until {_title(lanes.alone[0], scheduler)} is known"
+        measured = _title(lanes.alone[0], scheduler)
+        return f"{where}: no job is admitted until the need of {measured} is known"
     need = lanes.need_of(group.key)
     if need is None:
         return (
-            f"{where}: what it needs is not known, and no memory is left to find that out in, for "
+            f"{where}: what it needs is not known, and no memory is left to find out, because "
             "others may keep all of it"
         )
     missing_bytes = lanes.missing_bytes(group.key)
-    missing = f"; {size_of(missing_bytes)} of that have to become free" if missing_bytes else ""
+    missing = f"; {size_of(missing_bytes)} of that has to become free" if missing_bytes else ""
     return (
         f"{where} with {size_of(need.persistent_bytes)} for good and "
         f"{size_of(need.ephemeral_bytes)} an iteration{missing}"

@@ -58,7 +58,7 @@ def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
         lines.append("its memory stays on the gpu: it was not started with --swappable")
     if spec.memory_bytes < NO_LIMIT:
         most_bytes = most_held_bytes(job)
-        over = ": it is over it, keeps what it has and gets no more" * (
+        over = ": it is over the limit, so it keeps what it has and gets no more" * (
             most_bytes > spec.memory_bytes
         )
         limit = f"holds {size_of(most_bytes)} of its limit of {size_of(spec.memory_bytes)}{over}"
@@ -66,17 +66,19 @@ def memory_facts(scheduler: Scheduler, job: Job) -> list[str]:
     lines += _of_user(scheduler, job)
     lines += _kept_free(scheduler, job)
     if why := no_limit(spec, gpus_of(job), capacity_bytes):
-        lines.append(f"its limit of memory limits nothing: {why}")
+        lines.append(f"its memory limit has no effect: {why}")
     if spec.memory_min_bytes:
         why_not = "others came first" if job.processes else "it has no process"
         if job.processes and (key := scheduler.memory.line.ceilings.of(job.uid).key):
-            why_not += f", or its user may not have as much ({key})"
+            why_not += f", or its user may not have that much ({key})"
         kept = "is promised" if job.is_minimum_kept else f"is not promised: {why_not}"
         lines.append(f"its minimum of {size_of(spec.memory_min_bytes)} of device memory {kept}")
     if spec.wait_memory_ns:
         lines.append(f"an allocation waits up to {spec.wait_memory_ns / 1e9:g} s for memory")
     if spec.checkpoint:
-        lines.append("is saved to the host as a whole while it is paused (--checkpoint)")
+        lines.append(
+            "while it is paused, the driver saves it to the host as a whole (--checkpoint)"
+        )
     return [*lines, *_swap_facts(job, options), *refusals(job)]
 
 
@@ -89,7 +91,8 @@ def _of_user(scheduler: Scheduler, job: Job) -> Iterator[str]:
         over = ": they keep what they have and get no more" if held_bytes > most_bytes else ""
         yield (
             f"all jobs of its user hold {size_of(held_bytes)} of the {size_of(most_bytes)} that "
-            f"they may on gpu {scheduler.options.name_of(gpu)} ({ceilings.of(job.uid).key}){over}"
+            f"they may hold on gpu {scheduler.options.name_of(gpu)} "
+            f"({ceilings.of(job.uid).key}){over}"
         )
 
 
@@ -102,8 +105,8 @@ def _kept_free(scheduler: Scheduler, job: Job) -> Iterator[str]:
         held_bytes, most_bytes = line.reserves.held_bytes(gpu), line.capacity_bytes[gpu]
         over = ": they keep what they have and get no more" if held_bytes > most_bytes else ""
         yield (
-            f"all jobs hold {size_of(held_bytes)} of the {size_of(most_bytes)} that they may on "
-            f"gpu {name_of(gpu)}, where {size_of(reserve.size_bytes)} are kept free "
+            f"all jobs hold {size_of(held_bytes)} of the {size_of(most_bytes)} that they may hold "
+            f"on gpu {name_of(gpu)}, where {size_of(reserve.size_bytes)} is kept free "
             f"({reserve.key}){over}"
         )
 
@@ -115,10 +118,10 @@ def _swap_facts(job: Job, options: Options) -> list[str]:
     if job.spec.swappable:
         lines.append("swappable: its memory may be moved to the host while others need the room")
     if filed_bytes := sum(usage.filed_bytes for usage in usages):
-        lines.append(f"{size_of(filed_bytes)} of its memory on the host are in files of swap_dir")
+        lines.append(f"{size_of(filed_bytes)} of its memory on the host is in files in swap_dir")
     fixed_bytes = sum(usage.device_bytes - usage.swappable_bytes for usage in usages)
     if job.spec.swappable and fixed_bytes > 0:
-        what = "pools, arrays, or shared with other processes"
+        what = "it is in pools or arrays, or shared with other processes"
         lines.append(f"{size_of(fixed_bytes)} of its memory cannot be moved: {what}")
     if job.spec.swappable and (idle_ns := options.idle_release_of(job.spec)):
         idle = f"{idle_ns / 1e9:g} s"
@@ -152,19 +155,19 @@ def paused_memory(scheduler: Scheduler, job: Job) -> str:
 
 def _capture_of(job: Job) -> str:
     if job.spec.swappable and any(process.usage.capturing for process in job.processes.values()):
-        return "it captures a graph, which has to be complete first"
+        return "it is capturing a graph, and the capture has to end first"
     return ""
 
 
 def _saving(move: Move) -> str:
     if move.ahead:
-        return f"the driver is to save it to the host, {_others(move.ahead)} before it"
+        return f"the driver will save it to the host, after {_others(move.ahead)}"
     return "the driver is saving it to the host"
 
 
 def _returning(move: Move) -> str:
     if move.ahead:
-        return f"the driver is to bring it back to the gpu, {_others(move.ahead)} before it,"
+        return f"the driver will bring it back to the gpu, after {_others(move.ahead)},"
     return "the driver is bringing it back to the gpu"
 
 
@@ -176,7 +179,7 @@ def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> s
     """Why memory of a job that is not paused is on the host; None if none is."""
     move = scheduler.checkpoints.move_of(job)
     if move and move.away:
-        return f"{_saving(move)}, and brings it back once that is done"
+        return f"{_saving(move)}, and will then bring it back"
     away_bytes = swapped_bytes(job)
     if not away_bytes:
         return None
@@ -185,7 +188,7 @@ def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> s
         again = span_of(RETRY_NS)
         return (
             f"waits to come back to the gpu with {size_of(away_bytes)} of memory: {problem}; "
-            f"it is tried every {again}{others}"
+            f"retried every {again}{others}"
         )
     if move:
         return f"{_returning(move)} with {size_of(away_bytes)} of memory"

@@ -45,7 +45,7 @@ def pair_lines(
         told = turns.trials.told((group, other), now_ns) if judgement.fits else ""
         endangered = turns.foresight.endangered(group, other) if judgement.fits else None
         if endangered is not None:
-            verb, told = "takes", f"{endangered.title} is to miss its objective beside the other"
+            verb, told = "takes", f"beside the other, {endangered.title} would miss its objective"
         yield f"{verb} turns with {other.title}: {judgement.why}{_tried(told)}"
         yield from _foretold(group, other, turns)
 
@@ -63,9 +63,9 @@ def _foretold(group: Group, other: Group, turns: Turns) -> Iterator[str]:
     if slowdown is not None and model.error is not None:
         earlier = f" ({model.recalled} from before the daemon started)" if model.recalled else ""
         yield (
-            f"an iteration of it is to take {slowdown:.2f} times as long beside {other.title}: "
-            f"told from {model.count} measurements on such a gpu{earlier}, "
-            f"each foretold {model.error:.0%} off"
+            f"its iterations should take {slowdown:.2f} times as long beside {other.title}: "
+            f"predicted from {model.count} measurements on such a gpu{earlier}, "
+            f"with an error of {model.error:.0%} each"
         )
 
 
@@ -76,8 +76,8 @@ def _foretold_of_three(
     slowdown, done = foresight.slowdown(group, *partners), foresight.done(group, *partners)
     if slowdown is not None and done is not None:
         yield (
-            f"beside both at once an iteration of it is to take {slowdown:.2f} times as long; the "
-            f"three are to get {done:.2f} times as much done as in turns"
+            f"beside both at once its iterations should take {slowdown:.2f} times as long; the "
+            f"three should get {done:.2f} times as much done as in turns"
             + _tried(turns.trials.told((group, *partners), now_ns))
         )
 
@@ -88,12 +88,12 @@ def _tried(told: str) -> str:
 
 def _mix(mix: Mix | None) -> str:
     if mix is None:
-        return "what bounds its work is not known: no iteration was recorded yet that it ran alone"
+        return "what bounds its work is not known: no iteration that it ran alone was recorded yet"
     shares = sorted(((mix.shares[b], b) for b in Bound if mix.shares[b] > 0), reverse=True)
     told = ", ".join(f"{bound.name.lower()} {share:.0%}" for share, bound in shares)
     untimed = f", {mix.untimed} of them not timed" if mix.untimed else ""
     return (
         f"what bounds its work: {mix.bound.name.lower()} ({told or 'nothing timed'} of its gpu "
-        f"time, of {mix.operations} operations recorded{untimed}; told from what its kernels were "
-        "given, not from what they compute)"
+        f"time, of {mix.operations} operations recorded{untimed}; judged by the arguments of its "
+        "kernels, not by what they compute)"
     )

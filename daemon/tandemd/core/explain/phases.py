@@ -16,7 +16,7 @@ def explain_standing(passer: Passer, scheduler: Scheduler, now_ns: int) -> str:
     stood_ns = passer.stood_ns(now_ns)
     most_ns = max(0, scheduler.options.max_hold_ns - stood_ns)
     holder = scheduler.phases.holder_beside(passer)
-    why = f"{holder.title} is in it" if holder else "its own work has to drain before"
+    why = f"{holder.title} is in it" if holder else "its own work has to drain first"
     return (
         f"waits {stood_ns / 1e6:.1f} ms for {phase_name(passer.phase)}: {why}; "
         f"at most {most_ns / 1e6:.0f} ms more"
@@ -34,8 +34,8 @@ def phase_lines(group: Group, scheduler: Scheduler) -> Iterator[str]:
     for process_id in group.processes:
         passer = scheduler.phases.passer(process_id)
         if passer is None:
-            yield "its phases begin as it likes: no other best-effort job is on its gpu"
+            yield "its phases begin without waiting: no other best-effort job is on its gpu"
         elif not passer.process.usage.begun_phases:
             yield "it marks no phases (tandem.phase): it waits for none, and none waits for it"
         elif passer.held:
-            yield f"is in {phase_name(passer.held)}: others wait before theirs of that name"
+            yield f"is in {phase_name(passer.held)}: others wait to begin theirs of that name"

@@ -24,7 +24,7 @@ def plan_lines(scheduler: Scheduler, job: Job, now_ns: int) -> list[str]:
     if division.valued is None:
         return [f"plan: none yet: {_why_none(division)}"]
     return [
-        f"plan: {division.valued.kind}: {_where(division, job)}, since {division.why}",
+        f"plan: {division.valued.kind}: {_where(division, job)}, because {division.why}",
         *_came(division, job, now_ns),
         *_not_taken(division),
         *([f"plan: no other is looked for: {_why_none(division)}"] if division.failure else []),
@@ -33,14 +33,14 @@ def plan_lines(scheduler: Scheduler, job: Job, now_ns: int) -> list[str]:
 
 
 def _why_none(division: Division) -> str:
-    return f"none was found ({division.failure})" if division.failure else "it is being made"
+    return f"none was found ({division.failure})" if division.failure else "one is being made"
 
 
 def _where(division: Division, job: Job) -> str:
     part = division.part_of(job.display_name)
     if part is None or division.seen is None:
         undivided = division.seen.undivided if division.seen else ""
-        return f"all take turns on all SMs{undivided and f', for {undivided}'}"
+        return f"all take turns on all SMs{undivided and f', because {undivided}'}"
     others = [name for name in part.members if name != job.display_name]
     what = f"{part.groups * division.seen.scene.gpu.sms_of_group} SMs"
     return f"{what}, in turns with {', '.join(others)}" if others else f"{what} of its own"
@@ -64,27 +64,27 @@ def _slowdown(division: Division, name: str, measured: Measured | None) -> Itera
     if part is None:
         return
     told = (
-        f"plan: beside the jobs on other SMs iterations are to take {foretold.slowdown:.2f} times"
+        f"plan: beside the jobs on other SMs, iterations should take {foretold.slowdown:.2f} times"
     )
     is_alone = part.members == (name,) and not division.seen.scene.workers[name].rate
     if measured and is_alone:
         # The predicted progress includes this slowdown; a larger real one lowers it in proportion.
         found = foretold.slowdown * foretold.progress / measured.progress
-        yield f"{told} as long, and take {found:.2f}"
+        yield f"{told} as long, and they take {found:.2f} times"
     elif foretold.slowdown > 1:
         yield f"{told} as long"
 
 
 def _compared(foretold: Forecast, measured: Mapping[str, Measured], name: str, scene: Scene) -> str:
     found = measured.get(name)
-    figures = [f"progress {foretold.progress:.2f} is foretold"]
+    figures = [f"progress {foretold.progress:.2f} is predicted"]
     figures[0] += f" and {found.progress:.2f} measured" if found else ""
     if scene.workers[name].rate:
         doubt = scene.workers[name].sizes.doubt
         within = f" (within {doubt:.0%})" if doubt and isfinite(foretold.p99_ns) else ""
-        figures.append(f"p99 {span_of(foretold.p99_ns)}{within} is foretold")
+        figures.append(f"p99 {span_of(foretold.p99_ns)}{within} is predicted")
         figures[1] += f" and {span_of(found.p99_ns)} measured" if found and found.p99_ns else ""
-    over = f", over {span_of(found.over_ns)}" if found else "; nothing is measured yet"
+    over = f", over {span_of(found.over_ns)}" if found else "; nothing has been measured yet"
     return ", ".join(figures) + over
 
 
@@ -99,16 +99,16 @@ def _not_taken(division: Division) -> Iterator[str]:
 
 def _against(other: Valued, now: Valued) -> str:
     if other.missed != now.missed:
-        return f"it is to miss {objectives(other.missed)}, and this one {now.missed or 'none'}"
+        return f"it would miss {objectives(other.missed)}, and this one {now.missed or 'none'}"
     if other.slighted != now.slighted:
-        few = f"{other.slighted} of those about which is guessed"
+        few = f"{other.slighted} of the jobs whose scaling is unknown"
         return f"it gives {few} less than their share, and this one {now.slighted or 'none'}"
     why = f"it promises {other.progress:.2f} of progress by weight, and this one {now.progress:.2f}"
     pairs = zip(other.shares, now.shares, strict=False)  # jobs may have left since
     told = ((f"{its:.2f}", f"{here:.2f}") for its, here in pairs)
     less, more = next((pair for pair in told if pair[0] != pair[1]), ("", ""))
     if other.progress > now.progress and less < more:
-        why += f"; but who gets least for its weight is to get {less}, and here {more}"
+        why += f"; but the job that gets least for its weight would get {less}, and here {more}"
     return why
 
 
@@ -123,6 +123,6 @@ def _before(division: Division, job: Job) -> Iterator[str]:
             f", p99 {span_of(foretold.p99_ns)} and {span_of(found.p99_ns)}" if found.p99_ns else ""
         )
         yield (
-            f"plan before: {kept.valued.kind}: progress {foretold.progress:.2f} was foretold and "
+            f"plan before: {kept.valued.kind}: progress {foretold.progress:.2f} was predicted and "
             f"{found.progress:.2f} measured{p99}, over {span_of(found.over_ns)}"
         )

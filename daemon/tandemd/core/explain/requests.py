@@ -8,8 +8,8 @@ from tandemd.core.tuner.pauses import has_requests
 from tandemd.core.words import span_of
 
 _KINDS = {
-    RequestKind.BURST: "bursts of its work on the idle gpu, waits for a turn included",
-    RequestKind.STEP: "from the first thing asked of the gpu after a step mark to the next mark",
+    RequestKind.BURST: "bursts of its work on the idle gpu, including waits for a turn",
+    RequestKind.STEP: "from the first call for the gpu after a step mark to the next mark",
     RequestKind.MARKED: "as it marks them",
 }
 
@@ -31,7 +31,7 @@ def request_lines(job: Job, now_ns: int) -> list[str]:
     limit = span_of(limit_ns)
     if not newest.count:
         objective = f"its objective is {limit}" if asked_ns else f"its marks allow {limit}"
-        unseen = f"no request of it was seen lately; {objective}"
+        unseen = f"none of its requests was seen lately; {objective}"
         return [unseen] if limit_ns and job.processes else []
     line = (
         f"requests: p99 {span_of(newest.p99_ns)} of {newest.count} in the last "

@@ -29,11 +29,11 @@ def _curve_lines(curve: Curve) -> Iterator[str]:
     most, knee = curve.sm_counts[-1], curve.knee()
     fitted = f", with gamma {curve.gamma:.2f}" if curve.gamma else ""
     takes, takes_at_knee = _ms(curve.at(most)), _ms(curve.at(knee))
-    bend = f" and {takes_at_knee} on {knee}, beyond which each gains less"
+    bend = f" and {takes_at_knee} on {knee}, beyond which each SM gains less"
     if knee == most:
         bend = ", all of which it has use for"
     elif takes == takes_at_knee:
-        bend = f", and no longer on {knee}"
+        bend = f", and as long on {knee}"
     yield (
         f"an iteration takes {takes} on {most} SMs{bend} "
         f"({curve.source} from one on {curve.recorded_sms} SMs that took "
@@ -58,10 +58,10 @@ def _unprobed_lines(scheduler: Scheduler, job: Job) -> Iterator[str]:
     for gpu in sorted(gpus_of(job) & options.splits.keys()):
         if longest_ns := too_long_ns(job, options.splits[gpu]):
             yield (
-                f"it is not probed on fewer SMs of gpu {options.name_of(gpu)}, as its iterations "
-                f"may take {longest_ns / 1e9:.3g} s there: {ITERATIONS} of them have to be over in "
-                f"{MOST_PATIENCE_NS / 1e9:g} s; to have that recorded, give it fewer for a while: "
-                "tandem set JOB sm=30%, and later sm=none"
+                f"it is not probed on fewer SMs of gpu {options.name_of(gpu)}, because its "
+                f"iterations may take {longest_ns / 1e9:.3g} s there, and {ITERATIONS} of them "
+                f"have to end within {MOST_PATIENCE_NS / 1e9:g} s; to record that, give it fewer "
+                "for a while: tandem set JOB sm=30%, and later sm=none"
             )
 
 

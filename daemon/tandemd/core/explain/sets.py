@@ -11,9 +11,9 @@ from tandemd.core.space.sets import Span
 _WHY = {
     StayReason.LEGACY: "the legacy default stream",
     StayReason.PER_THREAD: "per-thread default streams",
-    StayReason.BLOCKING: "made without CU_STREAM_NON_BLOCKING: {}",
-    StayReason.ELSEWHERE: "in contexts of the job's own, or with grids for the whole gpu: {}",
-    StayReason.CAPTURING: "which capture graphs, or may: {}",
+    StayReason.BLOCKING: "created without CU_STREAM_NON_BLOCKING: {}",
+    StayReason.ELSEWHERE: "in contexts that the job created, or with grids for the whole gpu: {}",
+    StayReason.CAPTURING: "that capture graphs, or may: {}",
     StayReason.REFUSED: "refused by the driver: {}",
 }
 
@@ -26,9 +26,9 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
     for gpu in sorted(group.gpus & options.unproved.keys()):
         is_open = gpu in options.retried
         yield (
-            f"mode mps+green is not {'proved yet' if is_open else 'to be had'} on gpu "
+            f"mode mps+green is {'not proved yet' if is_open else 'not available'} on gpu "
             f"{options.name_of(gpu)}, which is in mode mps: {options.unproved[gpu]}"
-            f"{'; it is tried again' if is_open else ''}"
+            f"{'; this is retried' if is_open else ''}"
         )
     if why_not := why_no_set(job, options):
         yield f"it has no set of SMs: {why_not}"
@@ -41,7 +41,7 @@ def set_lines(job: Job, group: Group, options: Options) -> Iterator[str]:
         why = (
             "no plan has been made with these yet"
             if job.part
-            else f"jobs ask for more than the {split.groups} that there are"
+            else f"together the jobs ask for more than the {split.groups} groups that there are"
         )
         yield f"that is less than the {job.groups_wanted} groups it asks for: {why}"
     yield from _on_its_way(job, split.group_sms)
@@ -57,11 +57,11 @@ def why_no_set(job: Job, options: Options) -> str:
     if not percent:
         return (
             "it was running before its gpu was in mode mps+green, and keeps the whole gpu as long "
-            "as it runs; start it anew to have one"
+            "as it runs; restart it to give it one"
         )
     return (
-        f"a percentage of MPS, {percent:.4g}%, holds it for as long as it runs, by which it would "
-        "split SMs otherwise than others do; start it anew, without one of its own"
+        f"an MPS percentage, {percent:.4g}%, limits it for as long as it runs, with which it would "
+        "split the SMs differently from the others; restart it without a percentage of its own"
     )
 
 
@@ -75,7 +75,7 @@ def _for(job: Job, asked: str) -> str:
     if job.part:
         return f"by plan, and for sm {asked}" if asked else "by plan"
     if not job.groups_wanted:
-        return "what the others leave, and shared"
+        return "which the other sets leave free, and may be shared"
     return f"for sm {asked}" if asked else "by how it scales and what its requests take"
 
 
@@ -85,12 +85,12 @@ def _on_its_way(job: Job, group_sms: int) -> Iterator[str]:
     behind = [p for p in job.processes.values() if p.usage.in_set != told]
     if any(process.usage.in_set is None for process in behind):
         yield (
-            "it is not in its set yet, but on the whole gpu: what was running before mode "
-            "mps+green was on, or with a shim that knows no sets, stays there until it is started "
-            "anew"
+            "it is not in its set yet, but on the whole gpu: a process that was running before "
+            "mode mps+green was on, or whose shim does not support sets, stays there until it is "
+            "restarted"
         )
     elif any(process.usage.following_streams for process in behind):
-        yield "work of it may still run where it was before, or others may still be there"
+        yield "its work may still run on the previous SMs, or that of others on the new ones"
 
 
 def _staying(job: Job) -> Iterator[str]:
@@ -103,4 +103,4 @@ def _staying(job: Job) -> Iterator[str]:
     if parts:
         yield f"streams on the whole gpu: {'; '.join(parts)}"
     if any(process.usage.runs_graphs for process in job.processes.values()):
-        yield "graphs on the whole gpu: their kernels stay where they were captured"
+        yield "graphs on the whole gpu: their kernels stay on the SMs where they were captured"

@@ -37,11 +37,12 @@ def space_lines(scheduler: Scheduler, job: Job, got: float) -> list[str]:
         return [*lines, f"sm {asked} has no effect: {why_not}"]
     owed = owed_share(job, group, options)
     lines.append(
-        f"sm {asked} is a share of time, not of SMs: owed {owed:.0%} of what it and the jobs get "
-        f"that it takes turns with, while it has work; got {got:.0%} of the gpu in the last second"
+        f"sm {asked} is a share of time, not of SMs: while it has work, it is owed {owed:.0%} of "
+        f"what it and the jobs that it takes turns with get; it got {got:.0%} of the gpu in the "
+        "last second"
     )
     if group.owed_share < 0.999 * share_of(group, options):
-        lines.append("that is less than it asks for: all such shares together are too much")
+        lines.append("that is less than it asks for: all such shares add up to too much")
     return lines
 
 
@@ -52,23 +53,23 @@ def _percentage(job: Job, asked: str, options: Options) -> Iterator[str]:
     meant = said_share(job.spec, gpus, options)
     if not share:
         yield (
-            f"sm {asked}, as `tandem run` set it when the job started, unless the job "
+            f"sm {asked}, as set by `tandem run` when the job started, unless the job "
             "brought a percentage of its own"
             if asked
             else "its shim does not say whether MPS lets it have all SMs"
         )
     elif asked and abs(share - meant) < ROUNDING:
-        yield f"sm {asked}: MPS lets it use {_percent(share)} of the SMs, as `tandem run` set it"
+        yield f"sm {asked}: MPS lets it use {_percent(share)} of the SMs, as set by `tandem run`"
     elif share < 1:
         in_vain = f", so sm {asked} has no effect" if asked else ""
         yield (
-            f"MPS lets it use {_percent(share)} of the SMs at most, by a "
-            f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE of its own{in_vain}"
+            f"MPS lets it use at most {_percent(share)} of the SMs, because of its own "
+            f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE{in_vain}"
         )
     elif asked:
         yield (
-            f"sm {asked} has no effect: MPS lets it use all SMs, for it had no percentage when it "
-            "started, as `tandem run` would have set it in this mode"
+            f"sm {asked} has no effect: MPS lets it use all SMs, because it started without the "
+            "percentage that `tandem run` would have set in this mode"
         )
     else:
         yield "MPS lets it use all SMs: it has no percentage"
@@ -89,7 +90,7 @@ def _idle_lines(scheduler: Scheduler, job: Job, group: Group) -> list[str]:
         return []
     or_planned = "" if scheduler.options.planner else ', or with partition.planner = "on",'
     return [
-        "it takes turns with jobs on other SMs, which lie idle meanwhile: under "
+        "it takes turns with jobs on other SMs, which are idle meanwhile: under "
         f"{scheduler.options.policy} one of these runs at a time; under pair{or_planned} they can "
         "run side by side"
     ]
@@ -104,6 +105,6 @@ def _too_much_of_mps(scheduler: Scheduler, group: Group) -> list[str]:
     if together <= 1:
         return []
     return [
-        f"jobs here ask for {together:.0%} of the SMs together, which mps allows: each is a limit "
-        "of one job, and some SMs serve several"
+        f"jobs here ask for {together:.0%} of the SMs together, which mps allows: each percentage "
+        "limits one job, and some SMs serve several"
     ]

@@ -61,9 +61,11 @@ def piece_lines(scheduler: Scheduler, group: Group) -> list[str]:
     if piece.is_known:
         most = span_of(piece.most_ns)
         each = f"each {piece.kind.word} is a turn: usually {span_of(piece.usual_ns)} of gpu time"
-        return [f"{each}, {most} at most of the newest"]
+        return [f"{each}, at most {most} lately"]
     turn = span_of(piece.usual_ns)
-    return [f"what its iterations or requests take is not known: its turns are {turn} of gpu time"]
+    return [
+        f"how long its iterations or requests take is not known: its turns are {turn} of gpu time"
+    ]
 
 
 def turn_lines(scheduler: Scheduler, group: Group) -> list[str]:
@@ -71,7 +73,7 @@ def turn_lines(scheduler: Scheduler, group: Group) -> list[str]:
     lines = []
     options, found = scheduler.options, scheduler.island_of(group)
     if group.misfit_bytes:
-        lines.append(f"{_misfit(scheduler, group)} until others give up as much")
+        lines.append(f"{_misfit(scheduler, group)} until others give that much up")
     holder = _holder(group, *found) if found else None
     if group.stall_ns:
         lines.append(_rule("its turn", group, options))
@@ -87,8 +89,8 @@ def _misfit(scheduler: Scheduler, group: Group) -> str:
     size, ends = size_of(group.misfit_bytes), "it gets no turn"
     if crowd is not None and crowd.waits_for_the_host(group):
         limit = size_of(scheduler.options.host_limit_bytes)
-        return f"host_limit ({limit}) is {size} too small for what would have to go for it; {ends}"
-    return f"its memory does not fit beside what cannot be moved: {size} too much; {ends}"
+        return f"host_limit ({limit}) is {size} too small for what it would displace; {ends}"
+    return f"its memory is {size} too large to fit beside what cannot be moved; {ends}"
 
 
 def _rule(whose: str, group: Group, options: Options) -> str:
@@ -96,14 +98,14 @@ def _rule(whose: str, group: Group, options: Options) -> str:
     what = f"passing {whose} on takes {span_of(group.stall_ns)}: memory has to be exchanged"
     if group.fill_ns:
         longer = span_of(group.fill_ns)
-        what += f", and this time {longer} more at least, to fill memory of the host"
+        what += f", and this time at least {longer} more, to fill host memory"
     if group.turn_ns >= STALLS * group.stall_ns:
         return f"{what}; it lasts at least {STALLS} times that, {span_of(group.turn_ns)}"
     lost = group.stall_ns / (group.stall_ns + group.turn_ns)
     wanted, limit = span_of(STALLS * group.stall_ns), span_of(options.max_hold_ns)
     return (
         f"{what}; {STALLS} times that would be {wanted}, but max_hold of {limit} allows "
-        f"{span_of(group.turn_ns)}: {lost:.0%} are lost"
+        f"only {span_of(group.turn_ns)}: {lost:.0%} of the time is lost"
     )
 
 
@@ -137,8 +139,8 @@ def _until(left_ns: int | None, most_ns: int) -> str:
     if left_ns is None:
         return "as long as it has work"
     if not left_ns:
-        return "until what it does now is over"
-    return f"for {span_of(min(left_ns, most_ns))} more, if it has work for so long"
+        return "until its current work has completed"
+    return f"for {span_of(min(left_ns, most_ns))} more, if its work lasts that long"
 
 
 def _bound_ns(

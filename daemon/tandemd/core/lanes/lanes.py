@@ -278,7 +278,7 @@ class Lanes:
             raise NeverFitsError(
                 f"it may use {size_of(need.peak_bytes)}, "
                 f"{size_of(need.peak_bytes - self.capacity_bytes)} more than the gpu has; "
-                "lower its memory or choose a larger gpu"
+                "lower its memory, or choose a larger gpu"
             )
         self._line[key] = Member(
             key=key,

@@ -523,7 +523,7 @@ def growth_objection(standing: Standing | None, job: Job, spec: JobSpec) -> str 
         return None
     return (
         f"it may use {size_of(need.peak_bytes)}, for which there is no room beside the jobs on its "
-        "gpu; try again when one has left"
+        "gpu; try again when one of them has left"
     )
 
 
@@ -564,7 +564,7 @@ def objection_for_user(spec: JobSpec, most_bytes: Mapping[int, int], key: str) -
     if promised <= most:
         return None
     return (
-        f"it may use {size_of(promised)}, and all jobs of its user {size_of(most)} of a gpu "
+        f"it may use {size_of(promised)}, but all jobs of its user only {size_of(most)} of a gpu "
         f"({key}); lower --persistent or --ephemeral"
     )
 

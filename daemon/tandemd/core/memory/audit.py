@@ -115,7 +115,7 @@ def describe_overclaim(process: Process) -> str:
     """Like `describe`, for a process that claims to hold what it does not."""
     return (
         f"process {process.process_id} says that it holds {_mib(process.usage.resident_bytes)}, "
-        f"the driver that it holds {_mib(process.audited_bytes)}: that is what counts for others"
+        f"but the driver says {_mib(process.audited_bytes)}, which is what counts for others"
     )
 
 

@@ -203,9 +203,8 @@ class HostRoom:
             place.told_bytes = more_bytes
             place.tell_it_stays(
                 now_ns,
-                f"{more_bytes // MIB} MiB of the host are needed for "
-                f"it, and {left_bytes // MIB} MiB are left of the "
-                f"{options.host_limit_bytes // MIB} MiB that host_limit allows{files}",
+                f"it needs {more_bytes // MIB} MiB of the host, and {left_bytes // MIB} MiB are "
+                f"left of the {options.host_limit_bytes // MIB} MiB that host_limit allows{files}",
             )
 
     def _look_at(self, at_ns: int) -> None:

@@ -133,7 +133,7 @@ def objection(
     whole, whom = f"gpu {name(gpu)} has {most}{beside}", "others"
     if room.key:
         whole = f"its user may have {most} of gpu {name(gpu)} ({room.key})"
-        whom = "others of his jobs"
+        whom = "other jobs of that user"
     if promised or not room.key:
         whole += f", {size_of(promised)} of it promised to {whom}"
     return f"its minimum of {size_of(minimum)} does not fit: {whole}; lower the minimum{later}"

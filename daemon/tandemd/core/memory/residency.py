@@ -42,7 +42,7 @@ LEAST = 4 * UNIT  # a smaller move is not worth an order
 NOTICE_NS = 1_000_000_000  # for an iteration to end before memory is taken from its job
 RETRY_NS = 1_000_000_000  # how long after a failed move it is tried again
 FAILURES = {
-    SwapOutcome.NO_HOST_ROOM: "the host memory it was given does not hold it",
+    SwapOutcome.NO_HOST_ROOM: "the host memory it was given is too small",
     SwapOutcome.NOT_DRAINED: "its work on the gpu does not end",
     SwapOutcome.FAILED: "a copy failed",
 }
@@ -594,7 +594,7 @@ class Residency:
         elif place.job.paused and place.target_bytes == 0:
             place.was_suspended = True
             moved = usage.swapped_bytes // MIB
-            place.job.tell(now_ns, f"{moved} MiB of its memory are on the host")
+            place.job.tell(now_ns, f"{moved} MiB of its memory is on the host")
         elif place.was_suspended and place.target_bytes == NO_LIMIT:
             place.was_suspended = False
             place.job.tell(now_ns, "its memory is back on the gpu")

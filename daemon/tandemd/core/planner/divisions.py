@@ -132,10 +132,10 @@ class Divisions:
         """Return the plan in force on an island and why; or why there is none."""
         division = self.by_island.get(gpus)
         if not options.planner:
-            why_not = "no plan is gone by: partition.planner is off"
+            why_not = "no plan is in force: partition.planner is off"
             return InForce(why=why_not, has_planner=False)
         if division is None or division.why_not:
-            why_not = division.why_not if division else "nobody is there"
+            why_not = division.why_not if division else "there are no jobs"
             return InForce(why=f"all take turns: {why_not}")
         return InForce(division.plan, division.why, division.measured(jobs_of(members), now_ns))
 
@@ -329,11 +329,11 @@ def why_not_beside(
     if are_of_several_users(groups):
         return "under mps only jobs of one user run side by side"
     if mode != "mps+green":
-        return f"in mode {mode} a plan in space {how_to('space', mode)}"
+        return f"in mode {mode}, a plan in space {how_to('space', mode)}"
     if len(gpus) > 1:
         return "a job is on several gpus at once"
     if policy.by_lanes or policy.pace not in (None, Pace.FREE):
-        return f"under {options.policy} something else decides who runs beside whom"
+        return f"under {options.policy} the policy itself decides which jobs run side by side"
     found = (why for group in groups if (why := _why_not_beside(group, options)))
     return next(found, "")
 
@@ -344,7 +344,7 @@ def _why_not_beside(group: Group, options: Options) -> str:
         return f"{group.title} are one group, and run as one"
     classes = {job.spec.job_class for job in group.jobs.values()}
     if classes & options.swappable_classes or any(j.spec.swappable for j in group.jobs.values()):
-        return f"memory of {group.title} may be moved to the host, and back with its turn"
+        return f"memory of {group.title} may be moved to the host, and comes back with its turn"
     return ""
 
 

@@ -118,7 +118,7 @@ class Planner:
         if found is None or before is None or said != self._said:
             self.current, self._said, self._better = found, said, 0
             self._begin_anew()
-            return "other jobs are there, or more is said or known of one" if found else ""
+            return "the jobs changed, or more is known of one" if found else ""
         in_force = in_force or before.plan
         self._note_load(scene, in_force)
         self.current, now = scene.value(before.plan), scene.value(in_force)
@@ -134,8 +134,8 @@ class Planner:
         is_moved = _sharing(found.plan) != _sharing(now.plan)
         self._left.add(_sharing(now.plan) if is_moved else frozenset(now.plan))
         if found.missed < now.missed:
-            return f"it is to miss {objectives(found.missed)} and not {now.missed}"
-        return f"it promises {found.progress:.2f} of progress by weight and not {now.progress:.2f}"
+            return f"it would miss {objectives(found.missed)} instead of {now.missed}"
+        return f"it promises {found.progress:.2f} of progress by weight, not {now.progress:.2f}"
 
     def _is_open(self, plan: Plan, in_force: Plan) -> bool:
         assert self.current is not None

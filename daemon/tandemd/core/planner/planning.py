@@ -25,7 +25,7 @@ from tandemd.core.turns.foresight import features
 from tandemd.core.turns.interference import Features, Interference
 from tandemd.core.words import span_of
 
-UNSEEN = "jobs of others are on this gpu, which are not counted here"
+UNSEEN = "jobs of other users are on this gpu, and are not counted here"
 MOST_GROUPS = 16  # that a GPU is assumed to divide into, if the driver does not say
 _MODES = {"space": "mps", "time and space": "mps+green"}  # least mode for a kind of plan
 IN_FORCE = "is how jobs share it"
@@ -60,7 +60,7 @@ class Outlook:
         kind = valued.kind
         other = _MODES.get(kind, self.mode)
         if other != self.mode and (why := self.why_not.get(other)):
-            return f"cannot be had: it needs mode {other}, and {why}"
+            return f"is not possible: it needs mode {other}, but {why}"
         if self.mode == "mps" and self._is_held(valued):
             return IN_FORCE if self.overlaps else "needs policy pair, for jobs to overlap"
         return how_to(kind, self.mode, has_planner=has_planner)
@@ -131,7 +131,7 @@ def _why_not(groups: Iterable[Group], gpus: Iterable[int], options: Options) -> 
     if are_of_several_users(groups):
         for mode in _MODES.values():
             hindrances[mode].append(
-                "mps lets jobs of one user at a time run, and these are of several"
+                "mps runs jobs of only one user at a time, and these belong to several"
             )
     return {mode: found[0] for mode, found in hindrances.items() if found}
 
@@ -146,9 +146,9 @@ def why_undivided(groups: Iterable[Group]) -> str:
         if any(stays_for_good(process) for process in group.processes.values()):
             return f"work of {group.title} stays on the whole gpu"
         if any(process.has_percentage for process in group.processes.values()):
-            return f"a percentage of MPS holds {group.title}, and no set"
+            return f"{group.title} is limited by an MPS percentage, not by a set"
         if any(process.came_before_sets for process in group.processes.values()):
-            return f"{group.title} came before there were sets"
+            return f"{group.title} was there before there were sets"
     return ""
 
 
@@ -189,7 +189,7 @@ def _worker(
 ) -> Worker:
     name, needs = job.display_name, features(group)
     if needs is None:
-        doubts.append(f"{name}: what bounds its work is not known, so no slowdown is foretold")
+        doubts.append(f"{name}: what bounds its work is not known, so no slowdown is predicted")
     given = min((given_sms(job, one, options) for one in group.gpus), default=0)
     here_sms = given or gpu.groups * gpu.sms_of_group
     solo_ns, at, here_ns = _length(job, group, gpu, options, here_sms, doubts)
@@ -246,7 +246,7 @@ def _length(
     each = span_of(known_ns) if known_ns else "of unknown length"
     doubts.append(
         f"{job.display_name}: {why_no_curve(job)}: its iterations ({each}) count as if they "
-        "filled the gpu, and it gets its share by weight at least"
+        "filled the gpu, and it gets at least its share by weight"
     )
     here_ns = float(known_ns or UNKNOWN_NS)
     (_, idle_ns), here = times_and_pause(job, here_ns, given), min(given, all_sms)
@@ -263,16 +263,16 @@ def how_to(kind: str, mode: str, *, has_planner: bool = False) -> str:
     `has_planner`: a plan is in force there already, and a different one.
     """
     if kind == "time":
-        return IN_FORCE if mode in ("time", "mig") else "is had while they take turns"
+        return IN_FORCE if mode in ("time", "mig") else "applies while they take turns"
     if mode == "mps+green":
-        return "is not gone by" if has_planner else 'is gone by with partition.planner = "on"'
+        return "is not in force" if has_planner else 'takes effect with partition.planner = "on"'
     if mode == "mig":
-        return "needs instances of its size, which an admin makes (tandem partition apply --mig)"
+        return "needs instances of its size, which an admin creates (tandem partition apply --mig)"
     if kind == "time and space":
         return 'needs mode mps+green, with partition.planner = "on"'
     if mode == "mps":
         return (
-            "needs jobs to be started anew with these --sm, and policy pair for them to overlap; "
+            "needs jobs to be restarted with these --sm, and policy pair for them to overlap; "
             'or mode mps+green, with partition.planner = "on"'
         )
     return 'needs mode mps (gpu."*".mode)'

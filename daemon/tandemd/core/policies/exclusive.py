@@ -25,7 +25,7 @@ from tandemd.core.words import span_of
 class Exclusive(Policy):
     """The group that must begin first goes next; groups without objective that can wait go last."""
 
-    description = "one request at a time, whole, the one that has to begin first; others between"
+    description = "one whole request at a time, the one that has to begin first; others in between"
     by_pieces = True
 
     def tier(self, group: Group) -> int:
@@ -50,9 +50,9 @@ class Exclusive(Policy):
             return "and goes first: it is due"
         if _is_due(holder) and self.order(holder) <= self.order(group):
             due, own = (latest_start_ns(one) - now_ns for one in (holder, group))
-            return f"and had to begin first: {_when(due)}, {_when(own)} here"
+            return f"and has to begin first: {_when(due)}, this one {_when(own)}"
         left_ns = holder.piece.most_left_ns(holder.served_ns)
-        return f"until its {holder.piece.kind.word} ends: {span_of(left_ns)} of gpu time at most"
+        return f"until its {holder.piece.kind.word} ends: at most {span_of(left_ns)} of gpu time"
 
 
 def latest_start_ns(group: Group) -> int:

@@ -9,7 +9,7 @@ from tandemd.core.policies.fair import Fair
 class ByLanes(Fair):
     """Side by side under MPS, in turns elsewhere: memory never depends on which."""
 
-    description = "jobs come only when their iterations fit, and share that room by turns"
+    description = "jobs are admitted only when their iterations fit, and take turns in that room"
     by_lanes = True
 
     def always_open(self, group: Group) -> bool:

@@ -59,7 +59,7 @@ class Complements:
 def _of_place(group: Group, other: Group, options: Options) -> str | None:
     """Why they cannot share turns, whatever their work is."""
     if not options.classify_kernels:
-        return "what bounds kernels is not looked at (scheduler.classify_kernels)"
+        return "what bounds kernels is not recorded (scheduler.classify_kernels)"
     if why := kept_apart(group, other, options):
         return why
     if group.job_class is not other.job_class or group.job_class is JobClass.LATENCY:

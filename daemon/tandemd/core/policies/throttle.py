@@ -36,7 +36,7 @@ class Lower:
             )
         if any(one.stall_ns or one.needs_memory for one in (group, other)):
             return Judgement(fits=False, why="their memory takes turns: not all of it fits at once")
-        return Judgement(fits=True, why="batch beside normal, as fast as that loses little")
+        return Judgement(fits=True, why="batch beside normal, at a rate that costs it little")
 
 
 class Throttle(Pair):
@@ -45,8 +45,8 @@ class Throttle(Pair):
     def __init__(self) -> None:
         super().__init__(
             companions=Lower(),
-            description="as priority; under mps, batch runs beside normal, as fast as that "
-            "loses little",
+            description="as priority; under mps, batch runs beside normal, at a rate that "
+            "costs it little",
         )
 
     def yields_to(self, group: Group, other: Group, *, overlap: bool) -> bool:

@@ -74,13 +74,15 @@ class Token(Policy):
     def why_waits(self, group: Group, holder: Group, now_ns: int) -> str:
         """Tokens if the levels differ, otherwise what is left of both."""
         own, other = (one.piece.left_ns(one.served_ns) for one in (group, holder))
-        rests = f"{span_of(other)} are left of its {holder.piece.kind.word}, {span_of(own)} here"
+        rests = (
+            f"{span_of(other)} is left of its {holder.piece.kind.word}, {span_of(own)} of this one"
+        )
         if self.order(group) < self.order(holder):
             return f"until that ends: {rests}"
         if level(group) == level(holder):
             return f"and goes first: {rests}"
         has, own_tokens = (f"{tokens(one, now_ns):.1f}" for one in (holder, group))
-        return f"and goes first: {has} tokens, {own_tokens} here"
+        return f"and goes first: it has {has} tokens, this one {own_tokens}"
 
 
 def tokens(group: Group, now_ns: int) -> float:

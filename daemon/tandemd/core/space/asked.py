@@ -59,9 +59,9 @@ def why_no_share(group: Group, policy: Policy, options: Options) -> str | None:
     if policy.always_open(group):
         return f"under {options.policy} its class takes no turns: it is never held"
     if group.undrainable:
-        return "it is undrainable, and takes no turns"
+        return "it is undrainable, so it takes no turns"
     if group.is_closed:
-        return "it is held, and takes no turns"
+        return "it is held, so it takes no turns"
     return None
 
 
@@ -70,8 +70,8 @@ def _without_weight(policy: Policy, options: Options) -> str:
     if policy.quantum_ns(options) is None:
         return "a turn does not end while there is work"
     if policy.by_pieces:
-        return "a turn is an iteration or a request, however long it takes"
-    return "" if policy.by_weight else "turns do not go by what each has had"
+        return "a turn is an iteration or a request, however long that takes"
+    return "" if policy.by_weight else "turns do not depend on how much each job has had"
 
 
 def _asked(group: Group, options: Options) -> float:
@@ -161,7 +161,7 @@ def never_fits(spec: JobSpec, gpus: frozenset[int], options: Options) -> str | N
     if spec.sm_count <= counts[gpu]:
         return None
     return (
-        f"it asks for {spec.sm_count} SMs, and gpu {options.name_of(gpu)} has {counts[gpu]}; "
+        f"it asks for {spec.sm_count} SMs, but gpu {options.name_of(gpu)} has {counts[gpu]}; "
         "ask for fewer, or for a share such as 30%"
     )
 
@@ -186,6 +186,6 @@ def _other_mode(spec: JobSpec, gpus: list[int], options: Options) -> str | None:
     if hindrance := options.hindrance(gpu, spec.isolation):
         way_out = f": {hindrance}; drop --isolation, or see `tandem doctor`"
     return (
-        f"it asks for isolation {spec.isolation}, and gpu {options.name_of(gpu)} is in mode "
+        f"it asks for isolation {spec.isolation}, but gpu {options.name_of(gpu)} is in mode "
         f"{modes[gpu]}{way_out}"
     )

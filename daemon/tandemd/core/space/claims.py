@@ -10,7 +10,7 @@ from tandemd.core.space.sizing import Claim
 from tandemd.core.space.sm_counts import asked_sms, has_use_of_set, why_no_curve
 from tandemd.core.tuner.pauses import limit_ns
 
-_OUT_OF_SETS = "no set would hold it: its streams stay on the whole gpu"
+_OUT_OF_SETS = "a set would not hold it: its streams stay on the whole gpu"
 _OF_LIMIT = 0.9  # a 99th percentile is longer than the usual iteration
 _MOST_PARTS = 128  # that are shared out; on a GPU with more SMs a part has several
 

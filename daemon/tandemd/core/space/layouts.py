@@ -90,7 +90,9 @@ def parse_layout(text: str) -> Layout:
     """
     gpu, equals, words = text.partition("=")
     if not (gpu and equals and words):
-        raise ValueError(f"'{text}' is no layout; write one such as 0=3g.71gb,2g.35gb, or 0={OFF}")
+        raise ValueError(
+            f"'{text}' is not a layout; write one such as 0=3g.71gb,2g.35gb, or 0={OFF}"
+        )
     if words.strip().lower() == OFF:
         return Layout(gpu=gpu, profiles=())
     profiles = tuple(word.strip() for word in words.split(","))
@@ -98,6 +100,6 @@ def parse_layout(text: str) -> Layout:
         raise ValueError(f"'{text}' names an empty profile; leave out the comma")
     if len(profiles) > MOST_INSTANCES:
         raise ValueError(
-            f"'{text}' has {len(profiles)} instances; a gpu has {MOST_INSTANCES} at most"
+            f"'{text}' has {len(profiles)} instances; a gpu has at most {MOST_INSTANCES}"
         )
     return Layout(gpu=gpu, profiles=profiles)

@@ -9,7 +9,7 @@ from tandemd.core.memory.minima import gpus_of
 from tandemd.core.model import MPS_MISSES, Job, JobState, Process
 
 NO_CLIENT = (
-    "it is no client of mps: its kernels run beside nobody's, but in turns with those of all others"
+    "it is not a client of mps: its kernels run beside no others, but in turns with all of them"
 )
 
 
@@ -55,6 +55,6 @@ def beside_mps(job: Job) -> str:
         return ""
     which = "" if outside == count else f" ({outside} of {count} processes)"
     return (
-        f"{NO_CLIENT}{which}, and no percentage holds it; it was started without the daemon's "
-        "CUDA_MPS_PIPE_DIRECTORY, or before there was mps"
+        f"{NO_CLIENT}{which}, and no percentage limits it; it was started without the daemon's "
+        "CUDA_MPS_PIPE_DIRECTORY, or before mps ran"
     )

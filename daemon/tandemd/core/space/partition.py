@@ -70,7 +70,7 @@ def _part(
     given = given_sms(job, gpu, scheduler.options)
     proposed = size.parts * part_sms_of(gpu, scheduler.options)
     is_held = gpu not in scheduler.options.splits and holds_percentage(job, gpu)
-    held = f"; a percentage of MPS holds it to {given} SMs as long as it runs"
+    held = f"; an MPS percentage limits it to {given} SMs as long as it runs"
     return Part(
         job=job,
         asked=claim.asked,

@@ -95,11 +95,11 @@ class Probes:
         job.groups_wanted = probe.before
         if curve is not None and is_told:
             foretold_ns = max(p.foretold_ns for p in job.processes.values())
-            told = f", {foretold_ns / 1e6:.3g} ms were predicted" if foretold_ns else ""
+            told = f", where {foretold_ns / 1e6:.3g} ms were predicted" if foretold_ns else ""
             took = f"an iteration took {curve.recorded_ns / 1e6:.3g} ms{told}"
             job.tell(now_ns, f"its probe on {probe.sms} SMs is over: {took}")
         else:
-            job.tell(now_ns, f"its probe on {probe.sms} SMs is given up: nothing was recorded")
+            job.tell(now_ns, f"its probe on {probe.sms} SMs was abandoned: nothing was recorded")
 
     def _pause(
         self, job: Job, probe: _Probe, *, is_told: bool, is_known: bool, now_ns: int

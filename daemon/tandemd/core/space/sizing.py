@@ -70,13 +70,13 @@ def _wanted(claim: Claim, parts: int, part_sms: int) -> Size:
         return Size(name=claim.name, parts=0, why=claim.doubt)
     efficient = curve.knee()
     has_use = efficient >= curve.sm_counts[-1]
-    beyond = f"beyond {counted(efficient, 'SM')} each gains less"
+    beyond = f"beyond {counted(efficient, 'SM')} each SM gains less"
     why = "it has use for all SMs" if has_use else beyond
     required = curve.smallest_for(claim.slo_ns, claim.rate) if claim.slo_ns else None
     if required is not None:
         why += f", and with {required} it keeps its limit"
     elif claim.slo_ns:
-        why += ", and no number keeps its limit"
+        why += ", and no number of SMs keeps its limit"
     return Size(
         name=claim.name,
         parts=min(parts, -(-min(efficient, required or efficient) // part_sms)),
@@ -94,7 +94,7 @@ def _fitted(claims: Sequence[Claim], wanted: Sequence[Size], parts: int) -> list
         for i, size in _scaled(whole, left).items():
             left -= size
             if size < whole[i]:
-                why = f"{wanted[i].why}; all such wishes together are too many, it gets fewer"
+                why = f"{wanted[i].why}; together the jobs want too many, so it gets fewer"
                 found[i] = replace(wanted[i], parts=size, why=why)
     return found
 

@@ -182,7 +182,9 @@ class Tuner:
         if size == has.now or (size < has.now and size <= self._floor(job_id, has)):
             return None
         self._begin_anew(job_id, has, size, now_ns)
-        return Change(job_id=job_id, size=size, why="it is in a phase again that ended with this")
+        return Change(
+            job_id=job_id, size=size, why="it is back in a phase that ended with this size"
+        )
 
     def residual(self, job_id: int) -> float | None:
         """Return (SLO - p99) / SLO of its last whole window; None: there was none yet."""

@@ -162,7 +162,7 @@ class Tuning:
         if group.tuned_share == change.size / 100:
             return False
         group.tuned_share = change.size / 100
-        group.tell(now_ns, f"tuner: its share of time is {change.size}% now: {change.why}")
+        group.tell(now_ns, f"tuner: its share of time is now {change.size}%: {change.why}")
         return True
 
     def _exchange(

@@ -159,7 +159,7 @@ class PhaseGate:
 def objection(group: Group, options: Options) -> str | None:
     """Why a group's phases are not kept apart from those of others; None: they are."""
     against = (
-        *unfit(group, options, followed="phases of one only are"),
+        *unfit(group, options, followed="phases of only one are"),
         (group.paused, "it is paused"),
     )
     return next((why for is_so, why in against if is_so), None)

@@ -278,21 +278,21 @@ class Throttle:
             return ""
         if not ward.alone_ns:
             return (
-                "nobody runs beside it: how long its iterations take without others is not "
+                "no job runs beside it: how long its iterations take without others is not "
                 "known yet"
             )
         alone = span_of(int(ward.alone_ns))
         if ward.is_due(now_ns):
             return (
-                "nobody runs beside it: how long its iterations take without others is measured "
+                "no job runs beside it: how long its iterations take without others is measured "
                 f"again; it was {alone}"
             )
         found = "" if ward.longer is None else f", {1 + ward.longer:.2f} times that with others"
         is_least = ward.longer is not None and ward.share <= EVENLY * options.min_share
-        why = ", which min_share asks for" if is_least else ""
+        why = ", as required by min_share" if is_least else ""
         return (
             f"lower classes may run beside it {ward.share:.0%} of its time{why}: its iterations "
-            f"take {alone} without{found}; up to {1 + options.throttle_loss:.2f} times is allowed"
+            f"take {alone} alone{found}; up to {1 + options.throttle_loss:.2f} times is allowed"
         )
 
     def _told_of_low(self) -> str:
@@ -302,5 +302,5 @@ class Throttle:
             return ""
         return (
             f"batch jobs of its user may run beside {ward.group.title} {ward.share:.0%} of the "
-            "time, and while that has nothing on the gpu"
+            "time, and whenever that job has nothing on the gpu"
         )

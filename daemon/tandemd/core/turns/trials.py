@@ -149,7 +149,9 @@ class Trials:
         if tried.gain <= self._gain_without(keys):
             tried.undone_until_ns = now_ns + REMEMBER_NS
             self._tell(
-                f"its trial of sharing turns is undone: {tried.gain:.2f} times as much", now_ns
+                f"its trial of sharing turns failed: {tried.gain:.2f} times as much done as in "
+                "turns",
+                now_ns,
             )
         elif now_ns - tried.since_ns >= ANEW_NS:
             self._part(keys, now_ns)

@@ -48,10 +48,11 @@ class LaunchBound:
             rule="launch-bound",
             since_ns=first.now_ns,
             what=f"it submits {rate:,.0f} kernels a second of {span(work_ns / timed)} each, which "
-            f"fill {work_ns / occupied_ns:.0%} of the time that it has the gpu for",
-            why="the gpu waits for its host: neither more SMs nor a higher priority make it faster",
-            advice="fewer and larger kernels: torch.compile, CUDA graphs, a larger batch; or pin "
-            "its host threads, if others take their CPU",
+            f"fill {work_ns / occupied_ns:.0%} of the time in which the gpu has work of it",
+            why="the gpu waits for the host: neither more SMs nor a higher priority makes it "
+            "faster",
+            advice="submit fewer and larger kernels: torch.compile, CUDA graphs, a larger batch; "
+            "or pin its host threads, if others take their CPU",
             facts=(
                 ("launches_per_s", rate),
                 ("kernel_ns", work_ns / timed),

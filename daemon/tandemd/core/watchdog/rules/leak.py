@@ -76,7 +76,7 @@ def _finding(history: History, points: Sequence[End]) -> Finding:
     if room_bytes is not None and per_iteration > 0 and per_second > 0:
         facts += [("room_bytes", room_bytes), ("full_in_s", room_bytes / per_second)]
         end = (
-            f"; what is left of its limit or of the gpu, {size_of(room_bytes)}, is full in about "
+            f"; what is left of its limit or of the gpu, {size_of(room_bytes)}, lasts for about "
             f"{room_bytes / per_iteration:.0f} iterations, {span(room_bytes / per_second * 1e9)}"
         )
     return Finding(
@@ -87,6 +87,6 @@ def _finding(history: History, points: Sequence[End]) -> Finding:
         f"{last.iteration - first.iteration} iterations{end}",
         why="it will run out of memory, and until then takes it from the others",
         advice="look for tensors that outlive their iteration, such as a list of losses that still "
-        "hold their graph; torch.cuda.memory_snapshot() tells which",
+        "hold their graph; torch.cuda.memory_snapshot() shows them",
         facts=tuple(facts),
     )

@@ -27,10 +27,10 @@ HOST = replace(
 )
 OURS = replace(
     GPU,
-    what="it waits at its gate for longer than any job may be held",
+    what="it has waited at its gate for longer than any job may be held",
     why="this is a fault of Tandem, not of the job",
     advice="please report it, with the output of `tandem explain`; "
-    "until then `tandem pause` and `tandem resume` set its gate anew",
+    "until then, `tandem pause` and `tandem resume` reset its gate",
 )
 
 
@@ -73,6 +73,6 @@ class Stall:
         if not look.busy and look.job_class is JobClass.LATENCY:
             return None  # a server without requests
         kind = GPU if look.busy else HOST
-        pace = f"; an iteration takes {span(usual_ns)} as a rule" if usual_ns else ""
+        pace = f"; an iteration usually takes {span(usual_ns)}" if usual_ns else ""
         facts = (("usual_iteration_ns", usual_ns), ("open_segments", look.open_segments))
         return replace(kind, since_ns=history.progressed_ns, what=kind.what + pace, facts=facts)

@@ -35,12 +35,12 @@ class Starvation:
         return Finding(
             rule="starvation",
             since_ns=first.now_ns,
-            what=f"it got {got_ns / spent_ns:.1%} of the gpu in {span(spent_ns)}, and was owed "
-            f"{owed_ns / spent_ns:.1%}; other jobs want it: {last.rivals}",
+            what=f"it got {got_ns / spent_ns:.1%} of the gpu in {span(spent_ns)}, but was owed "
+            f"{owed_ns / spent_ns:.1%}; other jobs that want it: {last.rivals}",
             why="it makes far less progress than the policy promises",
             advice="`tandem explain` says who has the gpu; raise the weight of its class, or "
-            "scheduler.min_share where higher classes have it, choose another policy, or give one "
-            "of the others another gpu",
+            "scheduler.min_share if higher classes have the gpu, choose another policy, or move "
+            "one of the others to another gpu",
             facts=(
                 ("got_ns", got_ns),
                 ("owed_ns", owed_ns),

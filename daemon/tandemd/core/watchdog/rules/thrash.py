@@ -51,10 +51,10 @@ class Thrash:
             rule="thrash",
             since_ns=first.now_ns,
             what=f"it gets {rate:.0f} turns a second{turn}; {lost:.0%} of the gpu's time goes to "
-            "nobody although jobs wait for it",
+            "no job although jobs wait for it",
             why="each change of turns waits until the work of one job has drained",
-            advice="raise scheduler.quantum_ms towards the length of an iteration, or let one job "
-            "after the other run with the policy fifo",
+            advice="raise scheduler.quantum_ms towards the length of an iteration, or run the jobs "
+            "one after the other with the policy fifo",
             facts=(("turns_per_s", rate), ("lost_ratio", lost), ("quantum_ns", last.quantum_ns)),
         )
 
@@ -68,7 +68,7 @@ class Thrash:
         return Finding(
             rule="thrash",
             since_ns=first.now_ns,
-            what=f"it takes memory from the device {rate:.0f} times a second, "
+            what=f"it allocates device memory {rate:.0f} times a second, "
             f"{each:.0f} times an iteration",
             why="each such allocation, and the free that goes with it, waits for the device",
             advice="keep buffers, or use a caching allocator or cuMemAllocAsync; a caching "
