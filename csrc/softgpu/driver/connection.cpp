@@ -136,8 +136,7 @@ bool start_device(const std::string& directory, std::string* problem) {
   close(ready[0]);
   if (!up) {
     const std::string log = directory + "/softgpu.log";
-    *problem =
-        "device program '" + program + "' did not start: " + reason_in(log) + "; see " + log;
+    *problem = "device program '" + program + "' did not start: " + reason_in(log) + "; see " + log;
   }
   return up;
 }
