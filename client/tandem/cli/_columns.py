@@ -49,7 +49,7 @@ def column_options(known: Mapping[str, Column[_Item]]) -> Callable[[_Command], _
     """Add `-o` and `--format`, which the command gets as `chosen` and `form`."""
 
     def decorate(command: _Command) -> _Command:
-        names = ",".join(known)
+        names = ", ".join(known)
         command = click.option(
             "--format",
             "form",
@@ -63,7 +63,7 @@ def column_options(known: Mapping[str, Column[_Item]]) -> Callable[[_Command], _
             "--columns",
             "chosen",
             type=Parsed("COLUMNS", lambda text, *, what: _parse(text, known, what=what)),
-            help=f"Show only these columns, in this order, of {names}.",
+            help=f"Show only these columns, separated by commas, in this order; there are {names}.",
         )(command)
 
     return decorate

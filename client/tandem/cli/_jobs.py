@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import click
 
 from tandem.cli import _completing
-from tandem.errors import NotFoundError, UsageError
+from tandem.errors import NotFoundError, TandemError, UsageError
 
+_Result = TypeVar("_Result")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
@@ -37,6 +38,21 @@ def check_named(jobs: tuple[str, ...], group: str | None) -> None:
         raise UsageError(f"give either jobs ({' '.join(jobs)}) or the group '{group}', not both")
     if not jobs and group is None:
         raise UsageError("name a job, or a group with -G; `tandem ps` lists them")
+
+
+def one_by_one(jobs: Sequence[str], change: Callable[[str], _Result]) -> Iterator[_Result]:
+    """Change one job after the other, so that those before a failure can be shown.
+
+    Raises:
+        TandemError: the first failure; its text names the jobs that were not tried because of it.
+    """
+    for at, name in enumerate(jobs):
+        try:
+            yield change(name)
+        except TandemError as exc:
+            if rest := jobs[at + 1 :]:
+                exc.args = (f"{exc}; not tried: {', '.join(rest)}",)
+            raise
 
 
 def require_user(user: str) -> None:

@@ -11,7 +11,7 @@ from tandem._results import Job
 from tandem._text import printable
 from tandem._waits import ENDED
 from tandem.cli._arrivals import show_arrivals
-from tandem.cli._jobs import check_named, jobs_argument
+from tandem.cli._jobs import check_named, jobs_argument, one_by_one
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.cli._parsed import Parsed
 from tandem.errors import DeadlineError, UnavailableError
@@ -104,8 +104,7 @@ def _cancelled(
 ) -> Iterator[Job]:
     if group is not None:
         yield from client.cancel_group(group, signal=signal, grace_s=grace_s)
-    for name in jobs:
-        yield client.cancel(name, signal=signal, grace_s=grace_s)
+    yield from one_by_one(jobs, lambda name: client.cancel(name, signal=signal, grace_s=grace_s))
 
 
 def _tell(job: Job, *, as_json: bool) -> None:

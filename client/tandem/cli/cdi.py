@@ -10,11 +10,12 @@ import click
 from tandem import _cdi
 from tandem.cli._defaults import Requesting
 from tandem.cli._files import STANDARD_OUTPUT, written
+from tandem.cli._group import Group
 from tandem.cli._requests import request_of, request_options
 from tandem.errors import UsageError
 
 
-@click.group()
+@click.group(cls=Group)
 def cdi() -> None:
     """Let containers share the GPU, through CDI devices for podman and Docker.
 

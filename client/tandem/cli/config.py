@@ -14,6 +14,7 @@ import click
 from tandem import _user_file
 from tandem._text import printable
 from tandem.cli._defaults import check as check_defaults
+from tandem.cli._group import Group
 from tandem.cli._output import json_option
 
 # This installation's daemon; if its libraries are missing, it says what to install.
@@ -22,7 +23,7 @@ _TANDEMD = (sys.executable, "-c", "from tandemd import main; main()")
 _file = click.argument("file", required=False, type=click.Path(path_type=Path))
 
 
-@click.group()
+@click.group(cls=Group)
 def config() -> None:
     """Inspect the daemon's configuration: /etc/tandem/config.toml, or FILE, and its drop-ins.
 

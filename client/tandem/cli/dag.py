@@ -14,6 +14,7 @@ import click
 from tandem._text import printable
 from tandem.cli import _completing
 from tandem.cli._files import refuse_same, written
+from tandem.cli._group import Group
 from tandem.cli._output import json_option, open_client, print_json, print_table
 from tandem.cli._parsed import Parsed
 from tandem.cli._progress import Progress, progress
@@ -55,7 +56,7 @@ def _form_of(output: Path | None) -> str:
     return _SUFFIXES[output.suffix]
 
 
-class _DrawsByDefault(click.Group):
+class _DrawsByDefault(Group):
     """`tandem dag TRACE` is `tandem dag draw TRACE`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from tandem.cli._files import refuse_unwritable
+from tandem.cli._group import Group
 from tandem.cli._parsed import NumberRange
 from tandem.errors import UsageError
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tandem.demo.measure import Outcome
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option(
     "--seconds",

@@ -9,6 +9,7 @@ import click
 
 from tandem import _kernelspecs, _launch, _paths
 from tandem.cli._defaults import Requesting
+from tandem.cli._group import Group
 from tandem.cli._output import json_option, print_json, print_table
 from tandem.cli._parsed import refuse_taken_back
 from tandem.cli._requests import request_of, request_options
@@ -17,7 +18,7 @@ from tandem.errors import UsageError
 HEADER = ("NAME", "DISPLAY NAME", "REQUESTS", "PATH")
 
 
-@click.group()
+@click.group(cls=Group)
 def kernelspec() -> None:
     """Let notebooks share the GPU: Jupyter kernels that start through `tandem run`.
 

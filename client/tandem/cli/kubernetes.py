@@ -4,11 +4,12 @@ from pathlib import Path
 
 import click
 
+from tandem.cli._group import Group
 from tandem.cli._output import from_extra
 from tandem.cli._parsed import NumberRange
 
 
-@click.group()
+@click.group(cls=Group)
 def kubernetes() -> None:
     """Let Kubernetes pods share the GPUs of this node.
 

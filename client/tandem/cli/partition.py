@@ -7,6 +7,7 @@ import click
 
 from tandem._results import GpuCut, JobPart, Partition
 from tandem._text import printable
+from tandem.cli._group import Group
 from tandem.cli._output import json_option, open_client, print_json, print_table
 from tandem.cli.partition_plan import plan, title_of
 from tandem.errors import StateError, UsageError
@@ -15,7 +16,7 @@ _HEADER = ("JOB", "NAME", "CLASS", "SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDIC
 _RIGHT = ("SM", "HAS", "KNEE", "LIMIT", "FITS", "PREDICTED", "ITERATION")
 
 
-@click.group()
+@click.group(cls=Group)
 def partition() -> None:
     """Show or change how GPUs are divided among jobs.
 

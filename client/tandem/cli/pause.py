@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem._results import Job
-from tandem.cli._jobs import check_named, jobs_argument
+from tandem.cli._jobs import check_named, jobs_argument, one_by_one
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.cli._parsed import Parsed
 from tandem.cli._progress import progress
@@ -67,8 +67,7 @@ def pause(
         grace_s = grace_ns / 1e9
         if group is not None:
             yield from client.pause_group(group, grace_s=grace_s)
-        for name in jobs:
-            yield client.pause(name, grace_s=grace_s)
+        yield from one_by_one(jobs, lambda name: client.pause(name, grace_s=grace_s))
 
     _change(change, then=_held if wait else None, as_json=as_json)
 
@@ -87,7 +86,7 @@ def resume(jobs: tuple[str, ...], group: str | None, as_json: bool) -> None:
     check_named(jobs, group)
 
     def change(client: Client) -> Iterator[Job]:
-        yield from map(client.resume, jobs) if group is None else client.resume_group(group)
+        yield from one_by_one(jobs, client.resume) if group is None else client.resume_group(group)
 
     _change(change, as_json=as_json)
 

@@ -4,10 +4,11 @@ import click
 
 from tandem._results import Policy
 from tandem.cli import _completing
+from tandem.cli._group import Group
 from tandem.cli._output import json_option, open_client, print_json
 
 
-@click.group()
+@click.group(cls=Group)
 def policy() -> None:
     """Show or change the policy, which decides which job computes when.
 

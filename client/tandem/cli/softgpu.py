@@ -11,6 +11,7 @@ import click
 
 from tandem import softgpu as device
 from tandem.cli._files import refuse_unwritable
+from tandem.cli._group import Group
 from tandem.cli._softgpu_variables import refuse_wrong_variables
 from tandem.cli._timeline_watch import watch
 from tandem.cli.softgpu_status import status
@@ -76,7 +77,7 @@ def device_options(command: _Command) -> _Command:
     return command
 
 
-@click.group()
+@click.group(cls=Group)
 def softgpu() -> None:
     """Use the software GPU: a test device that implements the CUDA driver API.
 

@@ -13,6 +13,7 @@ import click
 
 from tandem._text import printable
 from tandem.cli._files import cannot_write, refuse_same, written
+from tandem.cli._group import Group
 from tandem.cli._launching import Launching
 from tandem.cli._parsed import NumberRange
 from tandem.errors import DeadlineError, UnavailableError
@@ -132,7 +133,7 @@ class Shown:
         self._output.flush()
 
 
-@click.group()
+@click.group(cls=Group)
 def trace() -> None:
     """Print, record and inspect the driver calls of a command.
 

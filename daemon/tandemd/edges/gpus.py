@@ -299,7 +299,7 @@ def find_inventory() -> Inventory:
     try:
         inventory.refresh()
     except OSError as error:
-        log.info("no GPU found, continuing without an inventory", reason=str(error))
+        log.warning("no GPU found, continuing without an inventory", reason=str(error))
     return inventory
 
 

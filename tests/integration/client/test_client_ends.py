@@ -161,6 +161,19 @@ def test_the_doctor_does_not_have_a_second_daemon_started_beside_one_that_hangs(
     assert (found.level, found.remedy) == (_doctor.FAIL, "kill it and start another")
 
 
+@pytest.mark.parametrize(("seen", "levels"), [(["A GPU"], [_doctor.WARN]), ([], [])])
+def test_the_doctor_tells_a_daemon_that_misses_the_gpus_of_this_shell(
+    client, runtime_dir, seen, levels
+):
+    assert client.gpus() == []
+    place = RuntimeDir(path=runtime_dir, origin="here")
+    machine = _doctor.Machine(place=place, shim=runtime_dir, probe={"gpus": seen}, probe_error="")
+
+    found = [one for one in _doctor.check_daemon(machine) if one.check == "daemon's gpus"]
+
+    assert [one.level for one in found] == levels
+
+
 @pytest.mark.parametrize("grace_s", [-1, float("nan"), float("inf")])
 def test_what_is_no_grace_is_refused(client, job, grace_s):
     with pytest.raises(UsageError, match="grace_s is"):

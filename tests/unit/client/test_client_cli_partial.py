@@ -40,6 +40,15 @@ def test_a_job_that_was_paused_is_told_although_the_next_is_unknown(runner, word
     assert done.stdout == shown
 
 
+def test_jobs_that_were_not_tried_after_a_failure_are_named(runner):
+    done = runner.invoke(pause.pause, ["nope", "train", "eval"])
+
+    assert (done.stdout, str(done.exception)) == (
+        "",
+        "no job is named 'nope'; not tried: train, eval",
+    )
+
+
 def test_a_suffix_that_no_form_has_is_refused(tmp_path):
     recording = tmp_path / "run.trace"
     recording.touch()

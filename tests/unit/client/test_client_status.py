@@ -1,9 +1,14 @@
-"""What `tandem status` says that its caller may have."""
+"""What `tandem status` says that its caller may have, and how long it asks."""
+
+import contextlib
+from types import SimpleNamespace
 
 import pytest
 
 from tandem._results import Allowance
-from tandem.cli.status import _said
+from tandem.cli import status as module
+from tandem.cli.status import LOOK_S, WAIT_S, _said, _status_within
+from tandem.errors import UnavailableError
 
 GIB = 1 << 30
 NO_LIMIT = Allowance(
@@ -38,3 +43,37 @@ def test_class_and_memory_are_said_with_the_keys_that_say_so(size_bytes, percent
 
 def test_who_has_no_limit_hears_that():
     assert _said(NO_LIMIT) == "any class, no limit of memory"
+
+
+class Starting:
+    """A daemon that listens only after a while; time passes when somebody sleeps."""
+
+    def __init__(self, monkeypatch, *, after_s):
+        self.now_s, self._after_s = 0.0, after_s
+        clock = SimpleNamespace(monotonic=lambda: self.now_s, sleep=self._sleep)
+        monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(module, "open_client", self._open)
+
+    def _sleep(self, seconds):
+        self.now_s += seconds
+
+    def _open(self):
+        if self.now_s < self._after_s:
+            raise UnavailableError("no daemon answers")
+        return contextlib.nullcontext(SimpleNamespace(status=lambda: "up"))
+
+
+def test_it_waits_for_a_daemon_that_is_starting(monkeypatch):
+    daemon = Starting(monkeypatch, after_s=1.6)
+
+    assert _status_within(WAIT_S) == "up"
+    assert 1.6 <= daemon.now_s <= 1.6 + LOOK_S
+
+
+@pytest.mark.parametrize("seconds", [0.0, WAIT_S])
+def test_it_waits_no_longer_than_it_was_told_to(monkeypatch, seconds):
+    daemon = Starting(monkeypatch, after_s=1000)
+
+    with pytest.raises(UnavailableError):
+        _status_within(seconds)
+    assert seconds <= daemon.now_s <= seconds + LOOK_S

@@ -272,8 +272,8 @@ def test_a_job_that_gave_its_memory_up_is_idle_and_waits_for_nothing():
     talk.tick(after_ms=5_000)
 
     assert summary(talk, 1) == (
-        "idle for 65 s: 100 MiB of its memory went to the host 5.0 s ago and comes back at its "
-        "next call"
+        "idle for 65 s: 100 MiB of its memory is on the host, the first of it for 5.0 s; it comes "
+        "back at the job's next call"
     )
     talk.waits(1, reason=WaitReason.MEMORY)
     assert summary(talk, 1) == "waits for 100 MiB of its memory to come back to the gpu"

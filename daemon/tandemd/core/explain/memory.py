@@ -197,7 +197,8 @@ def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> s
     since_ns = min(p.away_since_ns for p in job.processes.values() if p.usage.swapped_bytes)
     return (
         f"idle for {span_of(now_ns - group.last_wanted_ns)}: {size_of(away_bytes)} of its memory "
-        f"went to the host {span_of(now_ns - since_ns)} ago and comes back at its next call"
+        f"is on the host, the first of it for {span_of(now_ns - since_ns)}; it comes back at the "
+        "job's next call"
     )
 
 
