@@ -364,11 +364,12 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
         return
     text = f"tandemd {status.version}, pid {status.pid}, policy {status.policy}, {status.jobs} jobs"
     yield Finding(check="daemon", level=OK, text=text)
-    if not gpus and machine.probe is not None and machine.probe["gpus"]:
+    here = (machine.probe or {}).get("gpus", [])  # without a driver the probe names none
+    if here and not gpus:
         yield Finding(
             check="daemon's gpus",
             level=WARN,
-            text=f"the daemon sees no GPU, this shell sees {', '.join(machine.probe['gpus'])}",
+            text=f"the daemon sees no GPU, this shell sees {', '.join(here)}",
             remedy="restart tandemd where it sees them; for the software GPU with the same "
             '`eval "$(tandem softgpu env)"`',
         )

@@ -115,7 +115,7 @@ class Daemon:
         """
         raise_descriptor_limit()
         require_threads()
-        self._inventory: Inventory = find_inventory()
+        self._inventory: Inventory = find_inventory(for_jobs=True)
         if wrong := too_much_kept_free(self._config, self._inventory.gpus()):
             raise UsageError(wrong)
         self._warn_of_unknown(self._config)

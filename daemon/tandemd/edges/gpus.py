@@ -293,13 +293,17 @@ def numa_node_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> i
     return node if node >= 0 else None
 
 
-def find_inventory() -> Inventory:
-    """Return NVML's inventory, with the GPUs that it lists now."""
+def find_inventory(*, for_jobs: bool = False) -> Inventory:
+    """Return NVML's inventory, with the GPUs that it lists now.
+
+    `for_jobs`: a daemon asks, so somebody should know that it has nothing to share.
+    """
     inventory = NvmlInventory()
     try:
         inventory.refresh()
     except OSError as error:
-        log.warning("no GPU found, continuing without an inventory", reason=str(error))
+        tell = log.warning if for_jobs else log.info
+        tell("no GPU found, continuing without an inventory", reason=str(error))
     return inventory
 
 
