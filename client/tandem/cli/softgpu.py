@@ -136,12 +136,15 @@ def run(command: tuple[str, ...], **options: str | int | Path | None) -> None:
 def env(**options: str | int | Path | None) -> None:
     """Print the variables that make a shell use the software GPU.
 
+    As for `tandem softgpu run`, a warning says if programs run on a device with other options.
+
     \b
     Examples:
       eval "$(tandem softgpu env --clock virtual)"
     """
-    _checked(options)
+    settings = _checked(options)
     wanted = device.environment(None, **options)
+    _make_room(options, settings, wanted)
     for name in ("LD_LIBRARY_PATH", "PATH", *device.OPTIONS.values()):
         if name in wanted:
             click.echo(f"export {name}={shlex.quote(wanted[name])}")

@@ -118,6 +118,7 @@ def test_joining_a_device_that_is_not_as_asked_for_is_said(tandem, gpu):
     same = tandem("run", "--profile", "tiny", "--dir", str(gpu.folder), "--", "true")
     asked = ("--profile", "a100", "--devices", "2", "--mig", "1g.10gb", "--faults", "oom@1")
     other = tandem("run", *asked, "--timeline", "t", "--dir", str(gpu.folder), "--", "true")
+    shell = tandem("env", "--profile", "a100", "--dir", str(gpu.folder))
 
     child.communicate("")
     assert (same.returncode, same.stderr) == (0, "")
@@ -128,6 +129,8 @@ def test_joining_a_device_that_is_not_as_asked_for_is_said(tandem, gpu):
     assert "faults none, not oom@1" in other.stderr
     assert f"timeline {gpu.folder}/timeline.jsonl, not {Path.cwd()}/t" in other.stderr
     assert other.stderr.count("\n") == 1
+    assert "export TANDEM_SOFTGPU_PROFILE=a100\n" in shell.stdout
+    assert "(profile tiny, not a100)" in shell.stderr
 
 
 def test_a_device_without_clients_makes_room_for_other_settings(tandem, tmp_path):
