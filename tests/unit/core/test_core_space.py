@@ -524,4 +524,4 @@ def test_who_was_a_client_of_mps_and_is_named_no_more_has_lost_its_server():
         talk.say(MpsClientsListed(now_ns=0, gpus=frozenset({0}), process_ids=listed))
 
     assert beside_mps(talk.core.jobs[1]) == ""
-    assert "no client" not in " ".join(line for _, line in talk.core.jobs[1].story)
+    assert "not a client" not in " ".join(line for _, line in talk.core.jobs[1].story)
