@@ -25,7 +25,10 @@ def test_it_is_taken_between_two_iterations_and_comes_back(place):
     trainer, server = trainer_and_server(place, "--swappable")
 
     address = server.do(f"int(alloc({SIZE * MIB}))")
-    until(lambda: "too large to fit beside" in place.explain("t1"), what="it is said why the trainer pauses")
+    until(
+        lambda: "too large to fit beside" in place.explain("t1"),
+        what="it is said why the trainer pauses",
+    )
     paused = sum(map(is_kernel, place.ran(trainer.pid)))
     freed = server.do(f"free({address})")
     until(lambda: sum(map(is_kernel, place.ran(trainer.pid))) > paused, what="the trainer goes on")
