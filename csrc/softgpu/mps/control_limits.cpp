@@ -1,5 +1,5 @@
-// The commands that set and show limits. An invalid value leaves the limit as it was and is
-// reported only in the log.
+// The commands that set and show limits. An invalid percentage leaves the limit as it was and is
+// reported only in the log; a memory limit of 0, or one that is not a number, removes the limit.
 #include <cstdio>
 #include <cstdlib>
 
