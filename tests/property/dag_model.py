@@ -20,7 +20,7 @@ Access = tuple[int, int, bool]
 
 
 def members(nodes: int) -> Iterator[int]:
-    """Yields the nodes of a set, newest first."""
+    """Yield the nodes of a set, newest first."""
     while nodes:
         newest = nodes.bit_length() - 1
         yield newest
@@ -171,11 +171,11 @@ class Model:
         self.doubts.append(len(self.ended))
 
     def is_before(self, first: int, second: int) -> bool:
-        """Tells whether the first has certainly ended when the second begins."""
+        """Tell whether the first has certainly ended when the second begins."""
         return bool(self.ended[second] >> first & 1)
 
     def edges(self, node: int, begin: int) -> set[tuple[int, bool]]:
-        """Returns the fewest edges that imply `ended`, each with whether it is an overlap edge.
+        """Return the fewest edges that imply `ended`, each with whether it is an overlap edge.
 
         Only nodes from `begin` on count. An edge from a node implies its chain up to that node; an
         overlap edge implies everything that had ended when the other node began.
@@ -193,7 +193,7 @@ class Model:
         return {(other, overlaps) for other, overlaps in edges if other >= begin}
 
     def is_independent(self, first: int, second: int) -> bool | None:
-        """Tells whether no order is kept and none is needed; None where the graph need not say."""
+        """Tell whether no order is kept and none is needed; None where the graph need not say."""
         first, second = sorted((first, second))
         if first == second or self.is_before(first, second):
             return False
@@ -204,7 +204,7 @@ class Model:
         return None if any(first < d <= second for d in self.possible_doubts) else True
 
     def may_overlap(self, first: int, second: int) -> bool:
-        """Tells whether the two may share a byte that one of them writes."""
+        """Tell whether the two may share a byte that one of them writes."""
         if not (self.resolved[first] and self.resolved[second]):
             return True
         used: list[tuple[set[int], set[int]]] = []

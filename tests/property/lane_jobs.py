@@ -51,7 +51,7 @@ class World:
         return self.capacity - sum(self.held.values())
 
     def finishes(self, choices: Iterable[int]) -> bool:
-        """Tells whether all jobs finish, acting as `choices` say, and then each the first that can.
+        """Tell whether all jobs finish, acting as `choices` say, and then each the first that can.
 
         False: some jobs are left, and none of them can ever go on.
         """

@@ -32,7 +32,7 @@ class Ranks:
         self.look(*RANKS)
 
     def hand_on(self, choices: Iterable[tuple[int, int]]) -> bool:
-        """Tells whether the other job gets its turn in the end.
+        """Tell whether the other job gets its turn in the end.
 
         A choice names the rank that goes on next, if it can, and the one that a look leaves out.
         """

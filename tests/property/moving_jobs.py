@@ -66,7 +66,7 @@ class Movers:
                     self.copies.append(action)
 
     def says(self, process: int, what: str, after_ms: int, size_bytes: int) -> Usage:
-        """Returns the process's next report."""
+        """Return the process's next report."""
         old = self.living[process]
         if what in WORK:
             said = _worked(old, what, after_ms)

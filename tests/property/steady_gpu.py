@@ -60,7 +60,7 @@ class Load:
 
 
 def loads_of(chance, servers):
-    """Returns three jobs, `servers` of which answer requests."""
+    """Return three jobs, `servers` of which answer requests."""
     found = []
     for number in range(3):
         knee, ms = chance.choice([1, 2, 3, 5, 8]), chance.uniform(2, 10)
@@ -112,7 +112,7 @@ class Steady:
         self.push(TICK_NS, "tick")
 
     def play(self, until_s):
-        """Returns when sizes changed, and what they became."""
+        """Return when sizes changed, and what they became."""
         while self.coming[0][0] <= until_s * SECOND:
             at_ns, what, number, took = heapq.heappop(self.coming)
             self.now_ns = at_ns
@@ -148,7 +148,7 @@ class Steady:
         self.push(after_ns, "come", number)
 
     def tell_where(self):
-        """Tells where jobs run: varying request sizes count, and only compare on the same SMs."""
+        """Tell where jobs run: varying request sizes count, and only compare on the same SMs."""
         told = []
         for number, job in self.core.jobs.items() if self.is_varied else ():
             if self.where.get(number) != job.set:
@@ -181,7 +181,7 @@ class Steady:
             self.push(took_ns, "end", number, (took_ns, held_ns))
 
     def turn_ns(self, job):
-        """Returns what is left of the turn of a job without requests on the same SMs."""
+        """Return what is left of the turn of a job without requests on the same SMs."""
         others = (self.core.jobs[n] for n, load in self.loads.items() if not load.rate)
         is_shared = self.is_green and any(other.set == job.set for other in others)
         return int(self.chance.uniform(0, QUANTUM_NS)) if is_shared else 0

@@ -27,7 +27,7 @@ def held_at(curve, progress):
 
 
 def fits(running, own, shift, budget):
-    """Tells whether the sum stays within the budget at every whole nanosecond."""
+    """Tell whether the sum stays within the budget at every whole nanosecond."""
     for t in range(shift + 2 * LONGEST):
         beside = sum(held_at(one, progress + t) for one, progress in running)
         if beside + own(t - shift) > budget:

@@ -76,7 +76,7 @@ class Model:
         return op.kind.name in WAITS or op.flags & HOST_WAITS
 
     def run(self, handed, delays):
-        """Returns when each was ready to run and ended, and the thread's last wait before it."""
+        """Return when each was ready to run and ended, and the thread's last wait before it."""
         ready, ends, waits, last = [], [], [], {}
         for n, op in enumerate(self.ops):
             wait = last.get(op.thread)
@@ -94,7 +94,7 @@ class Model:
         return ready, ends, waits
 
     def length_with(self, node, delay_ns):
-        """Returns the end of everything if this node begins `delay_ns` later."""
+        """Return the end of everything if this node begins `delay_ns` later."""
 
         def handed(op, wait):
             if wait is None:

@@ -33,12 +33,12 @@ class Client:
     times: tuple[float, ...] = (1,)  # multiples of `ms`, all equally frequent
 
     def needs_ns(self, chance):
-        """Returns what the next request takes."""
+        """Return what the next request takes."""
         return self.ms * MS * chance.choice(self.times)
 
 
 def measured(clients):
-    """Returns what each request took and needed, in order of arrival."""
+    """Return what each request took and needed, in order of arrival."""
     chance, free_s = Random(1), 0.0
     took, needed = {name: [] for name in clients}, {name: [] for name in clients}
     coming = [(chance.expovariate(client.rate), name) for name, client in clients.items()]
@@ -55,7 +55,7 @@ def measured(clients):
 
 
 def off(*clients, knows_sizes=True):
-    """Returns forecast / measured p99 of each client, all taking turns at their measured rates."""
+    """Return forecast / measured p99 of each client, all taking turns at their measured rates."""
     known = {str(number): client for number, client in enumerate(clients)}
     took, needed = measured(known)
     workers = {

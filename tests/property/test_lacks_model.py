@@ -45,7 +45,7 @@ def found(parts):
 
 
 def searched(places, left_bytes):
-    """Returns the least that can stay, by trying every amount."""
+    """Return the least that can stay, by trying every amount."""
     resident = sum(one.resident_bytes for one in places)
     total = sum(one.process.usage.swappable_bytes for one in places)
     counts = range(total // UNIT + 1)
@@ -54,7 +54,7 @@ def searched(places, left_bytes):
 
 
 def one_by_one(lacks, left_bytes, but):
-    """Returns what stays of all: each gets the room that those before it left."""
+    """Return what stays of all: each gets the room that those before it left."""
     stuck = 0
     for number, lack in enumerate(lacks):
         if number != but:

@@ -70,7 +70,7 @@ def worlds(draw):
 
 
 def locks_up(world, rule):
-    """Tells whether a time comes when no trainer can act."""
+    """Tell whether a time comes when no trainer can act."""
     plans, choices = world
     trainers = [Trainer(number, *plan) for number, plan in enumerate(plans)]
     for choice in (*choices, *range(3 * 4 * CAPACITY)):

@@ -91,7 +91,7 @@ class Waiting(RuleBasedStateMachine):
         return [w for w in self.on(worker.gpu) if w.uid == worker.uid]
 
     def lefts(self, worker):
-        """Returns what its job's limit leaves, and what its user's ceiling leaves, on its GPU."""
+        """Return what its job's limit leaves, and what its user's ceiling leaves, on its GPU."""
         siblings = [w for w in self.of_job(worker.job_id) if w.gpu == worker.gpu]
         return (
             worker.quota - sum(w.holds for w in siblings),

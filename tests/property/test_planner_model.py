@@ -77,7 +77,7 @@ class PlannerModel(RuleBasedStateMachine):
         return why
 
     def expected(self, scene):
-        """Tells whether the plan changes now; if so, the model takes over the new one."""
+        """Tell whether the plan changes now; if so, the model takes over the new one."""
         said = {name: facts["slo_ms"] for name, facts in self.jobs.items()}
         is_news, self.said = said != self.said, said
         if not self.jobs:

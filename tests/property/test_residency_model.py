@@ -50,7 +50,7 @@ class WholeResidency(Residency):
 
 
 def without_order(action):
-    """Makes actions comparable: a set of processes has no order."""
+    """Make actions comparable: a set of processes has no order."""
     if isinstance(action, OpenGates | CloseGates | SetHonourPresence):
         return (type(action).__name__, sorted(action.process_ids), getattr(action, "honour", None))
     return action
@@ -68,7 +68,7 @@ OF_CROWD = attrgetter("room_bytes", "claims", "first", "too_much", "host_bytes")
 
 
 def facts(core):
-    """Returns the state that a decision leaves behind."""
+    """Return the state that a decision leaves behind."""
     residency = core.residency
     return {
         "groups": {key: OF_GROUP(group) for key, group in core.groups.items()},

@@ -102,13 +102,13 @@ class World:
             worker.group = name if worker.group in groups else worker.group
 
     def home_of(self, group: str) -> str:
-        """Returns the group that it was merged into, as long as that one has processes."""
+        """Return the group that it was merged into, as long as that one has processes."""
         home = self.joined.get(group, group)
         lives = any(worker.group == home for worker in self.workers.values())
         return home if lives else group
 
     def islands(self) -> list[list[Worker]]:
-        """Returns sets of workers tied together by GPUs and groups."""
+        """Return sets of workers tied together by GPUs and groups."""
         islands: list[list[Worker]] = []
         for worker in self.workers.values():
             mine = [

@@ -43,14 +43,14 @@ MS = 1_000_000
 
 
 def without_order(action):
-    """Makes actions comparable: a set of processes has no order."""
+    """Make actions comparable: a set of processes has no order."""
     if isinstance(action, OpenGates | CloseGates | SetHonourPresence):
         return (type(action).__name__, sorted(action.process_ids), getattr(action, "honour", None))
     return action
 
 
 def facts(group: Group) -> tuple[object, ...]:
-    """Returns the state that a decision leaves in a group."""
+    """Return the state that a decision leaves in a group."""
     gate = (group.open, group.drained, group.hold_since_ns, group.closed_at_ns)
     waits = [job.gate_waits.counted() for job in group.jobs.values()]
     drains = (group.undrainable, group.drain_failures, group.reopened_steps, group.backlog)
@@ -58,7 +58,7 @@ def facts(group: Group) -> tuple[object, ...]:
 
 
 def cuts(group: Group) -> int:
-    """Returns how often it lost the turn because of another group."""
+    """Return how often it lost the turn because of another group."""
     return max((job.preemptions[Preemption.ORDER] for job in group.jobs.values()), default=0)
 
 
@@ -263,7 +263,7 @@ class Twins(RuleBasedStateMachine):
 
 
 def claimed(old: Usage, what: str, after_ms: int, now_ns: int) -> Usage:
-    """Returns the process's next report."""
+    """Return the process's next report."""
     return Usage(
         process_id=old.process_id,
         busy=what in ("busy", "ends", "steps", "wishes"),

@@ -107,7 +107,7 @@ class WholeTurns:
         return verdict
 
     def overdue(self, tier: int) -> bool:
-        """Tells whether the tier goes first and yields to nobody, until it got what it is owed."""
+        """Tell whether the tier goes first and yields to nobody, until it got what it is owed."""
         debt = self.debts.get(tier)
         return debt is not None and debt.overdue
 

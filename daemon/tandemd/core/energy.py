@@ -76,7 +76,7 @@ class EnergyLedger:
                 self._jobs_mj[job_id] = self._jobs_mj.get(job_id, 0) + part_mj
 
     def owes(self, job_id: int) -> bool:
-        """Tells whether the job ran since the last reading, so that the next one adds to it."""
+        """Tell whether the job ran since the last reading, so that the next one adds to it."""
         return any(job_id in meter.charged_ns for meter in self._meters.values())
 
     def of_job(self, job_id: int) -> int | None:

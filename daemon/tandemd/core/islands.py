@@ -25,13 +25,13 @@ class Island:
     options: Options
 
     def has_turn(self, group: Group) -> bool:
-        """Tells whether the group can have its memory without waiting for others."""
+        """Tell whether the group can have its memory without waiting for others."""
         turns = self.turns
         on_turn = (turns.holder, turns.companion, turns.third)
         return self.takes_no_turns(group) or group.key in on_turn
 
     def takes_no_turns(self, group: Group) -> bool:
-        """Tells whether its gate is open whatever others do."""
+        """Tell whether its gate is open whatever others do."""
         return group.undrainable or self.policy.always_open(group)
 
 

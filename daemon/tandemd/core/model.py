@@ -172,7 +172,7 @@ class Mix:
 
     @property
     def claims(self) -> bool:
-        """Tells whether enough was timed to say what dominates, or that nothing does."""
+        """Tell whether enough was timed to say what dominates, or that nothing does."""
         return self.untimed <= self.MOST_UNTIMED * self.operations
 
     @property
@@ -285,7 +285,7 @@ class Usage:
 
     @property
     def stays_out(self) -> bool:
-        """Tells whether some of its work uses the whole GPU, whatever its set."""
+        """Tell whether some of its work uses the whole GPU, whatever its set."""
         return self.runs_graphs or any(self.staying_streams)
 
     @property
@@ -312,12 +312,12 @@ class Usage:
 
     @property
     def waits_for_memory(self) -> bool:
-        """Tells whether a thread waits for its memory on the host, or for more memory."""
+        """Tell whether a thread waits for its memory on the host, or for more memory."""
         return self.waiting_threads > 0 and self.wait_reason is WaitReason.MEMORY
 
     @property
     def wants_gpu(self) -> bool:
-        """Tells whether it has work on the GPU, or a thread waiting to submit some."""
+        """Tell whether it has work on the GPU, or a thread waiting to submit some."""
         waits = self.waiting_threads > 0 and self.wait_reason is not WaitReason.MEMORY
         return self.busy or waits
 
@@ -378,17 +378,17 @@ class Process:
 
     @property
     def is_beside_mps(self) -> bool:
-        """Tells whether two MPS client lists in a row lacked it although it had run work."""
+        """Tell whether two MPS client lists in a row lacked it although it had run work."""
         return self.mps_misses >= MPS_MISSES
 
     @property
     def has_percentage(self) -> bool:
-        """Tells whether MPS restricts it to some SMs; the driver would split those differently."""
+        """Tell whether MPS restricts it to some SMs; the driver would split those differently."""
         return 0 < self.mps_percent < 100
 
     @property
     def has_no_set(self) -> bool:
-        """Tells whether it can never have a set of SMs, whatever its GPU has."""
+        """Tell whether it can never have a set of SMs, whatever its GPU has."""
         return self.has_percentage or self.came_before_sets
 
     @property
@@ -687,12 +687,12 @@ class Group:
 
     @property
     def paused(self) -> bool:
-        """Tells whether a person paused one of its jobs; a group is never split, so all wait."""
+        """Tell whether a person paused one of its jobs; a group is never split, so all wait."""
         return any(job.paused for job in self.jobs.values())
 
     @property
     def is_closed(self) -> bool:
-        """Tells whether its gate stays closed whatever others do."""
+        """Tell whether its gate stays closed whatever others do."""
         return self.barred or self.paused
 
     @property
@@ -780,7 +780,7 @@ class Options:
         return own_ns if own_ns < NEVER_IDLE_NS else 0
 
     def may_preempt(self, spec: JobSpec) -> bool:
-        """Tells whether the end of a turn may cut into the job's iterations."""
+        """Tell whether the end of a turn may cut into the job's iterations."""
         if spec.preemptible is not None:
             return spec.preemptible
         return spec.job_class not in self.nonpreemptible_classes
@@ -795,7 +795,7 @@ class Options:
         return "mps" if self.overlaps(used) else "time"
 
     def overlaps(self, gpus: Iterable[int]) -> bool:
-        """Tells whether kernels of several processes run side by side on all of these GPUs."""
+        """Tell whether kernels of several processes run side by side on all of these GPUs."""
         used = frozenset(gpus)
         return bool(used) and used <= self.mps_gpus
 

@@ -168,19 +168,19 @@ class Roster:
         return [self.members[key] for key, theirs in self._tiers.items() if theirs == tier]
 
     def may_claim(self, group: Group) -> bool:
-        """Tells whether the group may claim the turn."""
+        """Tell whether the group may claim the turn."""
         return group.key in self._tiers
 
     def takes_turns(self, group: Group) -> bool:
-        """Tells whether the group may claim and is not dozing."""
+        """Tell whether the group may claim and is not dozing."""
         return group.key in self._tiers and not group.dozing
 
     def wants(self, tier: int) -> bool:
-        """Tells whether a group of the tier has work."""
+        """Tell whether a group of the tier has work."""
         return bool(self._wanting.get(tier))
 
     def someone_wants(self, *, but: Group) -> bool:
-        """Tells whether a group other than `but` has work."""
+        """Tell whether a group other than `but` has work."""
         return any(len(groups) > (but.key in groups) for groups in self._wanting.values())
 
 

@@ -338,7 +338,7 @@ class Scheduler:
         return companions is not None and companions.wants_bound(group, options)
 
     def _is_alone(self, group: Group, ring: Ring) -> bool:
-        """Tells whether it has the turn and nobody else has work on the GPU."""
+        """Tell whether it has the turn and nobody else has work on the GPU."""
         others = (other for other in self.islands[ring[0]] if other is not group)
         return self.rings.turns[ring].is_alone(group) and not any(other.busy for other in others)
 
@@ -357,7 +357,7 @@ class Scheduler:
                 yield other
 
     def _take_turns(self, job: Job, other: Job) -> bool:
-        """Tells whether they alternate: one begins when the other's work has ended."""
+        """Tell whether they alternate: one begins when the other's work has ended."""
         pair = [self.group_of(job), self.group_of(other)]
         groups = [group for group in pair if group is not None and not group.undrainable]
         homes = set(map(self.rings.of, groups))

@@ -127,7 +127,7 @@ def settings_for(group: Group, views: Views, *, options: Options) -> Iterator[tu
 
 
 def has_siblings(group: Group) -> bool:
-    """Tells whether memory that one of its processes holds reduces the limits of the others."""
+    """Tell whether memory that one of its processes holds reduces the limits of the others."""
     if len(group.processes) < 2:
         return False
     limits = (job.spec.memory_bytes for job in group.jobs.values())

@@ -29,11 +29,11 @@ class Substrate(Protocol):
 
     @property
     def divides_space(self) -> bool:
-        """Tells whether `--sm` means a part of the SMs; otherwise it is a share of time."""
+        """Tell whether `--sm` means a part of the SMs; otherwise it is a share of time."""
 
     @property
     def is_live(self) -> bool:
-        """Tells whether the value of `--sm` can change while the job runs."""
+        """Tell whether the value of `--sm` can change while the job runs."""
 
     def variables(self, spec: JobSpec, sm_count: int) -> dict[str, str]:
         """Environment variables that a job needs at its start. `sm_count`: 0 = not known."""
@@ -48,5 +48,5 @@ SUBSTRATES: dict[str, Substrate] = {
 
 
 def divides_space(gpus: Iterable[int], options: Options) -> bool:
-    """Tells whether `--sm` is a part of the SMs on all of these GPUs; else a share of time."""
+    """Tell whether `--sm` is a part of the SMs on all of these GPUs; else a share of time."""
     return SUBSTRATES[options.mode_of(gpus)].divides_space

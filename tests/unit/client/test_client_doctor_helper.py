@@ -15,7 +15,7 @@ US, OTHER = 1000, 1001
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """Returns the verdict for these owners of the daemon's and helper's sockets; None: none."""
+    """Return the verdict for these owners of the daemon's and helper's sockets; None: none."""
     monkeypatch.setattr(os, "geteuid", lambda: US)
 
     def look(daemon, helper):

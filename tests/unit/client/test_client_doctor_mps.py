@@ -14,7 +14,7 @@ from tandem._fitness import GpuFacts, Machine, objections
 
 @pytest.fixture
 def told(tmp_path, monkeypatch):
-    """Returns the text, with this script as MPS's control program; None: there is none."""
+    """Return the text, with this script as MPS's control program; None: there is none."""
 
     def look(script, *, pipe=True):
         programs, usual = tmp_path / "bin", tmp_path / "usual"

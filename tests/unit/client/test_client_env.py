@@ -18,7 +18,7 @@ ODD = 'it\'s \\ $HOME "x"'
 
 @pytest.fixture
 def heard(monkeypatch):
-    """Makes a daemon answer; returns what it was asked."""
+    """Make a daemon answer; returns what it was asked."""
     asked = []
 
     def answers(answer):

@@ -130,7 +130,7 @@ def test_only_ours_are_listed_and_removed(data):
 
 @pytest.fixture
 def answer(monkeypatch):
-    """Makes a daemon answer; None: there is no daemon."""
+    """Make a daemon answer; None: there is no daemon."""
 
     def set_(value):
         def register(path, request, *, command, gpu, timeout_s):

@@ -22,7 +22,7 @@ def listener(tmp_path, monkeypatch):
 
 
 def connect(listener, *parts, timeout_s=FOREVER_S):
-    """Returns a login and the daemon's end of it, which has sent `parts`."""
+    """Return a login and the daemon's end of it, which has sent `parts`."""
     ends = []
 
     def serve():

@@ -16,7 +16,7 @@ from tandem.errors import StateError
 
 @pytest.fixture
 def ancient():
-    """Returns the runtime directory of a daemon that knows no calls at all."""
+    """Return the runtime directory of a daemon that knows no calls at all."""
     folder = Path(tempfile.mkdtemp(prefix="tandem-"))
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_insecure_port(f"unix:{folder / 'tandemd.sock'}")

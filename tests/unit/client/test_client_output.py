@@ -142,7 +142,7 @@ def test_findings_are_named():
 
 @pytest.fixture
 def ps_of(monkeypatch):
-    """Returns what `tandem ps` prints for these jobs."""
+    """Return what `tandem ps` prints for these jobs."""
 
     def printed(jobs, *words):
         client = contextlib.nullcontext(SimpleNamespace(jobs=lambda show_finished: jobs))

@@ -25,7 +25,7 @@ class Wanted:
 
 
 def calls_with(monkeypatch, *looks):
-    """Returns how often the program is called while the shim gives these answers."""
+    """Return how often the program is called while the shim gives these answers."""
     calls = []
     wanted = Wanted(*looks)
     monkeypatch.setattr(_marks, "memory_is_wanted", wanted)

@@ -142,7 +142,7 @@ def test_the_last_seconds_begin_with_what_was_held_then():
 
 
 def tops(path):
-    """Returns the heights of an area's upper edge, left to right."""
+    """Return the heights of an area's upper edge, left to right."""
     upper = path.split("Z")[0].removeprefix("M").split("L")
     return [float(pair.split()[1]) for pair in upper[: len(upper) // 2]]
 

@@ -98,7 +98,7 @@ class ModelGpu:
         return PER_SM * GROUP_SMS * len(groups)
 
     def stay(self, extra, stay_ns):
-        """Returns what each process reports that was to run `extra` more blocks than fit."""
+        """Return what each process reports that was to run `extra` more blocks than fit."""
         self.tries += 1
         taken = self.tenant if len(extra) == 2 else 0
         free = dict.fromkeys(range(100), PER_SM - taken)
@@ -169,7 +169,7 @@ class ModelHolder:
 
 
 def found_on(gpu, control=None):
-    """Returns what the probe finds on a model GPU."""
+    """Return what the probe finds on a model GPU."""
     waiting = {}
     gpu.holders = [ModelHolder(gpu, who, waiting) for who in (0, 1)]
 

@@ -17,7 +17,7 @@ def event(kind, time_ns, *jobs, gpus=(0,), **more):
 
 
 def found(*events, begin_ns=0, end_ns=1000):
-    """Returns the track's `what` and lane, and the name, begin and end of each span."""
+    """Return the track's `what` and lane, and the name, begin and end of each span."""
     spans = Spans(begin_ns, {"j-1": "j-1 train"}.get)
     done = [span for one in events for span in spans.feed(one)]
     return [

@@ -39,7 +39,7 @@ def file(monkeypatch, tmp_path):
 
 
 def asked(tandem, *words):
-    """Returns the variables of a request that `tandem run` would set."""
+    """Return the variables of a request that `tandem run` would set."""
     code, out, err = tandem("run", "--dry-run", *words, "--", "true")
     assert code == 0, err
     said = dict(word.split("=", 1) for word in shlex.split(out)[1:-1])

@@ -148,7 +148,7 @@ class Talk:
         return self.say(Ticked(now_ns=self.now_ns))
 
     def sample(self, *processes, after_ms=0.0, **figures):
-        """Gives each of the processes the same new figures."""
+        """Give each of the processes the same new figures."""
         self.now_ns += int(after_ms * MS)
         for process_id in processes:
             old = self.usages[process_id]
@@ -196,7 +196,7 @@ class Talk:
         return {p for p in self.core.processes if self.is_open(p)}
 
     def of(self, kind, process_id=None) -> list[Action]:
-        """Returns the actions of one kind in the last answer."""
+        """Return the actions of one kind in the last answer."""
         return [
             action
             for action in self.actions

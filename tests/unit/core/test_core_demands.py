@@ -229,7 +229,7 @@ def test_who_took_little_of_what_both_had_comes_next(split, next_one):
 
 
 def holder(talk):
-    """Returns the process of the group that holds the turn."""
+    """Return the process of the group that holds the turn."""
     (turns,) = talk.core.rings.turns.values()
     (process_id,) = talk.core.groups[turns.holder].processes
     return process_id

@@ -47,7 +47,7 @@ def teach(talk, **factors):
 
 
 def companion(talk):
-    """Returns the companion in the first job's turn."""
+    """Return the companion in the first job's turn."""
     talk.works(1)
     talk.waits(2, 3)
     assert turns_of(talk).holder == FIRST

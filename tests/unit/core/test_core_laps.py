@@ -10,7 +10,7 @@ LOW_AT_0 = Curve((0, 4), (10, 60), 8)
 
 
 def ends(laps, looks, curve):
-    """Tells after each look (ends found, progress since) whether one more has ended."""
+    """Tell after each look (ends found, progress since) whether one more has ended."""
     return [laps.has_ended_one(found, progress_ns, curve) for found, progress_ns in looks]
 
 

@@ -128,7 +128,7 @@ def test_requests_of_who_has_left_are_nobodys():
 
 
 def told(*spans):
-    """Returns the steady rate after `seconds` at `rate` requests a second, for each span."""
+    """Return the steady rate after `seconds` at `rate` requests a second, for each span."""
     latency, now_ns = Latency(), 0
     for seconds, rate in spans:
         for _ in range(seconds * rate):

@@ -534,7 +534,7 @@ def test_large_requests_by_chance_are_no_reason_to_change(doubts):
 
 
 def in_turn(planner, *scenes):
-    """Returns the plans that follow if each of these scenes lasts for a few looks."""
+    """Return the plans that follow if each of these scenes lasts for a few looks."""
     found = []
     for one in scenes:
         for _ in range(WINDOWS + 1):

@@ -30,7 +30,7 @@ def serve(talk, process_id, *durations_ms, said_ms=(), kind=RequestKind.MARKED):
 
 
 def told(talk, job_id=1):
-    """Returns the line about requests."""
+    """Return the line about requests."""
     lines = explain(talk.core, talk.core.jobs[job_id], talk.now_ns).lines
     return next((line for line in lines if "request" in line), "")
 
@@ -157,7 +157,7 @@ HERE = frozenset({0})
 
 
 def decided(policy, *, marking, said_ms):
-    """Returns every decision and plan for a server, a job with an objective, and a trainer.
+    """Return every decision and plan for a server, a job with an objective, and a trainer.
 
     `marking`: which of them mark their requests.
     """

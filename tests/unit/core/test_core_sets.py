@@ -104,7 +104,7 @@ def test_a_decision_is_short_however_many_come_at_once() -> None:
 def counted(
     wanted: dict[str, int], held: dict[str, Span], groups: int
 ) -> tuple[dict[str, Span], int]:
-    """Returns the placement and the number of calls it took: deterministic, unlike time."""
+    """Return the placement and the number of calls it took: deterministic, unlike time."""
     counts = Counter[str]()
     sys.setprofile(lambda _frame, event, _arg: counts.update((event,)))
     try:

@@ -64,7 +64,7 @@ def ends(talk, process_id, *, after_ms=1.0):
 
 
 def allowed(talk, process_id):
-    """Returns the steps that it was last told it may end; 0: no bound."""
+    """Return the steps that it was last told it may end; 0: no bound."""
     tenant = talk.core.shifts.tenant(process_id)
     return tenant.steps_told if tenant else 0
 

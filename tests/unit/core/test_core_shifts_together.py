@@ -65,7 +65,7 @@ class Trainer:
 
 
 def ends_of(shapes, capacity):
-    """Returns how many iterations each has ended after 400 ms."""
+    """Return how many iterations each has ended after 400 ms."""
     talk = Talk(Options(policy="curves", mps_gpus=frozenset({0})))
     talk.core.memory.line.capacity_bytes = {0: capacity}
     trainers = [Trainer(talk, number, shape) for number, shape in enumerate(shapes, start=1)]

@@ -37,7 +37,7 @@ class Gpu:
         self.run(TICK_MS)  # all gates are open until somebody holds the turn
 
     def run(self, duration_ms):
-        """Returns how many iterations the trainer ended; `got_ms` has how long others were open."""
+        """Return how many iterations the trainer ended; `got_ms` has how long others were open."""
         before, self.got_ms = self.steps, dict.fromkeys(self.others, 0)
         for _ in range(0, duration_ms, TICK_MS):
             opened = self.talk.open_processes()

@@ -571,7 +571,7 @@ def test_iterations_that_ended_between_two_looks_cost_a_part_of_the_time_each():
 
 
 def waits_of(talk, job_id):
-    """Returns how many waits at its gate have ended, and their sum in milliseconds."""
+    """Return how many waits at its gate have ended, and their sum in milliseconds."""
     counted = talk.core.jobs[job_id].gate_waits.counted()
     return counted.count, counted.sum_ns / MS
 

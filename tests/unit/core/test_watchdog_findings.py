@@ -40,7 +40,7 @@ class Watching:
         self.dog = Watchdog(Watch(rules=rules or {"busy": Busy()}))
 
     def look(self, looks=1):
-        """Makes so many looks, passes the events on to the scheduler, and returns them."""
+        """Make so many looks, pass the events on to the scheduler, and return them."""
         events = []
         for _ in range(looks):
             self.talk.tick(1000)

@@ -83,7 +83,7 @@ class FakeNvml:
         return instance
 
     def layout(self):
-        """Describes the GPU's cut, so that two cuts can be compared."""
+        """Describe the GPU's cut, so that two cuts can be compared."""
         return sorted(
             (one.profile, one.start, sorted((SLICES[c.profile], c.start) for c in one.computes))
             for one in self.instances

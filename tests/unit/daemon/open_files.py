@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def open_files():
-    """Returns how many are open; not counting sockets, which threads of other tests may close."""
+    """Return how many are open; not counting sockets, which threads of other tests may close."""
     gc.collect()  # objects of other tests close their files whenever they are collected
     count = 0
     for name in os.listdir("/proc/self/fd"):

@@ -51,7 +51,7 @@ class Driver:
 
 
 def moved(driver, *aways, target=LIVES, at_once=True):
-    """Makes one move after the other and returns what was told of each."""
+    """Make one move after the other and return what was told of each."""
     told, posted = [], queue.SimpleQueue()
     checkpointer = Checkpointer(
         post=posted.put, at_once=at_once, driver=CheckpointDriver(lambda: driver)

@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 @pytest.fixture
 def listed(tmp_path):
-    """Returns each key's value and file, for this main file and this drop-in."""
+    """Return each key's value and file, for this main file and this drop-in."""
 
     def listed(main, drop_in=""):
         path = tmp_path / "config.toml"

@@ -43,7 +43,7 @@ def desk_of(options, specs, *, privacy="open"):
 
 
 def asked(desk, question, *arguments, **more):
-    """Returns the desk's answer, which is made on the loop's thread."""
+    """Return the desk's answer, which is made on the loop's thread."""
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(question, *arguments, **more)
         while not answer.done():

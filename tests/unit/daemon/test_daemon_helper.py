@@ -37,7 +37,7 @@ CUT = b'{"verb":"cut-gpu","gpu":"%s","profiles":%s}'
 
 
 def say(path, *messages, descriptors=()):
-    """Returns the answer to one connection that sends these messages."""
+    """Return the answer to one connection that sends these messages."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(DEADLINE_S)
         connection.connect(str(path))

@@ -86,7 +86,7 @@ class House:
         self.homes.open(1)
 
     def give(self, order=1, count=SIZE):
-        """Returns the descriptor of the memory that came with an order."""
+        """Return the descriptor of the memory that came with an order."""
         move = MoveMemory(process_id=1, order=order, target_bytes=0, pool_bytes=count)
         self.homes.give(move, then=lambda: None)
         return self.sent[-1][1][0]

@@ -19,7 +19,7 @@ PREFERRED = 1
 
 
 def mempolicy():
-    """Returns this thread's memory policy: get_mempolicy(2)."""
+    """Return this thread's memory policy: get_mempolicy(2)."""
     mode = ctypes.c_int(-1)
     number = {"x86_64": 239, "aarch64": 236}[platform.machine()]
     ctypes.CDLL(None).syscall(number, ctypes.byref(mode), None, 0, None, 0)
@@ -76,7 +76,7 @@ def test_where_several_threads_may_it_is_filled_and_not_only_allocated(
 
 
 def filled(pages):
-    """Tells for each page whether it is in memory: mincore(2)."""
+    """Tell for each page whether it is in memory: mincore(2)."""
     there = (ctypes.c_ubyte * (len(pages) // 4096))()
     first = ctypes.c_char.from_buffer(pages)
     size = ctypes.c_size_t(len(pages))

@@ -45,7 +45,7 @@ def file(path):
 
 
 def warned(path):
-    """Returns the reason in the daemon's only warning of such a file; it goes on without it."""
+    """Return the reason in the daemon's only warning of such a file; it goes on without it."""
     with capture_logs() as logs:
         found = Remembered(path, at_once=True)
         assert found.trials_on([GPU]) == {3: ()}

@@ -265,7 +265,7 @@ class Naps:
 
 
 def two_rounds(clock, posts=None):
-    """Returns the times of two rounds."""
+    """Return the times of two rounds."""
     loop = Loop(
         scheduler=Scheduler(), clock=clock, poller=_native.Poller(), channels=SimpleNamespace()
     )

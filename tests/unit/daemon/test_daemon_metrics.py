@@ -134,7 +134,7 @@ def value(metric, *, view=VIEW, **labels):
 
 
 def of_jobs(**changes):
-    """Returns the same view, of a job with these changes."""
+    """Return the same view, of a job with these changes."""
     return replace(VIEW, jobs=(replace(JOB, **changes),))
 
 
@@ -259,7 +259,7 @@ def test_energy_is_counted_in_joules_and_where_none_is_known_there_is_no_series(
 
 
 def shims(*versions):
-    """Returns what is reported for processes with these shim versions."""
+    """Return what is reported for processes with these shim versions."""
     process = JOB.processes[0]
     view = of_jobs(processes=tuple(replace(process, shim_version=each) for each in versions))
     told = [s for s in samples(view) if s.name == "tandem_shim_connected"]
@@ -329,7 +329,7 @@ def test_alerts_are_raised_for_what_they_are_about():
 
 
 def asked(expr):
-    """Returns the metrics that a query names, and the labels that it or its legend needs."""
+    """Return the metrics that a query names, and the labels that it or its legend needs."""
     matched = re.findall(r"(\w+)\s*=~?", " ".join(re.findall(r"\{([^}]*)\}", expr)))
     grouped = re.findall(r"\w+", " ".join(re.findall(r"\bby \(([^)]*)\)", expr)))
     joined = re.findall(r"\w+", " ".join(re.findall(r"group_left \(([^)]*)\)", expr)))

@@ -25,7 +25,7 @@ def cutting(monkeypatch):
 
 @pytest.fixture
 def planning(monkeypatch):
-    """Returns what cuts the GPU of a fake NVML."""
+    """Return what cuts the GPU of a fake NVML."""
 
     def make(nvml):
         monkeypatch.setitem(sys.modules, "pynvml", nvml)

@@ -135,7 +135,7 @@ def connect(tmp_path, desk, ready):
 
 @contextmanager
 def serving(path):
-    """Returns a function that connects to a server and, if `greets`, sends the HTTP/2 greeting."""
+    """Return a function that connects to a server and, if `greets`, sends the HTTP/2 greeting."""
     server = RpcServer(path, desk=Desk(), peer_for=lambda _: None, is_ready=lambda: True)
     server.start()
     with ExitStack() as open_ones:

@@ -14,7 +14,7 @@ def program():
 
 
 def join(program, source, target, event):
-    """Makes one stream wait for another."""
+    """Make one stream wait for another."""
     program.add(OperationKind.EVENT_RECORD, source, object=event)
     program.add(OperationKind.EVENT_WAIT, target, object=event)
 

@@ -27,7 +27,7 @@ KINDS = {
 
 
 def encode(program):
-    """Returns records whose ticks are their positions, and the positions of the labels."""
+    """Return records whose ticks are their positions, and the positions of the labels."""
     records, labels = [], []
     for kind, *names in program:
         if kind == "step":
@@ -45,7 +45,7 @@ def found_in(records):
 
 
 def share_right(labels, ends):
-    """Returns the share of the labels with exactly one end near them.
+    """Return the share of the labels with exactly one end near them.
 
     Where in its loop an iteration ends is a matter of convention, so a constant distance from the
     labels is no mistake: near is within a tenth of an iteration of the usual distance.
@@ -63,7 +63,7 @@ def share_right(labels, ends):
 
 
 def share_of_ends_right(labels, ends):
-    """Returns the share of the ends near a label, judged by the length of the iteration ended."""
+    """Return the share of the ends near a label, judged by the length of the iteration ended."""
     right = 0
     for end in ends:
         place = bisect.bisect_left(labels, end)

@@ -35,7 +35,7 @@ def mark(kind, name):
 
 
 def iterations_of(program):
-    """Yields each iteration's records, and a letter for the phase of each of its launches."""
+    """Yield each iteration's records, and a letter for the phase of each of its launches."""
     records, letters, letter = b"", "", "-"
     for operation in program:
         match operation:
@@ -50,13 +50,13 @@ def iterations_of(program):
 
 
 def boundaries(letters):
-    """Returns the launches that begin a new phase."""
+    """Return the launches that begin a new phase."""
     lengths = [len(list(group)) for _, group in groupby(letters)]
     return [sum(lengths[:place]) for place in range(1, len(lengths))]
 
 
 def is_right(found, labels):
-    """Tells whether every boundary is within a twentieth of the iteration."""
+    """Tell whether every boundary is within a twentieth of the iteration."""
     pairs = list(zip(boundaries(found), boundaries(labels), strict=False))
     same = len(boundaries(found)) == len(boundaries(labels))
     return same and all(abs(one - other) <= len(labels) / 20 for one, other in pairs)

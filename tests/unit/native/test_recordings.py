@@ -28,7 +28,7 @@ def thread_of(record):
 
 
 def marking_thread(records):
-    """Returns other records of the marking thread, ticks being positions, and its marks' places."""
+    """Return other records of the marking thread, ticks being positions, and its marks' places."""
     (thread,) = {thread_of(record) for record in records if is_mark(record, STEP)}
     own, labels = [], []
     for record in records:
@@ -42,7 +42,7 @@ def marking_thread(records):
 
 
 def iterations_of(records):
-    """Returns the records of all threads between two step marks."""
+    """Return the records of all threads between two step marks."""
     places = [place for place, record in enumerate(records) if is_mark(record, STEP)]
     return [records[begin + 1 : end] for begin, end in pairwise(places)]
 

@@ -24,7 +24,7 @@ def clients(of, load, objective_ms, duration):
 
 
 def slowdowns(outcome, of):
-    """Returns each client's mean request time, divided by what a request computes."""
+    """Return each client's mean request time, divided by what a request computes."""
     return {
         job.name: sum(job.requests_ns) / len(job.requests_ns) / (of[job.name][0] * MS)
         for job in outcome.jobs
@@ -87,7 +87,7 @@ def test_under_exclusive_servers_are_slowed_down_less_than_all_at_once(alike):
 
 
 def cut(outcome, of):
-    """Returns the share of the servers' turns that did not end with a request."""
+    """Return the share of the servers' turns that did not end with a request."""
     names = dict(enumerate(of, start=1))
     whole = [
         turn.worked_ns % (of[names[turn.context]][0] * MS) == 0

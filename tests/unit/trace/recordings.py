@@ -73,7 +73,7 @@ class Thread:
         )
 
     def device_time(self, *, number, device_ns):
-        """Reports the device time of another thread's launch."""
+        """Report the device time of another thread's launch."""
         self._event(DEVICE_TIME, words=(), text=b"", object_=number, duration=device_ns)
         return self
 
@@ -82,7 +82,7 @@ class Thread:
         return self
 
     def chunk(self):
-        """Returns everything so far as the tracer writes it."""
+        """Return everything so far as the tracer writes it."""
         count = len(self.records)
         head = RECORD.pack(0, CHUNK, 0, 0, self.tid, 0, self.pid, count, 0, 0, 0, 0)
         return head + b"".join(self.records)

@@ -33,7 +33,7 @@ def graph(thread):
 
 
 def last(thread):
-    """Returns the accesses of the last operation, and whether they are complete."""
+    """Return the accesses of the last operation, and whether they are complete."""
     operation = from_trace(recording_of(thread), "x.trace").operations[-1]
     uses = list(operation.accesses)
     return uses, not operation.flags & UNRESOLVED

@@ -76,7 +76,7 @@ class Recorder:
 
 
 def recorded(program):
-    """Returns the window of a program's recording, and its launches' labels by iteration."""
+    """Return the window of a program's recording, and its launches' labels by iteration."""
     recorder = Recorder()
     for operation in program:
         recorder.take(*operation)

@@ -203,7 +203,7 @@ def explain_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> s
 
 
 def _stays_away(scheduler: Scheduler, job: Job, group: Group, now_ns: int) -> bool:
-    """Tells whether it gave up memory, because it was idle or because others need the room."""
+    """Tell whether it gave up memory, because it was idle or because others need the room."""
     if job.spec.checkpoint:
         return False  # the driver brings it back as soon as nobody pauses it
     if any(group.gpus <= gpus for gpus in scheduler.residency.crowds):

@@ -46,7 +46,7 @@ def explain_held(
 
 
 def waits_for_turn(scheduler: Scheduler, job: Job, group: Group) -> bool:
-    """Tells whether it waits for memory that comes with its turn, which another has now."""
+    """Tell whether it waits for memory that comes with its turn, which another has now."""
     found = scheduler.island_of(group)
     if found is None or group.open or not group.wants:
         return False

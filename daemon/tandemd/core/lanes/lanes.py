@@ -51,7 +51,7 @@ class Need:
         return self.persistent_bytes + self.ephemeral_bytes
 
     def covers(self, other: Need) -> bool:
-        """Tells whether it is no less than another need in both parts."""
+        """Tell whether it is no less than another need in both parts."""
         return (
             self.persistent_bytes >= other.persistent_bytes
             and self.ephemeral_bytes >= other.ephemeral_bytes
@@ -186,21 +186,21 @@ class Lanes:
         return [key for lane in self._alone for key in lane.members]
 
     def __contains__(self, key: GroupKey) -> bool:
-        """Tells whether it has asked and not left."""
+        """Tell whether it has asked and not left."""
         return key in self._line or key in self._of
 
     def is_running(self, key: GroupKey) -> bool:
-        """Tells whether it may run an iteration now."""
+        """Tell whether it may run an iteration now."""
         lane = self._of.get(key)
         return lane is not None and lane.running is not None and lane.running.key == key
 
     def is_wanting(self, key: GroupKey) -> bool:
-        """Tells whether it waits for its turn."""
+        """Tell whether it waits for its turn."""
         lane = self._of.get(key)
         return lane is not None and key in lane.wanting
 
     def is_admitted(self, key: GroupKey) -> bool:
-        """Tells whether it may have anything on the GPU."""
+        """Tell whether it may have anything on the GPU."""
         return key in self._of
 
     def need_of(self, key: GroupKey) -> Need | None:
@@ -218,7 +218,7 @@ class Lanes:
         return next((member.key for member in found), None)
 
     def takes_turns(self, key: GroupKey) -> bool:
-        """Tells whether its iterations must end before others can begin theirs."""
+        """Tell whether its iterations must end before others can begin theirs."""
         return len(self._of[key].members) > 1 or bool(self._alone)
 
     def limit_bytes(self, key: GroupKey) -> int:
@@ -231,7 +231,7 @@ class Lanes:
         return need.peak_bytes
 
     def has_room(self, need: Need | None, most_bytes: int) -> bool:
-        """Tells whether a newcomer would be admitted at once; arguments as in `request`."""
+        """Tell whether a newcomer would be admitted at once; arguments as in `request`."""
         if self._alone or (self._line and not ORDERS[self.order].overtakes):
             return False
         if need is None:
@@ -344,7 +344,7 @@ class Lanes:
         return Outcome(admitted=self._admit(), begun=self._turns())
 
     def could_grow(self, key: GroupKey, need: Need) -> bool:
-        """Tells whether an admitted member's new need fits where it is."""
+        """Tell whether an admitted member's new need fits where it is."""
         lane = self._of[key]
         known = lane.members[key].need
         if known is None or lane in self._alone:

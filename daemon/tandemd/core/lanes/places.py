@@ -61,7 +61,7 @@ class Standing:
 
     @property
     def is_ending(self) -> bool:
-        """Tells whether time alone will change its state."""
+        """Tell whether time alone will change its state."""
         return self.split_ns is not None or self.ended_ns is not None
 
     @property
@@ -97,7 +97,7 @@ class LanePlaces:
 
     @property
     def is_used(self) -> bool:
-        """Tells whether any process was told something."""
+        """Tell whether any process was told something."""
         return bool(self._told)
 
     def decide(
@@ -365,7 +365,7 @@ def _take_promise(standing: Standing, *, at_end: bool = False) -> None:
 
 
 def _has_room(standing: Standing, need: Need, held_bytes: int) -> bool:
-    """Tells whether there is room for a need nobody checked, as when a job joined the group.
+    """Tell whether there is room for a need nobody checked, as when a job joined the group.
 
     What it holds already counts in any case.
     """
@@ -407,7 +407,7 @@ def _charge(standing: Standing) -> None:
 
 
 def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:
-    """Tells whether all processes that hold memory stand; those that stand too long are let on."""
+    """Tell whether all processes that hold memory stand; those that stand too long are let on."""
     usages = _usages(standing.group)
     stopped = [usage for usage in usages if _stands(usage, standing)]
     others = [usage for usage in usages if usage.device_bytes and not _stands(usage, standing)]
@@ -423,7 +423,7 @@ def _has_ended(standing: Standing, now_ns: int, options: Options) -> bool:
 
 
 def _stands(usage: Usage, standing: Standing) -> bool:
-    """Tells whether it stopped at the end of its turn; False until `_settle` has set that."""
+    """Tell whether it stopped at the end of its turn; False until `_settle` has set that."""
     limit = standing.steps.get(usage.process_id, 0)
     return bool(limit) and usage.stopped >= limit
 
@@ -441,7 +441,7 @@ def _limit_turn(standing: Standing, *, is_new: bool) -> None:
 
 
 def _marks_in_part(usages: list[Usage]) -> bool:
-    """Tells whether one marks and another that holds memory does not, beyond a mere head start."""
+    """Tell whether one marks and another that holds memory does not, beyond a mere head start."""
     marks = max((usage.steps for usage in usages), default=0) >= ENOUGH_MARKS
     return marks and any(usage.device_bytes and not usage.steps for usage in usages)
 

@@ -24,7 +24,7 @@ class SideBySide:
         return False
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
-        """Tells whether nothing speaks against it."""
+        """Tell whether nothing speaks against it."""
         return self.judge(group, holder, options).fits
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:

@@ -43,7 +43,7 @@ class Complements:
         )
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
-        """Tells whether nothing speaks against it."""
+        """Tell whether nothing speaks against it."""
         if group.bound not in _COMPLEMENTS[holder.bound]:
             return False  # nearly always the reason, and quick to check
         return self.judge(group, holder, options).fits

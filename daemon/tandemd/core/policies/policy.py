@@ -21,11 +21,11 @@ class Policy:
 
     @property
     def by_weight(self) -> bool:
-        """Tells whether peers get turns by weight, and so by shares; not if ordered otherwise."""
+        """Tell whether peers get turns by weight, and so by shares; not if ordered otherwise."""
         return type(self).order is Policy.order and not self.by_pieces
 
     def always_open(self, group: Group) -> bool:
-        """Tells whether the group takes no turns: its gate stays open whatever others do."""
+        """Tell whether the group takes no turns: its gate stays open whatever others do."""
         del group
         return False
 
@@ -44,7 +44,7 @@ class Policy:
         return None
 
     def may_cut(self, group: Group) -> bool:
-        """Tells whether it may preempt by that, and so needs a timely look. Only if `by_pieces`."""
+        """Tell whether it may preempt by that, and so needs a timely look. Only if `by_pieces`."""
         del group
         return False
 
@@ -53,7 +53,7 @@ class Policy:
         return options.quantum_ns
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
-        """Tells whether the challenger may preempt the holder before its quantum or piece ends."""
+        """Tell whether the challenger may preempt the holder before its quantum or piece ends."""
         del challenger, holder
         return False
 
@@ -63,12 +63,12 @@ class Policy:
         return ""
 
     def windowed(self, group: Group) -> bool:
-        """Tells whether its open segments are limited, so that a hand-over drains no deep queue."""
+        """Tell whether its open segments are limited, so that a hand-over drains no deep queue."""
         del group
         return True
 
     def yields_to(self, group: Group, other: Group, *, overlap: bool) -> bool:
-        """Tells whether its processes yield to the other's presence; otherwise turns decide.
+        """Tell whether its processes yield to the other's presence; otherwise turns decide.
 
         The answer may depend only on the two classes and on whether kernels of several processes
         `overlap`.

@@ -59,11 +59,11 @@ class Token(Policy):
         return group.piece.waits_from_ns(group.hold_since_ns) + needed_ns
 
     def may_cut(self, group: Group) -> bool:
-        """Tells whether the end of its piece is predictable."""
+        """Tell whether the end of its piece is predictable."""
         return group.piece.is_foreseen(group.served_ns)
 
     def preempts(self, challenger: Group, holder: Group) -> bool:
-        """Tells whether the challenger goes first and is known to end before the holder would."""
+        """Tell whether the challenger goes first and is known to end before the holder would."""
         piece, served_ns = challenger.piece, challenger.served_ns
         return (
             self.may_cut(challenger)

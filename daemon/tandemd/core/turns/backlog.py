@@ -37,7 +37,7 @@ class Backlog:
             self._since_ns, self.pace_ns = now_ns, 0
 
     def goes_on(self, now_ns: int, stands: Standing, *, held: bool, at_most_ns: int) -> bool:
-        """Tells whether the backlog shrank since the last look, with nothing added meanwhile.
+        """Tell whether the backlog shrank since the last look, with nothing added meanwhile.
 
         Never for longer than `at_most_ns` in all: others wait for it, and the claim may be a lie.
         """

@@ -34,10 +34,10 @@ class Companions(Protocol):
         """What decides when jobs that may run together continue."""
 
     def wants_bound(self, group: Group, options: Options) -> bool:
-        """Tells whether it matters what bounds the group's work."""
+        """Tell whether it matters what bounds the group's work."""
 
     def may_join(self, group: Group, holder: Group, options: Options) -> bool:
-        """Tells whether the group may share the turn with its holder."""
+        """Tell whether the group may share the turn with its holder."""
 
     def judge(self, group: Group, other: Group, options: Options) -> Judgement:
         """Judge any two groups in the same way, in words."""

@@ -21,7 +21,7 @@ def short_gap_ns(options: Options) -> int:
 
 
 def has_short_gaps(group: Group, options: Options) -> bool:
-    """Tells whether the group leaves others little time; False if its gaps are not known."""
+    """Tell whether the group leaves others little time; False if its gaps are not known."""
     limit_ns = short_gap_ns(options) * (HYSTERESIS if group.short_gaps else 1)
     return 0 < group.gap_p50_ns < limit_ns
 

@@ -30,7 +30,7 @@ class Foresight:
 
     @property
     def is_taught(self) -> bool:
-        """Tells whether anything was measured; without measurements there are no predictions."""
+        """Tell whether anything was measured; without measurements there are no predictions."""
         return self.model.count > 0
 
     def forget(self) -> None:
@@ -80,7 +80,7 @@ class Foresight:
         return sum(1 / each for each in known) if len(known) == len(groups) else None
 
     def adds(self, third: Group, *pair: Group) -> bool:
-        """Tells whether the three should get more done than the pair; False if not known."""
+        """Tell whether the three should get more done than the pair; False if not known."""
         more, without = self.done(third, *pair), self.done(*pair)
         return more is not None and without is not None and more >= GAIN * without
 
@@ -123,7 +123,7 @@ def features(group: Group) -> Features | None:
 
 
 def _misses(group: Group, slowdown: float) -> bool:
-    """Tells whether the slowdown breaks an objective that the group meets now."""
+    """Tell whether the slowdown breaks an objective that the group meets now."""
     return any(
         job.latency.p99_ns <= job.spec.slo_p99_ns < job.latency.p99_ns * slowdown
         for job in group.jobs.values()

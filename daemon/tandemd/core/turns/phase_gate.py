@@ -43,7 +43,7 @@ class Passer:
 
     @property
     def stands(self) -> bool:
-        """Tells whether it is stopped at the beginning of a phase."""
+        """Tell whether it is stopped at the beginning of a phase."""
         return 0 < self.phases_allowed <= self.process.usage.stopped_phases
 
     @property
@@ -74,7 +74,7 @@ class Passer:
         return 0 if self.stands_since_ns is None else now_ns - self.stands_since_ns
 
     def may_go_on(self, options: Options, now_ns: int) -> bool:
-        """Tells whether it stands and has drained, or has stood for `max_hold_ns`.
+        """Tell whether it stands and has drained, or has stood for `max_hold_ns`.
 
         Its work may depend on what comes next, and then never drains.
         """
@@ -82,7 +82,7 @@ class Passer:
         return self.stands and (waited or not self.process.usage.busy)
 
     def is_quiet(self, now_ns: int, options: Options) -> bool:
-        """Tells whether it was inactive for so long that nobody waits for the end of its phase."""
+        """Tell whether it was inactive for so long that nobody waits for the end of its phase."""
         return now_ns - self.group.last_wanted_ns >= options.memory_quiet_ns
 
 
@@ -96,7 +96,7 @@ class PhaseGate:
 
     @property
     def is_used(self) -> bool:
-        """Tells whether any process is watched, or a wake-up must be withdrawn."""
+        """Tell whether any process is watched, or a wake-up must be withdrawn."""
         return bool(self._passers) or self.wake_at_ns is not None
 
     def passer(self, process_id: int) -> Passer | None:

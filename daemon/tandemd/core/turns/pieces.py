@@ -46,15 +46,15 @@ class Piece:
 
     @property
     def is_known(self) -> bool:
-        """Tells whether the cost of a piece was measured; otherwise a quantum stands for it."""
+        """Tell whether the cost of a piece was measured; otherwise a quantum stands for it."""
         return bool(self._newest_ns)
 
     def is_fresh(self, served_ns: int) -> bool:
-        """Tells whether none of it has been computed yet."""
+        """Tell whether none of it has been computed yet."""
         return served_ns == self._began_served_ns
 
     def is_foreseen(self, served_ns: int) -> bool:
-        """Tells whether its end is predictable: it has not outlasted all known pieces."""
+        """Tell whether its end is predictable: it has not outlasted all known pieces."""
         return self.is_known and self._done_ns(served_ns) < self.most_ns
 
     def left_ns(self, served_ns: int) -> int:

@@ -18,7 +18,7 @@ _SLACK = 4  # divisor: the part of a quantum by which its end may move
 
 
 def is_over(holder: Group, *, served_ns: int, quantum_ns: int) -> bool:
-    """Tells whether the holder, after `served_ns` of GPU time in this turn, has had its quantum."""
+    """Tell whether the holder, after `served_ns` of GPU time in this turn, has had its quantum."""
     slack_ns = quantum_ns // _SLACK
     if not holder.step_cost_ns:
         return served_ns >= quantum_ns
@@ -50,7 +50,7 @@ def left_of_piece_ns(holder: Group, *, served_ns: int, quantum_ns: int) -> int:
 
 
 def is_between_iterations(holder: Group) -> bool:
-    """Tells whether an iteration has just ended; also true if none is known to have begun."""
+    """Tell whether an iteration has just ended; also true if none is known to have begun."""
     return holder.step_served_ns == holder.served_ns
 
 

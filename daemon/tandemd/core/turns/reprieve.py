@@ -39,7 +39,7 @@ class Reprieve:
         self.until_ns = self._since_ns = None
 
     def is_given(self, holder: Group, options: Options, now_ns: int) -> bool:
-        """Tells whether the holder keeps the turn that it should lose, until `until_ns`.
+        """Tell whether the holder keeps the turn that it should lose, until `until_ns`.
 
         The bounds count from the first reprieve in a turn.
         """

@@ -66,7 +66,7 @@ class Rings:
         self.turns.clear()
 
     def holds(self, group: Group) -> bool:
-        """Tells whether the group holds the turn of its ring."""
+        """Tell whether the group holds the turn of its ring."""
         return self.turns[self._home[group.key]].holder == group.key
 
     def note(self, group: Group) -> None:

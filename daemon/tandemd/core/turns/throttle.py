@@ -86,7 +86,7 @@ class Ward:
     _anew_since_ns: int | None = None
 
     def is_due(self, now_ns: int) -> bool:
-        """Tells whether it must be measured alone."""
+        """Tell whether it must be measured alone."""
         return now_ns >= self.due_ns
 
     def measure_anew(self) -> None:
@@ -228,12 +228,12 @@ class Throttle:
         ward.look(options, now_ns)
 
     def lets_join(self, holder: Group | None, now_ns: int) -> bool:
-        """Tells whether another group may be beside the holder now."""
+        """Tell whether another group may be beside the holder now."""
         ward = None if holder is None else self._wards.get(holder.key)
         return ward is not None and ward.is_on and not ward.is_due(now_ns)
 
     def is_over(self, options: Options, now_ns: int) -> bool:
-        """Tells whether the group beside the holder has had its quantum; its peers may follow."""
+        """Tell whether the group beside the holder has had its quantum; its peers may follow."""
         return now_ns - self._since_ns >= options.quantum_ns
 
     def note(self, holder: Group | None, beside: Group | None, now_ns: int) -> None:

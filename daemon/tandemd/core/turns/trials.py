@@ -107,7 +107,7 @@ class Trials:
         self._steps = tuple(group.steps for group in on_turn)
 
     def is_apart(self, groups: Iterable[Group], now_ns: int) -> bool:
-        """Tells whether they must take turns now: their trial failed, or they are measured anew."""
+        """Tell whether they must take turns now: their trial failed, or they are measured anew."""
         tried = self._tried.get(frozenset(group.key for group in groups))
         return tried is not None and (tried.parted_ns is not None or now_ns < tried.undone_until_ns)
 

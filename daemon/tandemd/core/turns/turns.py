@@ -131,7 +131,7 @@ class Turns:
         return {tier for tier, debt in self._debts.items() if debt.overdue}
 
     def overdue(self, tier: int) -> bool:
-        """Tells whether the tier is overdue."""
+        """Tell whether the tier is overdue."""
         debt = self._debts.get(tier)
         return debt is not None and debt.overdue
 
@@ -140,11 +140,11 @@ class Turns:
         return self._roster.of_tier(tier)
 
     def is_shared_by(self, group: Group) -> bool:
-        """Tells whether the group shares the turn with another."""
+        """Tell whether the group shares the turn with another."""
         return self._companion is not None and self._has_turn(group)
 
     def is_alone(self, group: Group) -> bool:
-        """Tells whether it has the turn and nobody else has work on the GPU."""
+        """Tell whether it has the turn and nobody else has work on the GPU."""
         return group is self._holder and all(other is group for other in self._roster.busy)
 
     def left_of_turn_ns(self, policy: Policy, options: Options) -> int | None:
@@ -320,7 +320,7 @@ class Turns:
     def _may_go_on(
         self, holder: Group, challenger: Group, policy: Policy, options: Options
     ) -> bool:
-        """Tells whether the holder goes on before a challenger that does not preempt it."""
+        """Tell whether the holder goes on before a challenger that does not preempt it."""
         is_over = self._is_over(holder, policy, options)
         if is_over and policy.by_pieces and not holder.wants:
             return False
