@@ -364,7 +364,7 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
         return
     text = f"tandemd {status.version}, pid {status.pid}, policy {status.policy}, {status.jobs} jobs"
     yield Finding(check="daemon", level=OK, text=text)
-    here = (machine.probe or {}).get("gpus", [])  # without a driver the probe names none
+    here = machine.probe["gpus"] if machine.probe else []
     if here and not gpus:
         yield Finding(
             check="daemon's gpus",

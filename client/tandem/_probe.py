@@ -21,7 +21,7 @@ def probe() -> dict[str, object]:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as exc:
-        return found | {"driver": None, "error": str(exc), "lookups": {}}
+        return found | {"driver": None, "error": str(exc), "lookups": {}, "gpus": []}
     lookups = {
         "dlsym of the process": _file_of_symbol(process, FUNCTION),
         "dlsym of the library": _file_of_symbol(driver, FUNCTION),
