@@ -39,12 +39,15 @@ PRELOADED = "-fno-exceptions -fno-rtti -fno-stack-protector -fomit-frame-pointer
 # as g++ generates them: so g++ compiles it in each variant. packaging/wheel.py sets this.
 PORTABLE_CXX = "TANDEM_PORTABLE_CXX"
 # Without optimisation, ASan and UBSan programs compile in three quarters of the time and detect no
-# less; under TSan that saves next to nothing, and the programs run longer.
+# less; under TSan that saves next to nothing, and the programs run longer. Two checks would cost
+# time and find nothing: sizes of objects, which only an optimiser knows, and types behind virtual
+# functions, of which one interface has some, and nothing is cast to or from it.
 VARIANTS = {
     "release": ("-O2 -g1", ""),
     "portable": ("-O2", "-Wl,--strip-debug"),
     "asan": (
-        "-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all",
+        "-O0 -g1 -fsanitize=address,undefined -fno-sanitize=object-size,vptr "
+        "-fno-sanitize-recover=all",
         "-fsanitize=address,undefined",
     ),
     "tsan": ("-O1 -g1 -fsanitize=thread", "-fsanitize=thread"),
@@ -72,7 +75,12 @@ BATCHES = {
     "csrc/softgpu/driver/module": 5,
     "csrc/softgpu/driver/stream": 7,
     "csrc/softgpu/mps": 6,
+    "csrc/softgpu/ptx": 6,
 }
+# Compiled each by itself: every family of instructions has an Add and a Min of its own.
+UNBATCHED = "csrc/softgpu/ptx/ops_*.cpp"
+# No multi-threaded program interprets PTX: TSan's programs link what the libraries are made of.
+UNWATCHED = "csrc/softgpu/ptx"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,9 +346,14 @@ def _expand(target: Target, *, is_test: bool) -> list[tuple[Path, str]]:
 def _batches(sources: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
     """The sources to compile: the last one of each batch, which includes the others first."""
     found: list[tuple[Path, str]] = []
-    for (folder, flags), same in groupby(sources, key=lambda one: (one[0].parent, one[1])):
+
+    def kind(source: tuple[Path, str]) -> tuple[Path, str, bool]:
+        path, flags = source
+        return path.parent, flags, path.match(UNBATCHED)
+
+    for (folder, flags, is_unbatched), same in groupby(sources, key=kind):
         paths = [path.relative_to(ROOT) for path, _ in same]
-        size = BATCHES.get(str(folder.relative_to(ROOT)), 1)
+        size = 1 if is_unbatched else BATCHES.get(str(folder.relative_to(ROOT)), 1)
         starts = [path for path in paths if path.name == "main.cpp"]  # tests leave these out
         found += [(ROOT / path, flags) for path in starts]
         paths = [path for path in paths if path not in starts]
@@ -384,10 +397,14 @@ def _compilers(variant: str) -> list[str]:
     return [*lines, f"cxx = {os.environ[PORTABLE_CXX]}", "warnings = -w", "runtime ="]
 
 
+def _folder(variant: str) -> Path:
+    return Path("build/native") / variant
+
+
 def write_ninja(variant: str) -> Path:
     """Write build/native/<variant>/build.ninja and return its path. Deterministic."""
     opt, opt_link = VARIANTS[variant]
-    out = Path("build/native") / variant
+    out = _folder(variant)
     lines = [
         "ninja_required_version = 1.8",
         f"builddir = {out}",  # ninja's own logs
@@ -412,15 +429,16 @@ def write_ninja(variant: str) -> Path:
         for source, flags in _batches(_expand(target, is_test=is_test)):
             relative = source.relative_to(ROOT)
             place = _place(places, flags, f"{name.split('-')[0]}-test" if is_test else name)
-            obj = str(out / "obj" / place / f"{relative}.o")
+            is_unwatched = variant == "tsan" and relative.is_relative_to(UNWATCHED)
+            made_by = _folder("release") if is_unwatched else out
+            obj = str(made_by / "obj" / place / f"{relative}.o")
             objects.append(obj)
+            if is_unwatched:
+                continue
             is_plain = relative == ENTRIES and "-DTANDEM_FAULTS" in flags
             # Optimising a test takes longer than it saves at run time.
             if is_plain or (variant == "tsan" and relative.is_relative_to("tests")):
                 flags += " -O0"
-            # No multi-threaded program interprets PTX.
-            if variant == "tsan" and relative.is_relative_to("csrc/softgpu/ptx"):
-                flags += " -O0 -fno-sanitize=thread"
             # What tests share with a library is compiled by the library's rule, which comes first.
             rules.setdefault(
                 obj,
@@ -454,7 +472,9 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
     """
     import ninja  # a build requirement of the wheel, so imported late
 
-    out = ROOT / "build/native" / variant
+    if variant == "tsan":
+        build(["softgpu-cuda"])  # with the objects of UNWATCHED
+    out = ROOT / _folder(variant)
     out.mkdir(parents=True, exist_ok=True)
     tool = Path(ninja.BIN_DIR) / "ninja"
     goals = [f"{variant}-{n}" for n in names]

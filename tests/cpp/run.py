@@ -17,7 +17,8 @@ import ninja_build
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    # By default TSan waits a second at each exit, for threads that race with it.
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=50",
 }
 Ended = subprocess.CompletedProcess[str]
 

@@ -78,6 +78,30 @@ inline void plant(int64_t fail_at, bool for_good = false) {
 }
 
 inline void* as_pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+// Offsets of the pages that begin in a range.
+inline std::vector<uint64_t> page_starts(const void* begin, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  const auto address = reinterpret_cast<uint64_t>(begin);
+  std::vector<uint64_t> found;
+  for (uint64_t at = (kPage - address % kPage) % kPage; at < bytes; at += kPage)
+    found.push_back(at);
+  return found;
+}
+// As memcpy, in which TSan would look at every word: of much memory it sees a byte of each page,
+// which shows who uses memory that is being moved, and takes a fraction of the time.
+inline void copy_bytes(void* to, const void* from, uint64_t bytes) {
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+  if (bytes > 65536) {
+    auto* target = static_cast<volatile char*>(to);
+    auto* source = static_cast<const volatile char*>(from);
+    for (const uint64_t at : page_starts(from, bytes)) static_cast<void>(source[at]);
+    for (const uint64_t at : page_starts(to, bytes)) target[at] = 0;
+    asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+    return;
+  }
+#endif
+  std::memcpy(to, from, bytes);
+}
 inline bool is_mapped(CUdeviceptr at, uint64_t bytes) {
   const auto after = g_gpu.mapped.upper_bound(at);
   if (after == g_gpu.mapped.begin()) return false;
@@ -89,7 +113,7 @@ inline void finish_copies(bool good) {
   for (bool last = false; !last && !g_gpu.copies.empty();) {
     const Copy copy = g_gpu.copies.front();
     g_gpu.times.thread_ns = std::max(g_gpu.times.thread_ns, copy.end_ns);
-    if (good) std::memcpy(copy.to, copy.from, copy.bytes);
+    if (good) copy_bytes(copy.to, copy.from, copy.bytes);
     last = copy.is_last;
     g_gpu.copies.erase(g_gpu.copies.begin());
   }

@@ -155,7 +155,7 @@ class Memory {
     if (result != CUDA_SUCCESS) return false;
     std::vector<char> content(bytes);
     fill(&content);
-    std::memcpy(fake_gpu::as_pointer(at), content.data(), bytes);
+    fake_gpu::copy_bytes(fake_gpu::as_pointer(at), content.data(), bytes);
     parts_.push_back({at, std::move(content)});
     return true;
   }
@@ -179,8 +179,8 @@ class Memory {
   void rewrite(size_t index) {
     const swap::Use use;
     fill(&parts_[index].content);
-    std::memcpy(fake_gpu::as_pointer(parts_[index].at), parts_[index].content.data(),
-                parts_[index].content.size());
+    const Part& part = parts_[index];
+    fake_gpu::copy_bytes(fake_gpu::as_pointer(part.at), part.content.data(), part.content.size());
   }
 
   bool is_right() {
@@ -212,7 +212,7 @@ class Memory {
       return bytes;
     }();
     const size_t at = random_() % (source.size() - content->size());
-    std::memcpy(content->data(), &source[at], content->size());
+    fake_gpu::copy_bytes(content->data(), &source[at], content->size());
   }
 
   std::mt19937_64 random_;
