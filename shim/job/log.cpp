@@ -1,5 +1,6 @@
 #include "log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,6 +26,12 @@ struct Line {
   }
 };
 
+// Whether writing neither waits for a reader nor raises SIGPIPE for want of one.
+bool is_heard() {
+  pollfd error{STDERR_FILENO, POLLOUT, 0};
+  return poll(&error, 1, 0) == 1 && error.revents == POLLOUT;
+}
+
 void say_parts(std::initializer_list<const char*> parts) {
   if (g_said.exchange(true, std::memory_order_relaxed)) return;
   Line line;
@@ -32,7 +39,9 @@ void say_parts(std::initializer_list<const char*> parts) {
   for (const char* part : parts) line.add(part);
   line.text[line.length++] = '\n';
   const int saved = errno;
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.text, line.length);
+  if (is_heard()) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.text, line.length);
+  }
   errno = saved;
 }
 

@@ -1,5 +1,5 @@
 // Prints one line to stderr, once per process, without heap or stdio, since the shim is a guest.
-// Prints none if TANDEM_LOG says so.
+// Prints none if TANDEM_LOG says so, or if that would wait for a reader of a pipe, or find none.
 #pragma once
 
 namespace tandem::shim {

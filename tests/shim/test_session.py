@@ -277,6 +277,28 @@ def test_its_one_line_can_be_done_without(
         assert job.end() == said
 
 
+@pytest.mark.parametrize(
+    "unread",
+    [
+        "os.close(pipe[0])",
+        "(fcntl.fcntl(2, fcntl.F_SETPIPE_SZ, 4096), os.write(2, b'-' * 4096))",
+    ],
+    ids=["gone", "full"],
+)
+def test_its_one_line_neither_ends_nor_holds_a_job_whose_output_nobody_reads(
+    unread: str, preload: Preload, daemon: FakeDaemon
+) -> None:
+    with Job(preload.environment(TANDEM_PRIORITY="high")) as job:
+        job.do("[globals().update({m: __import__(m)}) for m in ('fcntl', 'signal')]")
+        job.do("globals().update(pipe=os.pipe())")
+        job.do("(os.dup2(pipe[1], 2), os.close(pipe[1]))")
+        job.do("signal.signal(signal.SIGPIPE, signal.SIG_DFL) and None")
+        job.do(unread)
+        job.attach_to(daemon)
+
+        assert job.do("launch()") == 0
+
+
 @pytest.mark.parametrize("seed", [*range(6), None])
 def test_garbage_in_the_command_page_neither_crashes_nor_holds_a_job(
     seed: int | None, preload: Preload, daemon: FakeDaemon
@@ -296,7 +318,9 @@ def test_garbage_in_the_command_page_neither_crashes_nor_holds_a_job(
         assert job.do("memory()") <= (1000, 1000)
         connection.close()
         assert job.do("launch()") == 0
-        assert job.end() == ""
+        said = job.end()  # of a limit that is no less garbage
+        assert said == "" or said.startswith("tandem: refused device memory: ")
+        assert said.count("\n") <= 1
 
 
 def test_a_daemon_that_never_answers_delays_the_first_call_only(
@@ -416,6 +440,9 @@ def test_a_limit_is_shown_enforced_and_given_back(preload: Preload, daemon: Fake
         attached.connection.close()
         daemon.close()
         assert job.do(f"alloc({60 * MIB})")[0] == OUT_OF_MEMORY  # limits outlive the daemon
+        assert job.end() == (
+            "tandem: refused device memory: this process may use 100 MiB now (see tandem explain)\n"
+        )
 
 
 @pytest.mark.parametrize(
