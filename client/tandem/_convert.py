@@ -275,6 +275,7 @@ def status(message: pb.DaemonStatus) -> Status:
         clock=message.clock,
         gpus=tuple(gpu(g) for g in message.gpus),
         allowance=allowance(message.allowance) if message.HasField("allowance") else None,
+        state_problem=message.state_problem or None,
     )
 
 

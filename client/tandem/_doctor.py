@@ -364,6 +364,14 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
         return
     text = f"tandemd {status.version}, pid {status.pid}, policy {status.policy}, {status.jobs} jobs"
     yield Finding(check="daemon", level=OK, text=text)
+    if status.state_problem is not None:
+        yield Finding(
+            check="daemon's state",
+            level=WARN,
+            text=status.state_problem,
+            remedy="until it can be written, a restart of tandemd loses pauses, limits set while "
+            "jobs run, and the history of jobs; daemon.state may name another file",
+        )
     here = machine.probe["gpus"] if machine.probe else []
     if here and not gpus:
         yield Finding(

@@ -383,6 +383,8 @@ class Status:
     clock: str  # monotonic, softgpu-virtual
     gpus: tuple[Gpu, ...]
     allowance: Allowance | None = None  # None: not sent, by an older daemon
+    # Why a restart would lose what the state file is for; None: it would not, or none is wanted.
+    state_problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -646,6 +646,7 @@ class Desk:
                 processes=len(core.processes),
                 clock="softgpu-virtual" if clock.is_virtual else "monotonic",
                 allowance=allowance,
+                state_problem=self._loop.remembered.problem,
             )
 
         return self._loop.ask(answer)

@@ -62,7 +62,7 @@ class Remembered:
         self._worker = Worker("journal", at_once=at_once)
         self._notes: deque[Note] = deque()  # from the loop's thread to the worker's
         self._late = _Late()  # the worker's
-        self._was_written = True  # at the last attempt; the worker sets it
+        self._problem = ""  # at the last attempt; the worker sets it
         self._kinds: dict[int, Kind] = {}  # by GPU
         self._trials: dict[Kind, tuple[Trial, ...]] = {}
         self._drains: frozenset[str] = frozenset()  # UUIDs; replaced as a whole
@@ -75,7 +75,12 @@ class Remembered:
     @property
     def is_kept(self) -> bool:
         """Tell whether the file has all that a restart needs, or none is wanted. Any thread."""
-        return self._was_written
+        return not self._problem
+
+    @property
+    def problem(self) -> str:
+        """Why the file does not have all that a restart needs; empty if it has. Any thread."""
+        return self._problem
 
     def trials_on(self, gpus: Sequence[Gpu]) -> dict[int, Sequence[Trial]]:
         """Return earlier measurements by GPU, made on GPUs of its kind, oldest first."""
@@ -200,7 +205,7 @@ class Remembered:
             self._splits = self._journal.splits()
             self._drains = frozenset(self._journal.drains())
         except (JournalError, sqlite3.Error) as error:
-            self._was_written = False
+            self._problem = f"the state file {path} cannot be used: {error}"
             _warn("the state file cannot be used, continuing without it", path, error)
 
     def _keep(self, notes: Iterable[Note]) -> None:
@@ -217,17 +222,16 @@ class Remembered:
         try:
             self._journal.write(notes)
         except sqlite3.Error as error:
-            if self._was_written:
+            path = self._journal.path
+            if not self._problem:
                 _warn(
-                    "the state file cannot be written, trying again with each change",
-                    self._journal.path,
-                    error,
+                    "the state file cannot be written, trying again with each change", path, error
                 )
-            self._was_written = False
+            self._problem = f"the state file {path} cannot be written: {error}"
         else:
-            if not self._was_written:
+            if self._problem:
                 log.info("the state file can be written again", file=str(self._journal.path))
-            self._was_written = True
+            self._problem = ""
             self._late = _Late()
 
     def _close(self) -> None:

@@ -208,6 +208,7 @@ class StatusView:
     processes: int
     clock: str
     allowance: AllowanceView
+    state_problem: str  # why a restart would lose what the state file is for; empty: it would not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1969,6 +1969,7 @@ class DaemonStatus(google.protobuf.message.Message):
     CLOCK_FIELD_NUMBER: builtins.int
     GPUS_FIELD_NUMBER: builtins.int
     ALLOWANCE_FIELD_NUMBER: builtins.int
+    STATE_PROBLEM_FIELD_NUMBER: builtins.int
     version: builtins.str
     pid: builtins.int
     policy: builtins.str
@@ -1979,6 +1980,8 @@ class DaemonStatus(google.protobuf.message.Message):
     runtime_dir: builtins.str
     clock: builtins.str
     """monotonic, softgpu-virtual"""
+    state_problem: builtins.str
+    """Why a restart would lose what the state file is for; empty: it would not, or none is wanted."""
     @property
     def uptime(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -2000,9 +2003,10 @@ class DaemonStatus(google.protobuf.message.Message):
         clock: builtins.str = ...,
         gpus: collections.abc.Iterable[global___Gpu] | None = ...,
         allowance: global___Allowance | None = ...,
+        state_problem: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["allowance", b"allowance", "uptime", b"uptime"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["allowance", b"allowance", "clock", b"clock", "gpus", b"gpus", "jobs", b"jobs", "pid", b"pid", "policy", b"policy", "processes", b"processes", "runtime_dir", b"runtime_dir", "uptime", b"uptime", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["allowance", b"allowance", "clock", b"clock", "gpus", b"gpus", "jobs", b"jobs", "pid", b"pid", "policy", b"policy", "processes", b"processes", "runtime_dir", b"runtime_dir", "state_problem", b"state_problem", "uptime", b"uptime", "version", b"version"]) -> None: ...
 
 global___DaemonStatus = DaemonStatus
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tandem._results import Allowance
+from tandem._text import printable
 from tandem.cli import gpus
 from tandem.cli._output import json_option, open_client, print_json
 from tandem.errors import UnavailableError
@@ -51,6 +52,8 @@ def status(*, wait: bool, as_json: bool) -> None:
     click.echo(f"clock    {found.clock}")
     if found.allowance is not None:
         click.echo(f"for you  {_said(found.allowance)}")
+    if found.state_problem is not None:
+        click.echo(f"problem  {printable(found.state_problem)}")
     click.echo()
     gpus.show(found.gpus)
 

@@ -268,6 +268,7 @@ class Daemon(_Servicer, pb_grpc.DaemonServiceServicer):
                 runtime_dir=str(self._desk.runtime_dir),
                 clock=view.clock,
                 allowance=allowance_message(view.allowance),
+                state_problem=view.state_problem,
                 gpus=[gpu_message(gpu) for gpu in self._desk.gpus()],
             )
             status.uptime.FromNanoseconds(view.uptime_ns)

@@ -325,6 +325,21 @@ def test_doctor_finds_the_daemon(tandem, daemon):
     assert f"pid {daemon.pid}" in found["daemon"]["text"]
     assert {found[n]["level"] for n in ("attach.sock", "login.sock", "tandemd.sock")} == {"ok"}
     assert found["shim"]["level"] == "ok"
+    assert "daemon's state" not in found
+
+
+@pytest.fixture
+def broken_state(runtime_dir):
+    (runtime_dir / "state.db").write_text("no database")
+
+
+def test_a_state_file_that_cannot_be_used_is_named(broken_state, daemon, tandem, runtime_dir):
+    findings = json.loads(tandem("doctor", "--json").stdout)
+
+    (found,) = [f for f in findings if f["check"] == "daemon's state"]
+    why = f"the state file {runtime_dir / 'state.db'} cannot be used: "
+    assert (found["level"], found["text"].startswith(why)) == ("warn", True)
+    assert f"problem  {found['text']}\n" in tandem("status").stdout
 
 
 def test_doctor_fails_without_a_daemon_and_says_what_to_do(tandem, runtime_dir):

@@ -106,11 +106,13 @@ def test_what_could_not_be_written_is_written_with_the_next_change(path, monkeyp
         before.keep_job(job(), "train.py")
         before.keep_job(job(spec=replace(SPEC, memory_bytes=9)), "train.py")
         before.forget_job(8)
-        was_kept = before.is_kept
+        was_kept, problem = before.is_kept, before.problem
         other.execute("ROLLBACK")
         before.keep_job(job(9), "")
 
     assert (was_kept, before.is_kept) == (False, True)
+    assert problem == f"the state file {path} cannot be written: database is locked"
+    assert before.problem == ""
     after = opened(path)
     assert after.claim_of(8) is None
     assert after.claim_of(9) is not None
