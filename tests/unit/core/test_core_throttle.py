@@ -336,6 +336,16 @@ def test_explain_says_that_a_job_is_measured_again_once_others_have_come():
     assert "without others is measured again; it was 20 ms" in shared.told(TRAINER)
 
 
+def test_explain_tells_batch_jobs_of_a_job_that_is_measured_again():
+    shared = gpu(1.0)
+    shared.run(2_000)
+    shared.talk.attach(OTHER, NORMAL)
+    shared.run(5)
+
+    assert "no batch job runs beside j-1, whose iterations are measured again" in shared.told(LOW)
+    assert "batch jobs of its user may run beside" not in shared.told(LOW)
+
+
 def test_explain_says_that_min_share_is_why_the_part_is_no_smaller():
     harmed, spared = gpu(0.1, min_share=0.05), gpu(0.1)
     harmed.run(800)

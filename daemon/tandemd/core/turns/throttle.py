@@ -272,7 +272,7 @@ class Throttle:
         if not options.overlaps(group.gpus):
             return ""
         if group.job_class is JobClass.BATCH:
-            return self._told_of_low()
+            return self._told_of_low(now_ns)
         ward = self._wards.get(group.key)
         if ward is None:
             return ""
@@ -295,11 +295,15 @@ class Throttle:
             f"take {alone} alone{found}; up to {1 + options.throttle_loss:.2f} times is allowed"
         )
 
-    def _told_of_low(self) -> str:
+    def _told_of_low(self, now_ns: int) -> str:
         """Beside which job a batch job may run, and how much."""
         ward = self._ward
         if ward is None or not ward.alone_ns:
             return ""
+        if ward.is_due(now_ns):
+            return (
+                f"no batch job runs beside {ward.group.title}, whose iterations are measured again"
+            )
         return (
             f"batch jobs of its user may run beside {ward.group.title} {ward.share:.0%} of the "
             "time, and whenever that job has nothing on the gpu"
