@@ -369,7 +369,7 @@ def check_daemon(machine: Machine) -> Iterator[Finding]:
             check="daemon's state",
             level=WARN,
             text=status.state_problem,
-            remedy="until it can be written, a restart of tandemd loses pauses, limits set while "
+            remedy="as long as that lasts, a restart of tandemd loses pauses, limits set while "
             "jobs run, and the history of jobs; daemon.state may name another file",
         )
     here = machine.probe["gpus"] if machine.probe else []
