@@ -397,14 +397,14 @@ def _compilers(variant: str) -> list[str]:
     return [*lines, f"cxx = {os.environ[PORTABLE_CXX]}", "warnings = -w", "runtime ="]
 
 
-def _folder(variant: str) -> Path:
+def _output_folder(variant: str) -> Path:
     return Path("build/native") / variant
 
 
 def write_ninja(variant: str) -> Path:
     """Write build/native/<variant>/build.ninja and return its path. Deterministic."""
     opt, opt_link = VARIANTS[variant]
-    out = _folder(variant)
+    out = _output_folder(variant)
     lines = [
         "ninja_required_version = 1.8",
         f"builddir = {out}",  # ninja's own logs
@@ -430,7 +430,7 @@ def write_ninja(variant: str) -> Path:
             relative = source.relative_to(ROOT)
             place = _place(places, flags, f"{name.split('-')[0]}-test" if is_test else name)
             is_unwatched = variant == "tsan" and relative.is_relative_to(UNWATCHED)
-            made_by = _folder("release") if is_unwatched else out
+            made_by = _output_folder("release") if is_unwatched else out
             obj = str(made_by / "obj" / place / f"{relative}.o")
             objects.append(obj)
             if is_unwatched:
@@ -474,7 +474,7 @@ def build(names: list[str], variant: str = "release") -> dict[str, Path]:
 
     if variant == "tsan":
         build(["softgpu-cuda"])  # with the objects of UNWATCHED
-    out = ROOT / _folder(variant)
+    out = ROOT / _output_folder(variant)
     out.mkdir(parents=True, exist_ok=True)
     tool = Path(ninja.BIN_DIR) / "ninja"
     goals = [f"{variant}-{n}" for n in names]

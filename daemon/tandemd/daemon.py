@@ -607,12 +607,7 @@ class Daemon:
             return
         log.info("bringing back what the driver saved", processes=len(jobs), within_s=RESTORE_S)
         for target, problem in self._checkpointer.bring_back([*jobs], timeout_s=RESTORE_S).items():
-            log.error(
-                "it stays saved",
-                job=jobs[target],
-                pid=target.pid,
-                problem=problem,
-            )
+            log.error("it stays saved", job=jobs[target], pid=target.pid, problem=problem)
 
     def _mps_gpus(self, config: Config) -> frozenset[int]:
         def is_mps(gpu: Gpu) -> bool:

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <initializer_list>
 
@@ -56,5 +57,12 @@ void say_once(const char* what, const char* value, const char* rest) {
 void say_once(const char* text) { say_parts({text}); }
 
 void say_once(const char* what, const char* why) { say_parts({what, ": ", why}); }
+
+void say_mib_once(const char* before, uint64_t bytes, const char* after) {
+  if (g_said.load(std::memory_order_relaxed)) return;
+  char amount[32];
+  std::snprintf(amount, sizeof(amount), " %llu MiB ", static_cast<unsigned long long>(bytes >> 20));
+  say_parts({before, amount, after});
+}
 
 }  // namespace tandem::shim

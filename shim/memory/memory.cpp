@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 
 #include "channel.h"
 #include "faults.h"
@@ -59,15 +58,6 @@ bool waits_for_memory() {
   return channel && channel->command->memory.wait_ns.load(std::memory_order_relaxed) != 0;
 }
 
-// To the program, this looks like a full device.
-void say_limit() {
-  char line[120];
-  std::snprintf(line, sizeof(line),
-                "refused device memory: this process may use %llu MiB now (see tandem explain)",
-                static_cast<unsigned long long>(bound_bytes() >> 20));
-  say_once(line);
-}
-
 shm::StatePage* shared_page() {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   return channel ? channel->state : nullptr;
@@ -93,7 +83,9 @@ void end_iteration() {
 void count_refused(shm::Refusal by) {
   Channel* channel = g_channel.load(std::memory_order_acquire);
   if (!channel) return;
-  if (by == shm::Refusal::kQuota) say_limit();
+  if (by == shm::Refusal::kQuota)  // to the program, this looks like a full device
+    say_mib_once("refused device memory: this process may use", bound_bytes(),
+                 "now (see tandem explain)");
   channel->state->refusals.count[static_cast<uint32_t>(by)].fetch_add(1, std::memory_order_relaxed);
   channel->state->memory.refused_count.fetch_add(1, std::memory_order_relaxed);
 }

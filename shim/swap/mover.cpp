@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 
 #include "capture.h"
 #include "channel.h"
@@ -374,13 +373,9 @@ void order_to_give_back(uint32_t number, uint32_t since, uint64_t pool) {
 void bring_back() {
   if (!g_on.load(std::memory_order_relaxed)) return;
   if (g_target.load(std::memory_order_relaxed) == shm::kNoLimit) return;  // in progress, or done
-  if (const uint64_t away_mib = swapped_bytes() >> 20) {
-    char line[120];
-    std::snprintf(line, sizeof(line),
-                  "bringing %llu MiB of memory back from the host without the daemon, %s",
-                  static_cast<unsigned long long>(away_mib), "once there is room");
-    say_once(line);
-  }
+  if (const uint64_t away = swapped_bytes(); away >> 20)
+    say_mib_once("bringing", away,
+                 "of memory back from the host without the daemon, once there is room");
   const uint32_t replaced = g_number.load();
   order(kNobodys, shm::kNoLimit);
   // The mover may not have taken that order yet, and a daemon that recovers waits for its end.
