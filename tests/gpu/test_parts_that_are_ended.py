@@ -23,6 +23,8 @@ FIRST_S = 100  # until the first figures
         ("same_results", "alone"),
         ("demo", "scenarios"),
         ("calls", "added_ns"),
+        ("colocation", "scenarios"),
+        ("throttle", "kept"),
     ],
 )
 def test_a_part_keeps_its_first_figures(part, first, made, tmp_path):
